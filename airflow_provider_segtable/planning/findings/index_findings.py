@@ -2,9 +2,12 @@
 
 1. An index that has lacked something for ``index_minutes``, without a pending plan that builds it,
    is reported: as *unbuilt* until it is available for the first time, then as *lagging*.
-2. Readers do not use an index whose own table cannot be read, or has other columns than the index
+2. An index whose newest plan was aborted is *resting*: the planner leaves it alone for a while. So
+   is one whose begun plan has been left alone for ``index_minutes``. If the locks are known, the
+   rule of abandoned plans says the latter.
+3. Readers do not use an index whose own table cannot be read, or has other columns than the index
    needs (after a repair that changed the table's columns).
-3. A writer copies the feeds of an index when the state has ``MANY`` of them. If there are more,
+4. A writer copies the feeds of an index when the state has ``MANY`` of them. If there are more,
    writers fail to copy them, and every state and checkpoint carries them.
 
 None of this makes a read wrong: files without usable entries are opened.
@@ -17,6 +20,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed
@@ -36,7 +40,7 @@ def index_findings(
         tables: by name, the definition of the index's own table, or why it cannot be read.
     """
     for name, index in seen.state.indexes.items():
-        yield from _behind(seen, index, bounds)
+        yield from [*_resting(seen, index, bounds)] or _behind(seen, index, bounds)
         own = tables[name]
         if isinstance(own, str):
             yield _unreadable(seen, index, own)
@@ -44,6 +48,38 @@ def index_findings(
             yield _unfit(seen, index, why)
         if len(index.feeds) > MANY:
             yield _uncopied(seen, index)
+
+
+def _resting(seen: Observed, index: IndexState, bounds: Bounds) -> Iterator[Finding]:
+    plans = (each for each in seen.state.plans.values() if _builds(each, index))
+    known = max(plans, key=lambda each: each.last_n, default=None)
+    if known is None or index.current:
+        return
+    aborted = known.status is PlanStatus.ABORTED
+    left = (
+        known.status.pending
+        and known.attempts > 0
+        and seen.locks is None
+        and seen.minutes_since(known.changed_at) >= bounds.index_minutes
+    )
+    if aborted or left:
+        note = f" ({known.note})" if known.note else ""
+        name = index.definition.name
+        yield Finding(
+            code="resting-index",
+            severity=Severity.WARNING,
+            where=f"index {name}",
+            what=f"plan {known.plan.id}, which builds it, is {known.status.value} since "
+            f"{iso(known.changed_at)}, after {counted(known.attempts, 'attempt')}{note}",
+            why="the index stays incomplete, so reads open the files that it does not know",
+            do=f"find the cause, then: segtable index run {seen.table} {name}",
+        )
+
+
+def _builds(known: PlanState, index: IndexState) -> bool:
+    """Return whether a plan is of an index, and not of an older one of its name."""
+    named = known.plan.facts().get("index") == index.definition.name
+    return named and known.requested_at >= index.requested_at
 
 
 def _behind(seen: Observed, index: IndexState, bounds: Bounds) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Indexes that lag, are unreadable or disagree with the files: verify and the doctor say so."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -9,7 +10,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.indexes.file_list import BYTES, FileList
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM
 from airflow_provider_segtable.core.indexes.index_table import folder
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.health.doctor import examine
@@ -17,6 +18,11 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.findings import index_findings
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compaction.compaction import Ended
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.indexing import build
+from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.services.indexing.run_index import run_index
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
@@ -131,6 +137,40 @@ def test_an_index_that_nobody_builds_is_said(
     assert "lacks 1 commit" in found["lagging-index"].what
     assert "7,2" in found["lagging-index"].what
     assert found["unbuilt-index"].where == "index more"
+
+
+def test_a_build_that_was_aborted_is_said(ports: TableContext) -> None:
+    """At once, with the note of the abort and the way out, and not as one that nobody plans."""
+    request_index(ports, "more", FileList())
+    known = requested_plan(ports, "more")
+    assert known is not None
+    gave_up = PlanAborted(plan_id=known.plan.id, attempt=None, reason="3 workers died")
+    commit_or_raise(ports, ports.log.load(), Change(action=gave_up, commit_id="gave-up"))
+    pass_hours(ports, 2)
+    found = {f.code: f for f in examine(ports).findings}
+    assert "unbuilt-index" not in found
+    assert found["resting-index"].where == "index more"
+    assert f"plan {known.plan.id}, which builds it, is aborted" in found["resting-index"].what
+    assert "(3 workers died)" in found["resting-index"].what
+    assert found["resting-index"].do.endswith("segtable index run memory://t more")
+
+
+def test_a_paused_build_that_nobody_takes_up_is_said(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has rested for an hour; with ZooKeeper, by the rule of abandoned plans."""
+    request_index(ports, "more", FileList())
+    execute = in_process(ports.files)
+    monkeypatch.setattr(build, "EVENT_BYTES", 1)
+    assert run_index(ports, "more", execute, timeout_s=0).ended is Ended.YIELDED
+    blind = replace(ports, optional_coordinator=None)
+    assert "resting-index" not in codes(examine(blind).findings)
+    pass_hours(ports, 2)
+    (found,) = (f for f in examine(blind).findings if f.code == "resting-index")
+    assert "requested since" in found.what
+    assert "(paused after 0 s: 2 time chunks of the index left)" in found.what
+    said = codes(examine(ports).findings)
+    assert ("abandoned-plan" in said, "resting-index" in said) == (True, False)
 
 
 def test_feeds_that_nobody_copies_are_said(
