@@ -49,6 +49,7 @@ their libraries. A message names the offending value and the way out.
     ├── LogStoreError
     │   ├── Fenced                  a newer writer or service has replaced this one
     │   ├── LogStoreFull            buffers are full of records that no checkpoint committed yet
+    │   ├── OffsetGap               a checkpoint does not begin where the last one ended
     │   ├── LogStoreUnavailable     no log store answers, or it was shut down
     │   └── CheckpointPending       an earlier checkpoint is neither committed nor abandoned
     ├── ExecutionFailed             the engine under the work (Spark) failed; nothing committed
@@ -232,6 +233,10 @@ class Fenced(LogStoreError):
 
 class LogStoreFull(LogStoreError):
     """Buffers were full of uncommitted records until the deadline; nothing was appended."""
+
+
+class OffsetGap(LogStoreError):
+    """A checkpoint's offsets do not follow the committed ones; nothing was committed."""
 
 
 class LogStoreUnavailable(LogStoreError):

@@ -10,7 +10,8 @@ mine                   over theirs
 =====================  ==================================================================
 append                 never waits: if its chunk has moved to another version or its ids were
                        settled, it gets other ids, by metadata alone. Refused only if granularity
-                       changed and one of its segments lies in two chunks
+                       changed and one of its segments lies in two chunks. A checkpoint of the log
+                       store fails, by an error, unless its offsets follow in the newest epoch
 change                 its appends likewise; its deletions commute with every compaction, because
                        root addresses never change. Refused if one of its roots has a deletion
                        that its author had not read: it has to check for equal rows
@@ -37,6 +38,7 @@ index requested        refused if the name is taken, or a column to index is gon
 index built            refused if the index was dropped, or another attempt superseded mine
 index dropped,         refused if it was dropped already, or its table is that far already
 index forwarded
+log epoch begun        refused if a bucket has this epoch or a higher one
 tagged                 refused if the version is no longer kept, or the name is taken
 altered                refused if another alteration landed that its author had not read, a
                        pending plan sorts by a column that it renames or drops, or an index has a
@@ -62,6 +64,7 @@ from airflow_provider_segtable.core.log.events import (
     IndexDropped,
     IndexForwarded,
     IndexRequested,
+    LogEpochBegun,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -84,6 +87,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     consumer_events,
     index_events,
+    log_store_events,
     plan_events,
     repair_events,
     restore_events,
@@ -95,10 +99,11 @@ from airflow_provider_segtable.core.log.state import State
 __all__ = ["Conflict", "admit"]
 
 
-def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - one case a family
+def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR0912 - one case a family
     """Return the action to commit next, or the conflict that forbids it.
 
     Raises:
+        Fenced, OffsetGap: a checkpoint of the log store is not in the newest epoch, or not next.
         RowsOutOfBalance: if a compaction's outputs do not account for the rows of its inputs.
     """
     if state.dropped:
@@ -126,6 +131,8 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - on
             return consumer_events.admit(action, state)
         case IndexRequested() | IndexBuilt() | IndexForwarded() | IndexDropped():
             return index_events.admit(action, state)
+        case LogEpochBegun():
+            return log_store_events.admit(action, state)
         case _:
             assert_never(action)
 

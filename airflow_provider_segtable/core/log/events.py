@@ -20,6 +20,7 @@
 10. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
 11. An index begins with ``IndexRequested``. Any event that publishes files may feed it; what it
     lacks is built by runs of ``IndexBuilt``.
+12. A service of the log store takes buckets by ``LogEpochBegun``; its checkpoints are appends.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -36,6 +37,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     consumer_events,
     index_events,
+    log_store_events,
     plan_events,
     repair_events,
     restore_events,
@@ -61,6 +63,7 @@ from airflow_provider_segtable.core.log.families.index_events import (
     IndexForwarded,
     IndexRequested,
 )
+from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
 from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
@@ -91,6 +94,7 @@ __all__ = [
     "IndexDropped",
     "IndexForwarded",
     "IndexRequested",
+    "LogEpochBegun",
     "PlanAborted",
     "PlanCompleted",
     "PlanInflight",
@@ -120,6 +124,7 @@ Action: TypeAlias = (
     | VersionRestored
     | ConsumerEvent
     | IndexEvent
+    | LogEpochBegun
 )
 
 KINDS: tuple[EventKind[Any], ...] = (
@@ -133,6 +138,7 @@ KINDS: tuple[EventKind[Any], ...] = (
     *restore_events.KINDS,
     *consumer_events.KINDS,
     *index_events.KINDS,
+    *log_store_events.KINDS,
 )
 
 KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}

@@ -7,7 +7,8 @@
    writer among eight reads seven foreign appends for each of its own. The state is that of
    ``apply``, event by event (``tests/property/test_fold.py``).
 4. After each event the indexes know what it has fed them, or what they lack (``index_events``).
-5. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
+5. After each append the buckets of the log store know what it committed (``log_store_events``).
+6. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
    changes the state is said and done in its family (``core.log.families``).
 """
 
@@ -28,6 +29,7 @@ from airflow_provider_segtable.core.log.events import (
     IndexDropped,
     IndexForwarded,
     IndexRequested,
+    LogEpochBegun,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -50,6 +52,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     consumer_events,
     index_events,
+    log_store_events,
     plan_events,
     repair_events,
     restore_events,
@@ -124,6 +127,9 @@ def _with_commits(state: State, run: tuple[Event, ...]) -> State:
     last = run[-1]
     added = {event.commit: event.n for event in run}
     commits = state.commits.added(added, last.n, COMMITS_KEPT)
+    for event in run:
+        if isinstance(event.action, Appended):
+            state = log_store_events.with_ranges(state, event.action.log, event.n)
     for event in run if state.indexes else ():
         changed = (segment.id.interval for segment in segments_of(event.action))
         known = isinstance(event.action, PlanCompleted)
@@ -145,7 +151,7 @@ def _created(event: Event) -> State:
     )
 
 
-def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a family
+def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one case a family
     match event.action:
         case TableCreated() | TableDropped():  # a creation was refused before
             return replace(state, dropped=True)
@@ -169,5 +175,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a fami
             return consumer_events.apply(state, event.action, event.time)
         case IndexRequested() | IndexBuilt() | IndexForwarded() | IndexDropped():
             return index_events.apply(state, event.action, event)
+        case LogEpochBegun():
+            return log_store_events.apply(state, event.action)
         case _:
             assert_never(event.action)

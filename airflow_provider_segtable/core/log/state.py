@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
@@ -40,7 +41,8 @@ class State:
     of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed
     by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
     restores replaced, oldest first; ``consumers`` are readers by name, with their positions, and
-    ``indexes`` the indexes by name. After the event that ``dropped`` the table, none follows.
+    ``indexes`` the indexes by name. ``log_store`` has what is committed of
+    each bucket of the log store. After the event that ``dropped`` the table, none follows.
     """
 
     n: int
@@ -62,6 +64,7 @@ class State:
     overwritten: tuple[Overwritten, ...] = ()
     consumers: Mapping[str, Consumer] = field(default_factory=dict)
     indexes: Mapping[str, IndexState] = field(default_factory=dict)
+    log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
     dropped: bool = False
 
     def __repr__(self) -> str:

@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.log.events import (
     IndexDropped,
     IndexForwarded,
     IndexRequested,
+    LogEpochBegun,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -135,6 +136,7 @@ def effects(action: Action) -> tuple[Effect, ...]:
             | IndexBuilt()
             | IndexForwarded()
             | IndexDropped()
+            | LogEpochBegun()
         ):
             return ()
         case _:

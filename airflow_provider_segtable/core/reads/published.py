@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.log.events import (
     IndexDropped,
     IndexForwarded,
     IndexRequested,
+    LogEpochBegun,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -95,6 +96,7 @@ def segments_of(action: Action) -> tuple[Segment, ...]:
             | IndexBuilt()
             | IndexForwarded()
             | IndexDropped()
+            | LogEpochBegun()
         ):
             return ()
         case _:

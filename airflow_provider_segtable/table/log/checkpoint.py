@@ -44,7 +44,9 @@ from airflow_provider_segtable.table.log.segment_rows import (
 FORMAT = 8
 INDEXED = 9
 """The format of tables with indexes: an older segtable must not read them without."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED)
+LOGGED = 10
+"""The format of tables with a log store: an older segtable must not commit to them."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the log behind them may be gone."""
 CHUNKED = 6
@@ -65,8 +67,7 @@ def write_checkpoint(state: State) -> bytes:
     writer = ChunkWriter(state)
     table = io.BytesIO()
     pq.write_table(writer.write(), table, **WRITTEN)
-    form = INDEXED if state.indexes else FORMAT
-    head = json.dumps({"format": form, **encode_head(state)})
+    head = json.dumps({"format": _format(state), **encode_head(state)})
     data = writer.finish(
         {
             _HEAD: head.encode(),
@@ -76,6 +77,12 @@ def write_checkpoint(state: State) -> bytes:
     )
     at = data.rindex(_BLANK)
     return data[:at] + _BLANK[:10] + digest(data).encode() + data[at + len(_BLANK) :]
+
+
+def _format(state: State) -> int:
+    if state.log_store:
+        return LOGGED
+    return INDEXED if state.indexes else FORMAT
 
 
 def read_checkpoint(data: bytes) -> State:

@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import decode_manifests, encode_manifests
 from airflow_provider_segtable.core.paths import file_path, vectors_path
 from airflow_provider_segtable.core.plans.kinds import decode_plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
@@ -49,6 +50,7 @@ def encode_head(state: State) -> dict[str, Any]:
         **_encode_overwritten(state.overwritten),
         **({"consumers": encode_consumers(state.consumers)} if state.consumers else {}),
         **({"indexes": encode_indexes(state.indexes)} if state.indexes else {}),
+        **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
     }
 
 
@@ -88,6 +90,7 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         ),
         consumers=decode_consumers(head.get("consumers", {})),
         indexes=decode_indexes(head.get("indexes", ())),
+        log_store=decode_manifests(head.get("log_store", ())),
     )
 
 

@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.log.events import (
     IndexDropped,
     IndexForwarded,
     IndexRequested,
+    LogEpochBegun,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -54,6 +55,12 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
     Voided,
 )
+from airflow_provider_segtable.core.log_store.manifest import (
+    BucketManifest,
+    LogRange,
+    Waypoint,
+)
+from airflow_provider_segtable.core.log_store.position import Lineage, Position
 from airflow_provider_segtable.core.plans.index_plan import IndexPlan
 from airflow_provider_segtable.core.segments.roots import replaced, roots_of
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
@@ -269,6 +276,27 @@ ACTIONS: tuple[Action, ...] = (
             through=41,
             apart=(CHUNK.interval,),
         )
+    ),
+    LogEpochBegun(buckets=(0, 3), epoch=2, owner="host:7"),
+    Appended(
+        segments=(first(1),),
+        log=(
+            LogRange(bucket=0, epoch=2, start=40, end=50),
+            LogRange(bucket=3, epoch=2, start=0, end=7),
+        ),
+    ),
+    VersionRestored(
+        version=3,
+        segments=(),
+        log_store={
+            3: BucketManifest(
+                epoch=4,
+                owner="host:7",
+                committed=Position(epoch=2, offset=50),
+                lineage=Lineage(begins=(Position(epoch=1), Position(epoch=4, offset=50))),
+                waypoints=(Waypoint(0, 5), Waypoint(40, 9, 7)),
+            )
+        },
     ),
 )
 

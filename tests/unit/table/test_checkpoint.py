@@ -23,6 +23,11 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import (
+    BucketManifest,
+    Waypoint,
+)
+from airflow_provider_segtable.core.log_store.position import Lineage, Position
 from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
@@ -111,6 +116,15 @@ def full() -> State:
                 feeds=((4, Feed(index="a-1", segments=(TWO[0],))),),
                 forwarded=3,
                 available_n=6,
+            )
+        },
+        log_store={
+            2: BucketManifest(
+                epoch=3,
+                owner="host:7",
+                committed=Position(epoch=2, offset=50),
+                lineage=Lineage(begins=(Position(epoch=1), Position(epoch=3, offset=50))),
+                waypoints=(Waypoint(0, 5), Waypoint(40, 9, 7)),
             )
         },
     )

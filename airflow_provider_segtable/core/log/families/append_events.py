@@ -6,7 +6,9 @@
    were settled, it gets other ids, by metadata alone. It is refused only if granularity changed
    and one of its segments lies in two chunks. A segment with a provisional id gets the next id of
    its chunk, so ids follow the order of completion.
-3. *Admission of a void*: ids that were settled meanwhile are dropped.
+3. In a checkpoint of the log store an append has ``log``, the ranges of the records
+   (``log_store_events``), which are admitted with it.
+4. *Admission of a void*: ids that were settled meanwhile are dropped.
 """
 
 from collections.abc import Iterable
@@ -17,9 +19,15 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle, void
+from airflow_provider_segtable.core.log_store.manifest import (
+    LogRange,
+    decode_ranges,
+    encode_ranges,
+)
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.segments.replacement import moved
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
@@ -34,9 +42,13 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """New first-generation segments, visible together."""
+    """New first-generation segments, visible together.
+
+    ``log`` has the ranges of the log store whose records they are, in a checkpoint.
+    """
 
     segments: tuple[Segment, ...]
+    log: tuple[LogRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +62,25 @@ class Voided:
 AppendEvent: TypeAlias = Appended | Voided
 
 
-def _line_of_append(segments: tuple[Segment, ...]) -> str:
+def _line_of_append(action: Appended) -> str:
+    segments = action.segments
     chunks = counted(len({segment.id.interval for segment in segments}), "chunk")
-    return f"+{amount(segments)} in {chunks}"
+    log = f"; log store, {', '.join(map(str, action.log))}" if action.log else ""
+    return f"+{amount(segments)} in {chunks}{log}"
 
 
 KINDS = (
     EventKind(
         type=Appended,
         name="Appended",
-        encode=lambda action: {"segments": encode_segments(action.segments)},
-        decode=lambda body: Appended(segments=decode_segments(body["segments"])),
-        line=lambda action: _line_of_append(action.segments),
+        encode=lambda action: {
+            "segments": encode_segments(action.segments),
+            **({"log": encode_ranges(action.log)} if action.log else {}),
+        },
+        decode=lambda body: Appended(
+            segments=decode_segments(body["segments"]), log=decode_ranges(body.get("log", ()))
+        ),
+        line=_line_of_append,
     ),
     EventKind(
         type=Voided,
@@ -91,9 +110,14 @@ def apply(state: State, action: AppendEvent, at: Instant) -> State:
 
 
 def admit(action: AppendEvent, state: State) -> AppendEvent | Conflict:
-    """Return the action under ids that are free now, or the conflict."""
+    """Return the action under ids that are free now, or the conflict.
+
+    Raises:
+        Fenced, OffsetGap: a range of the log store does not follow.
+    """
     match action:
         case Appended(segments=segments):
+            log_store_events.check_ranges(action.log, state)
             found = placed(segments, state)
             return found if isinstance(found, Conflict) else replace(action, segments=found)
         case Voided():

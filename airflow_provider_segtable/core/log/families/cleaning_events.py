@@ -156,6 +156,9 @@ def _cleaned(state: State, action: Cleaned) -> State:
         timeline=timeline,
         pending_delete=state.pending_delete | pending_delete,
         retained_from=max(state.retained_from, action.retained_from),
+        log_store={
+            bucket: known.pruned(action.retained_from) for bucket, known in state.log_store.items()
+        },
     )
     return _forgetting(left)
 

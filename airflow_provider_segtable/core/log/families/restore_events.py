@@ -15,25 +15,32 @@
 7. Every row change that its author began before the restore is refused if it deletes rows: its
    author has to look again (``State.vectors_pruned_through``). So is every overwrite of a restored
    region (``State.overwritten``).
-8. *Admission*: the author names the version and what it showed. What changes is found out against
+8. The log store's buckets end where they did in the version, in a new epoch (``log_store_events``).
+9. *Admission*: the author names the version and what it showed. What changes is found out against
    the newest state: an event before the restore is undone, one after it is kept. Refused if the
    version is no longer kept, a repair took or changed one of its segments, or parts of one root's
    rows have applied different deletions (``_uneven``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
 from airflow_provider_segtable.core.log.segment_words import made
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish
+from airflow_provider_segtable.core.log_store.manifest import (
+    BucketManifest,
+    decode_manifests,
+    encode_manifests,
+)
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones
 from airflow_provider_segtable.core.segments.segment import (
@@ -68,12 +75,14 @@ class VersionRestored:
             regions under their new ids, and tombstones.
         vectors: as committed, the deletions that the carried segments have not applied.
         overrides: the version's granularity overrides.
+        log_store: the buckets of the log store as of the version.
     """
 
     version: int
     segments: tuple[Segment, ...]
     vectors: tuple[VectorFile, ...] = ()
     overrides: tuple[GranularityOverride, ...] = ()
+    log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
 
 
 def _encode(action: VersionRestored) -> Json:
@@ -82,6 +91,7 @@ def _encode(action: VersionRestored) -> Json:
         "segments": encode_segments(action.segments),
         "vectors": [encode_vectors(file) for file in action.vectors],
         "zones": encode_overrides(action.overrides),
+        **({"log_store": encode_manifests(action.log_store)} if action.log_store else {}),
     }
 
 
@@ -91,6 +101,7 @@ def _decode(body: Mapping[str, Any]) -> VersionRestored:
         segments=decode_segments(body["segments"]),
         vectors=tuple(map(decode_vectors, body["vectors"])),
         overrides=decode_overrides(body["zones"]),
+        log_store=decode_manifests(body.get("log_store", ())),
     )
 
 
@@ -108,7 +119,10 @@ KINDS = (
 def restoration(old: State) -> VersionRestored:
     """Return the request to restore a version."""
     return VersionRestored(
-        version=old.n, segments=old.timeline.visible_segments(), overrides=old.overrides
+        version=old.n,
+        segments=old.timeline.visible_segments(),
+        overrides=old.overrides,
+        log_store=old.log_store,
     )
 
 
@@ -124,6 +138,7 @@ def apply(state: State, action: VersionRestored, at: Stamp) -> State:
         predicate_deletes=tuple(e for e in state.predicate_deletes if e.n <= action.version),
         vectors_pruned_through=at.n,
         plans={i: _ended(plan, regions, note, at) for i, plan in state.plans.items()},
+        log_store=log_store_events.restored(state, action.log_store, action.version, at.n),
     )
     return delete_rows(publish(undone, action.segments), action.vectors, at.n)
 
@@ -162,7 +177,10 @@ def admit(action: VersionRestored, state: State) -> VersionRestored | Conflict:
 def changes_anything(action: VersionRestored, state: State) -> bool:
     """Return whether an admitted restore changes what readers of the newest state see."""
     erased = any(each.n > action.version for each in state.predicate_deletes)
-    return bool(action.segments) or erased or action.overrides != state.overrides
+    truncated = log_store_events.ends(action.log_store, state) != log_store_events.ends(
+        state.log_store, state
+    )
+    return bool(action.segments) or erased or truncated or action.overrides != state.overrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
