@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import Fenced, OffsetGap
@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
     encode_manifests,
 )
 from airflow_provider_segtable.core.log_store.position import Position
+from tests.examples import examples
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -120,7 +121,7 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 @given(steps=STEPS, most=st.integers(2, 6))
-@settings(max_examples=150, deadline=None)
+@examples(120)
 def test_any_history_of_a_bucket_is_found_in_the_log(steps: list[Step], most: int) -> None:
     """Ranges are found from any offset on, dense and with the right records; readers are reset."""
     with pytest.MonkeyPatch.context() as patched:
