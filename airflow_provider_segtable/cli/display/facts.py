@@ -221,7 +221,7 @@ def event_facts(event: Event) -> Facts:
         "commit": event.commit,
         "kind": event.kind,
         "summary": line(event.action),
-        "feeds": [feed.index for feed in event.feeds if feed.segments],
+        "feeds": [feed.index for feed in event.feeds if not feed.empty],
     }
 
 

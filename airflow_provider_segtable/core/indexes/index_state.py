@@ -14,6 +14,7 @@ index was fed.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
@@ -23,6 +24,7 @@ from airflow_provider_segtable.core.indexes.index_kinds import (
     decode_index,
     encode_index,
 )
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 
 MOST_LACKS = 512
@@ -121,7 +123,26 @@ class IndexState:
 
     def fed(self, n: int, feed: Feed) -> "IndexState":
         """Return the state after event ``n`` brought a feed."""
-        return replace(self, feeds=(*self.feeds, (n, feed))) if feed.segments else self
+        return self if feed.empty else replace(self, feeds=(*self.feeds, (n, feed)))
+
+    def inline_run(self, first: int) -> tuple[tuple[int, Feed], ...]:
+        """Return the inline feeds from that of event ``first`` on, up to one with files."""
+        later = [each for each in self.feeds if each[0] >= first]
+        if not later or later[0][0] != first:
+            return ()
+        return tuple(takewhile(lambda each: each[1].inline, later))
+
+    @property
+    def inline_bytes(self) -> int:
+        """Return the bytes of the inline feeds, which each checkpoint has, too."""
+        return sum(len(feed.entries) for _, feed in self.feeds)
+
+    def joined(self, first: int, through: int, segments: tuple[Segment, ...]) -> "IndexState":
+        """Return the state with the feeds of some events as one, which has files."""
+        feed = Feed(index=self.definition.id, segments=segments)
+        before = (each for each in self.feeds if each[0] < first)
+        after = (each for each in self.feeds if each[0] > through)
+        return replace(self, feeds=(*before, (through, feed), *after))
 
     def built(self, interval: Interval, through: int) -> "IndexState":
         """Return the state after a time was built, as of version ``through``."""

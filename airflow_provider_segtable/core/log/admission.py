@@ -38,6 +38,7 @@ index requested        refused if the name is taken, or a column to index is gon
 index built            refused if the index was dropped, or another attempt superseded mine
 index dropped,         refused if it was dropped already, or its table is that far already
 index forwarded
+feeds joined           refused if some of them were joined already
 log epoch begun        refused if a bucket has this epoch or a higher one
 tagged                 refused if the version is no longer kept, or the name is taken
 altered                refused if another alteration landed that its author had not read, a
@@ -60,6 +61,7 @@ from airflow_provider_segtable.core.log.events import (
     Cleaned,
     ConsumerAdvanced,
     ConsumerDropped,
+    FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexForwarded,
@@ -129,7 +131,7 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR
             return restore_events.admit(action, state)
         case ConsumerAdvanced() | ConsumerDropped():
             return consumer_events.admit(action, state)
-        case IndexRequested() | IndexBuilt() | IndexForwarded() | IndexDropped():
+        case IndexRequested() | IndexBuilt() | FeedsJoined() | IndexForwarded() | IndexDropped():
             return index_events.admit(action, state)
         case LogEpochBegun():
             return log_store_events.admit(action, state)

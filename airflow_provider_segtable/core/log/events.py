@@ -19,7 +19,7 @@
 9. A consumer's position is set by ``ConsumerAdvanced`` and ends with ``ConsumerDropped``.
 10. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
 11. An index begins with ``IndexRequested``. Any event that publishes files may feed it; what it
-    lacks is built by runs of ``IndexBuilt``.
+    lacks is built by runs of ``IndexBuilt``. ``FeedsJoined`` and ``IndexForwarded`` tidy up feeds.
 12. A service of the log store takes buckets by ``LogEpochBegun``; its checkpoints are appends.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
@@ -57,6 +57,7 @@ from airflow_provider_segtable.core.log.families.consumer_events import (
     ConsumerEvent,
 )
 from airflow_provider_segtable.core.log.families.index_events import (
+    FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexEvent,
@@ -90,6 +91,7 @@ __all__ = [
     "ConsumerAdvanced",
     "ConsumerDropped",
     "Event",
+    "FeedsJoined",
     "IndexBuilt",
     "IndexDropped",
     "IndexForwarded",

@@ -25,6 +25,7 @@ from airflow_provider_segtable.core.log.events import (
     ConsumerAdvanced,
     ConsumerDropped,
     Event,
+    FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexForwarded,
@@ -173,7 +174,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
             return restore_events.apply(state, event.action, event)
         case ConsumerAdvanced() | ConsumerDropped():
             return consumer_events.apply(state, event.action, event.time)
-        case IndexRequested() | IndexBuilt() | IndexForwarded() | IndexDropped():
+        case IndexRequested() | IndexBuilt() | FeedsJoined() | IndexForwarded() | IndexDropped():
             return index_events.apply(state, event.action, event)
         case LogEpochBegun():
             return log_store_events.apply(state, event.action)

@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.log.events import (
     Cleaned,
     ConsumerAdvanced,
     ConsumerDropped,
+    FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexForwarded,
@@ -134,6 +135,7 @@ def effects(action: Action) -> tuple[Effect, ...]:
             | ConsumerDropped()
             | IndexRequested()
             | IndexBuilt()
+            | FeedsJoined()
             | IndexForwarded()
             | IndexDropped()
             | LogEpochBegun()

@@ -16,6 +16,7 @@ from airflow_provider_segtable.core.log.events import (
     ConsumerAdvanced,
     ConsumerDropped,
     Event,
+    FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexForwarded,
@@ -94,6 +95,7 @@ def segments_of(action: Action) -> tuple[Segment, ...]:
             | ConsumerDropped()
             | IndexRequested()
             | IndexBuilt()
+            | FeedsJoined()
             | IndexForwarded()
             | IndexDropped()
             | LogEpochBegun()

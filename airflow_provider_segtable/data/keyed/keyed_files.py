@@ -5,7 +5,8 @@
    token is unguessable, and every author has its own, so no two authors ever share a name.
 2. The root of a record is the number in the id that its log file was written with: it is random,
    and stays the file's own wherever the log puts the file.
-3. A log file's records have one root, its own, which its descriptor and its name describe. A file
+3. A log file's records have one root, its own, which its descriptor and its name describe. If its
+   name has ``IN_ORDER`` for the instant, the log orders it: by the time of its commit. A file
    that compaction wrote has records of many; its footer describes them (``ROOTS``), as far as they
    occur in its rows.
 4. All files are sorted by key, so a file is a run as it is. The files of one group are one run.
@@ -27,6 +28,8 @@ from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 
 ROOTS = b"segtable.roots"
+IN_ORDER: Instant = 0
+"""Stands, in the name of a log file, for the time of its commit."""
 _LOG = re.compile(
     r"(?P<bucket>\d+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_(?P<token>\w+)\.parquet"
 )
@@ -58,7 +61,7 @@ def own_root(segment: Segment) -> Root:
         )
     return Root(
         partition=segment.file_id.partition,
-        instant=int(found["instant"]),
+        instant=int(found["instant"]) or segment.completed,
         log_version=int(found["version"]),
         write_token=found["token"],
         completed=segment.completed,

@@ -75,6 +75,8 @@ class LogWriter:
         instant: when the write began.
         token: returns 16 unguessable hex digits.
         commit: commits a file, or begins to.
+        order: the instant that orders the records, ``instant`` by default; with
+            ``keyed_files.IN_ORDER`` they count in the order of the commits.
         versions: the last version of each bucket.
         first_version: the version of the first file of each bucket.
         token_start: the begin of the write tokens, where they decide which record is higher.
@@ -88,6 +90,7 @@ class LogWriter:
     instant: Instant
     token: Callable[[], str]
     commit: Callable[[Sink], None] = _commit
+    order: Instant | None = None
     versions: dict[ChunkKey, int] = field(default_factory=dict)
     first_version: int = 0
     token_start: str = ""
@@ -110,6 +113,7 @@ class LogWriter:
         self.versions[chunk] = version
         token = self.token()
         segment_id = chunk.provisional(token)
+        order = self.instant if self.order is None else self.order
         placement = SegmentPlacement(
             shard=Shard.first_generation(segment_id.partition),
             buckets=self.layout.own_buckets(chunk.interval.start),
@@ -124,7 +128,7 @@ class LogWriter:
             placement=placement,
             definition=definition,
             commit=self.commit,
-            path=log_path(segment_id, self.instant, version, self.token_start + token),
+            path=log_path(segment_id, order, version, self.token_start + token),
         )
 
     def _by_bucket(self, records: Records) -> Iterator[tuple[ChunkKey, Records]]:

@@ -17,6 +17,11 @@ from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.merge.keyed_rows import log_rows
 
 
+def layer_of(rows: pa.Table) -> Records:
+    """Return rows as a layer without tombstones."""
+    return Records(rows=rows, deleted=np.zeros(rows.num_rows, bool))
+
+
 def joined_records(schema: pa.Schema, layers: Sequence[Records]) -> Records:
     """Return layers as one, in their order, with the columns of a schema."""
     parts = [layer.rows.select(schema.names).cast(schema) for layer in layers]

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_log import index_entries_state
+from airflow_provider_segtable.table.indexes.index_log import index_ports, waiting_feeds
 from airflow_provider_segtable.table.indexes.lookup import entries_in
 
 
@@ -28,8 +28,8 @@ class Coverage:
         files: the files that readers of the table see.
         indexed: those of them that have entries.
         entries: all entries, also those about files that are gone.
-        own_files: the files of the index's own table.
-        own_bytes: their size.
+        own_files: the files of the index's own table, with those of feeds that wait to be copied.
+        own_bytes: their size, with that of feeds in events.
     """
 
     files: int
@@ -48,13 +48,17 @@ def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
     about_files = index.definition.kind.about_files
     found = entries_in(ports, index, columns=[FILE, CHECKSUM] if about_files else [START])
     visible = [segment for segment in state.timeline.each_visible() if segment.path]
-    own = index_entries_state(ports, index).timeline.visible_summaries().values()
+    own = index_ports(ports, index.definition).log.load()
+    in_table = own.timeline.visible_summaries().values()
+    feeds = waiting_feeds(index, own)
+    waiting = [segment for feed in feeds for segment in feed.segments]
+    sizes = (*(segment.size for segment in waiting), *(len(feed.entries) for feed in feeds))
     return Coverage(
         files=len(visible),
         indexed=_named(found, visible) if about_files else _in_time(index, visible),
         entries=found.num_rows,
-        own_files=sum(summary.files for summary in own),
-        own_bytes=sum(summary.size for summary in own),
+        own_files=sum(summary.files for summary in in_table) + len(waiting),
+        own_bytes=sum(summary.size for summary in in_table) + sum(sizes),
     )
 
 

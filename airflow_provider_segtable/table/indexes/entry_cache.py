@@ -1,7 +1,7 @@
 """Entries of indexes that a process keeps in memory, so that it does not read them for each scan.
 
-1. What is kept is known by the newest event that fed the index, among others: a later feed makes
-   another key, and nothing has to be invalidated.
+1. What is kept is known by the events that fed the index, among others: a later feed makes another
+   key, and nothing has to be invalidated.
 2. The kept views have at most ``MOST_BYTES`` of entries; those not used for longest go first.
 """
 

@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.log_files import Records
+from airflow_provider_segtable.data.keyed.record_bytes import decode_records
 from airflow_provider_segtable.data.keyed.record_layers import joined_records, rows_of_layers
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import entry_rules, index_ports
@@ -37,10 +38,12 @@ def feed_records(
         columns: the columns of the entries.
 
     Raises:
-        SegtableError: a file of the feed cannot be read.
+        SegtableError: a file of the feed cannot be read, or its bytes are broken.
     """
     known = to_arrow(table.schema)
     schema = pa.schema([known.field(name) for name in columns])
+    if feed.inline:
+        return joined_records(schema, [decode_records(feed.entries, own.uri)])
     with GroupReader(own.files, table).opened(feed.segments) as reader:
         runs = reader.runs(feed.segments, [*columns, OP])
         return joined_records(schema, [_records(rows) for run in runs for rows in run])

@@ -3,9 +3,10 @@
 1. A writer reads which indexes there are with the rest of the log, and writes the entries about its
    new files for each one. An index that was requested meanwhile is seen in the next attempt of its
    commit, and fed then, because no commit lands that has not read the whole log.
-2. An index never keeps a writer from committing. If its entries cannot be written, or the files
-   are larger than ``MOST_BYTES``, the event has no feed for it: the log records that the index
-   lacks them, and its next run builds them.
+2. An index never keeps a writer from committing. If its entries cannot be written, the files are
+   larger than ``MOST_BYTES``, or more than ``MOST_WAITING`` feeds wait since nobody can copy them
+   (``forwarding``), the event has no feed for it: the log records that the index lacks them, and
+   its next run builds them.
 3. Entries about records are written by ``table.routing``, which looks at known ones, too.
 4. A restore and a repair publish files again and feed nothing: the log records that the index lacks
    them, since files that were hidden when it was built have no entries.
@@ -35,6 +36,9 @@ from airflow_provider_segtable.table.indexes.feed_writer import discard_feed, wr
 
 MOST_BYTES = 64 << 20
 """Size of the files of one event that their writer reads again to index them."""
+
+MOST_WAITING = 256
+"""Number of feeds that a state carries; ``forwarding`` copies them much earlier."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,7 +85,7 @@ class Feeder:
 
         An event that cannot be read may name them; then they stay, and cleaning sees to them.
         """
-        if any(self._done.values()):
+        if any(feed.segments for feed in self._done.values() if feed is not None):
             with suppress(SegtableError):
                 event = self._ports.log.event(n)
                 self._discard_but(self._done.values() if event is None else event.feeds)
@@ -102,7 +106,7 @@ class Feeder:
 
     def _fed(self, index: IndexState, state: State) -> Feed | None:
         size = sum(segment.size for segment in self._files)
-        if size > MOST_BYTES:
+        if size > MOST_BYTES or len(index.feeds) >= MOST_WAITING:
             return None
         try:
             if self._ready is not None:

@@ -1,8 +1,9 @@
 """The table of an index as readers of the indexed table see it.
 
-1. Its state is that of its own log, with the feeds applied that the log has not got yet
-   (``core.indexes.feed``). So it has every entry that the indexed table's log names, at once.
-2. A feed is in its own log if an event there has the commit id of the feed (``feed_commit``).
+1. It has what its own log has, and above that, in the order of their events, the feeds that the
+   log has not got yet (``waiting_feeds``): every entry that the indexed table's log names, at once.
+2. A feed with files is in its own log if an event there has the commit id of the feed
+   (``feed_commit``). An inline feed is not, before it was joined.
 3. The table is made before the index is requested. Its id is new, so nobody else makes it.
 """
 
@@ -11,11 +12,7 @@ from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import folder, index_table
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.log.families.append_events import admit
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.table.context import TableContext
@@ -59,24 +56,8 @@ def feed_commit(n: int, feed: Feed) -> str:
     return f"feed-{n}-{feed.segments[0].path}"
 
 
-def index_entries_state(ports: TableContext, index: IndexState) -> State:
-    """Return the state of the table of an index, with all its feeds.
-
-    Raises:
-        SegtableError: its log cannot be read: the index must not be used.
-    """
-    return with_feeds(index_ports(ports, index.definition).log.load(), index)
-
-
-def with_feeds(state: State, index: IndexState) -> State:
-    """Return the state of an index's table after the feeds that its log has not got yet."""
-    for n, feed in index.feeds:
-        commit = feed_commit(n, feed)
-        if commit in state.commits:
-            continue
-        admitted = admit(Appended(segments=feed.segments), state)
-        if isinstance(admitted, Conflict):  # the granularity of an index's table never changes
-            continue
-        event = Event(n=state.n + 1, time=state.time + 1, commit=commit, author="", action=admitted)
-        state = apply(state, event)
-    return state
+def waiting_feeds(index: IndexState, own: State) -> list[Feed]:
+    """Return the feeds of an index, oldest first, that the log of its table has not got yet."""
+    return [
+        feed for n, feed in index.feeds if feed.inline or feed_commit(n, feed) not in own.commits
+    ]

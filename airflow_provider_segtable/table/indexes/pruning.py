@@ -4,8 +4,9 @@
    the log alone decides; kinds with small entries come first.
 2. An index is looked into if it can judge the condition, and at least ``LEAST_FILES`` are left: the
    footers of fewer are cheaper to read than its entries.
-3. Its entries are read as of the version, for the time chunks of the files that are left, with the
-   columns that the condition needs, and are kept in memory (``entry_cache``).
+3. Its entries are read as of the version, with the columns that the condition needs, and are kept
+   in memory (``entry_cache``): apart those that the index's own table has, for the time chunks of
+   the files that are left, and those of feeds that wait. So a new feed costs no reader the others.
 4. A file is left out only by entries about itself. A file without them is opened.
 5. A read never depends on an index. One that cannot be read is not used: the plan of the read says
    so, and one warning.
@@ -28,9 +29,14 @@ from airflow_provider_segtable.core.reads.selection import Narrowing, PrunedBy, 
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import aligned
-from airflow_provider_segtable.data.indexes.index_view import IndexView, entry_columns_for, view_of
+from airflow_provider_segtable.data.indexes.index_view import (
+    IndexView,
+    LayeredView,
+    entry_columns_for,
+    view_of,
+)
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.indexes.lookup import table_entries, waiting_entries
 
 LEAST_FILES = 16
 """Number of files from which on entries are read to leave some of them out."""
@@ -116,10 +122,16 @@ def _view(
     interval: Interval,
     columns: Sequence[str],
 ) -> IndexView:
-    def made() -> tuple[IndexView, int]:
-        entries = entries_in(ports, index, interval, columns)
+    def made(entries: pa.Table) -> tuple[IndexView, int]:
         return view_of(index.definition, state.table, entries), entries.nbytes
 
-    fed = max((n for n, _ in index.feeds), default=index.forwarded)
-    key: Hashable = (index.definition.id, fed, interval, columns, state.table.schema)
-    return ports.entries.view(key, made)
+    common: Hashable = (index.definition.id, columns, state.table.schema)
+    fed = tuple(n for n, _ in index.feeds)
+    waiting = ports.entries.view(
+        (common, fed), lambda: made(waiting_entries(ports, index, columns))
+    )
+    in_table = ports.entries.view(
+        (common, index.forwarded, interval),
+        lambda: made(table_entries(ports, index, interval, columns)),
+    )
+    return LayeredView((waiting, in_table))

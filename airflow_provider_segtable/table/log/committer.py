@@ -221,9 +221,13 @@ def forward_feeds(ports: TableContext, state: State) -> None:
     forward(ports, state, _put_feed)
 
 
-def _put_feed(ports: TableContext, state: State, action: Action, commit_id: str) -> State | None:
+def _put_feed(
+    ports: TableContext, state: State, action: Action, commit_id: str
+) -> State | Conflict | None:
     outcome = commit(ports, state, Change(action=action, commit_id=commit_id))
-    return outcome.state if isinstance(outcome, Committed) else None
+    if isinstance(outcome, Committed):
+        return outcome.state
+    return outcome if isinstance(outcome, Conflict) else None
 
 
 class _Loop:
@@ -253,9 +257,13 @@ class _Loop:
         if isinstance(outcome, Committed):
             self.router.tidy()
             self._spread(outcome.n)
-            with suppress(SegtableError):  # readers see feeds wherever they are
-                forward(self.ports, self.state, _put_feed, at_least=MANY)
+            if self._feeds():
+                with suppress(SegtableError):  # readers see feeds wherever they are
+                    forward(self.ports, self.state, _put_feed, at_least=MANY)
         return outcome
+
+    def _feeds(self) -> tuple[Feed, ...]:
+        return (*self.feeder.feeds(self.state), *self.router.feeds(self.state))
 
     def discard(self) -> None:
         """Delete the files that were written for indexes: the event certainly does not land."""
@@ -353,7 +361,7 @@ class _Loop:
             commit=self.change.commit_id,
             author=self.ports.author,
             action=action,
-            feeds=(*self.feeder.feeds(self.state), *self.router.feeds(self.state)),
+            feeds=self._feeds(),
         )
         earlier, self.unresolved = self.unresolved, event.n
         try:

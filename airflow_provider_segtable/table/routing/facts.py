@@ -31,16 +31,15 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.records.decision import places_of
-from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.keyed.part import Part
-from airflow_provider_segtable.data.keyed.record_layers import rows_of_layers
+from airflow_provider_segtable.data.keyed.record_layers import layer_of, rows_of_layers
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.fed_entries import feed_records
 from airflow_provider_segtable.table.indexes.index_log import (
     entry_rules,
-    feed_commit,
     index_ports,
+    waiting_feeds,
 )
 from airflow_provider_segtable.table.reads.merged_scan import MergedScan, groups_to_read
 
@@ -85,12 +84,11 @@ def facts_of(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Tab
         where=Condition(columns=key, keep=keep, test=_test(wanted, key)),
     )
     base = pa.Table.from_batches(scan.batches(), schema)
-    layers = [Records(rows=base, deleted=np.zeros(base.num_rows, bool))]
-    for n, feed in index.feeds:
-        if feed_commit(n, feed) not in state.commits:
-            layers.append(feed_records(own, state.table, feed, schema.names))
-    if len(layers) == 1:
+    feeds = waiting_feeds(index, state)
+    if not feeds:
         return base
+    above = (feed_records(own, state.table, feed, schema.names) for feed in feeds)
+    layers = [layer_of(base), *above]
     return among(keys, rows_of_layers(schema, layers, entry_rules(own, state)))
 
 

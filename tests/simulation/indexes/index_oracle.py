@@ -8,7 +8,8 @@ log, hour by hour, in a way of its own. After every event:
 2. *whole*: a file that readers see has its entries, or the state says that its time is lacking;
 3. *told*: what the state says is lacking is exactly what events published without a feed, and no
    build has read since; the index is available from the first event on after which that is nothing;
-4. *kept*: a feed is applied in the index's own table, or waits in the state, in order, once;
+4. *kept*: a feed is applied in the index's own table, or waits in the state, in order, once; if it
+   was joined with others, it counts as one with them;
 5. *harmless*: a scan with a condition, which leaves files out by the indexes, finds the rows of the
    model (``scan_oracle``); of the newest version, and in the end of some that are kept.
 """
@@ -26,6 +27,7 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
+    FeedsJoined,
     IndexBuilt,
     IndexRequested,
     PlanCompleted,
@@ -67,8 +69,10 @@ class Life:
         mine = next((f for f in event.feeds if f.index == self.definition.id), None)
         if isinstance(event.action, IndexBuilt) and event.action.index == self.definition.id:
             self._built(event.action)
-        if mine is not None and mine.segments:
+        if mine is not None and not mine.empty:
             self.fed.append((event.n, mine))
+        if isinstance(event.action, FeedsJoined) and event.action.index == self.definition.id:
+            self._joined(event.action)
         if mine is None and isinstance(event.action, PUBLISHING):
             for segment in event.action.segments:
                 for hour in hours(segment.id.interval):
@@ -79,6 +83,13 @@ class Life:
         """Note that event ``n`` left nothing lacking, if it is the first one."""
         if self.available is None and not self.lacking:
             self.available = n
+
+    def _joined(self, action: FeedsJoined) -> None:
+        run = [(n, feed) for n, feed in self.fed if action.first <= n <= action.through]
+        assert run, f"{action} joins nothing"
+        assert all(feed.entries for _, feed in run), f"{action} joins what has files"
+        joined = (action.through, Feed(index=action.index, segments=action.segments))
+        self.fed = sorted([*(each for each in self.fed if each not in run), joined], key=first_of)
 
     def _built(self, action: IndexBuilt) -> None:
         for hour in [hour for hour in self.lacking if hour in hours(action.interval)]:
@@ -217,6 +228,11 @@ def wrong_entries(
             yield f"its entries about {path} are {some}, not {given[path]}"
 
 
+def first_of(numbered: tuple[int, Feed]) -> int:
+    """Return the number of the event that brought a feed."""
+    return numbered[0]
+
+
 def hours(interval: Interval) -> range:
     """Return the hours of a time, by their numbers."""
     return range(interval.start // HOUR_US, -(-interval.end // HOUR_US))
@@ -236,7 +252,9 @@ def _lost(index: IndexState, life: Life, own: State) -> Iterator[str]:
 
     Feeds are copied in order, so those of the own log come first.
     """
-    copied = [(n, feed) for n, feed in life.fed if feed_commit(n, feed) in own.commits]
+    copied = [
+        (n, feed) for n, feed in life.fed if feed.segments and feed_commit(n, feed) in own.commits
+    ]
     if copied != life.fed[: len(copied)]:
         yield f"feeds were copied out of order: {[n for n, _ in copied]}"
     pending = dict(index.feeds)

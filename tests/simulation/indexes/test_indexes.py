@@ -13,10 +13,10 @@ from airflow_provider_segtable.core.errors import SegtableError, StorageError
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt
 from airflow_provider_segtable.core.log.families import index_events
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.indexes import feeding, forwarding, lifecycle
+from airflow_provider_segtable.table.indexes import feed_writer, feeding, forwarding, lifecycle
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.log import committer
@@ -58,14 +58,20 @@ FEW = Shape(
 )
 DISASTERS = ((slow, 3), (unheard, 2), (mixed, 5), (harsh, 4), (mixed, 1))
 WANTED = frozenset(
-    {"IndexRequested", "IndexBuilt", "IndexForwarded", "IndexDropped", "rebuilt", "fed", "unfed"}
+    {"IndexRequested", "IndexBuilt", "FeedsJoined", "IndexForwarded", "IndexDropped", "rebuilt"}
+    | {"fed", "unfed"}
 )
 
 
 @pytest.fixture(autouse=True)
 def frequent_checkpoints(monkeypatch: Patch) -> None:
-    """So that short logs expire, and checkpoints keep what the state knows of indexes."""
+    """So that short logs expire, and checkpoints keep what the state knows of indexes.
+
+    Writers copy few feeds, of which some are in events, and some in files.
+    """
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(committer, "MANY", 4)
+    monkeypatch.setattr(feed_writer, "MOST_INLINE", 800)
 
 
 def test_everybody_at_once() -> None:
@@ -118,13 +124,20 @@ class WithoutIndexes(MemoryStorage):
             raise StorageError(f"{path}: nothing can be kept here")
 
 
-def test_writers_neither_fail_nor_wait_because_of_an_index() -> None:
-    """Where an index cannot be read or written, each commit lands at once; the log says so."""
-    waited = [appended_beside(broken=False), appended_beside(broken=True)]
-    assert waited[0] == waited[1]
+@pytest.mark.parametrize(("most_inline", "lacking"), [(0, 6), (8192, 0)])
+def test_writers_neither_fail_nor_wait_because_of_an_index(
+    most_inline: int, lacking: int, monkeypatch: Patch
+) -> None:
+    """Where an index cannot be read or written, each commit lands at once; the log says so.
+
+    Entries that are in the events need nothing else.
+    """
+    monkeypatch.setattr(feed_writer, "MOST_INLINE", most_inline)
+    broken = appended_beside(broken=True, lacking=lacking)
+    assert broken == appended_beside(broken=False, lacking=0)
 
 
-def appended_beside(*, broken: bool) -> list[str]:
+def appended_beside(*, broken: bool, lacking: int) -> list[str]:
     """Return the steps of an appender beside an index that it can feed, or cannot."""
     world = build(1, Shape(appenders=1, appends_each=6, planners=0), calm(), WithoutIndexes)
     outside = Actor(name="outside", run=lambda _: None, simulation=world.simulation)
@@ -136,7 +149,7 @@ def appended_beside(*, broken: bool) -> list[str]:
     world.simulation.run(max_steps=20_000, until=lambda: len(world.ledger.finished) == 6)
     world.simulation.close()
     lacks = ports.log.load().indexes["one"].lacks
-    assert len({each.n for each in lacks}) == (6 if broken else 0)
+    assert len({each.n for each in lacks}) == lacking
     steps = [line for line in world.simulation.trace if line.startswith("appender")]
     return [line for line in steps if "failed" in line or "sleep" in line]
 
@@ -186,12 +199,32 @@ def builds_of_later_versions(monkeypatch: Patch) -> None:
 
 def copies_lose_one(monkeypatch: Patch) -> None:
     """The first of several feeds is not copied."""
-    right = forwarding._forward
+    right = forwarding._copy
 
     def careless(ports: Any, state: Any, index: IndexState, put: Any) -> None:
         right(ports, state, replace(index, feeds=index.feeds[1:] or index.feeds), put)
 
-    monkeypatch.setattr(forwarding, "_forward", careless)
+    monkeypatch.setattr(forwarding, "_copy", careless)
+
+
+def joins_lose_the_last(monkeypatch: Patch) -> None:
+    """The last of several feeds is not in the file that takes their place."""
+    right = forwarding.write_joined
+    monkeypatch.setattr(
+        forwarding,
+        "write_joined",
+        lambda ports, index, feeds: right(ports, index, feeds[:-1] or feeds),
+    )
+
+
+def joins_come_late(monkeypatch: Patch) -> None:
+    """A join lands although another one was first."""
+    right = index_events.admit
+
+    def late(action: Any, state: Any) -> Any:
+        return action if isinstance(action, FeedsJoined) else right(action, state)
+
+    monkeypatch.setattr(index_events, "admit", late)
 
 
 def ids_used_again(monkeypatch: Patch) -> None:
@@ -215,7 +248,9 @@ PLANTED = [
     (lacks_unrecorded, slow, 1, "the events say"),
     (builds_take_too_much, slow, 3, "the events say"),
     (builds_of_later_versions, slow, 3, "no entry about"),
-    (copies_lose_one, slow, 1, "is lost"),
+    (copies_lose_one, slow, 1, "is lost|out of order"),
+    (joins_lose_the_last, slow, 1, "no entry about"),
+    (joins_come_late, slow, 1, "joins nothing|joins what has files"),
     (ids_used_again, slow, 1, "cannot be read"),
     (entries_of_others, slow, 0, "its entries about"),
 ]

@@ -35,6 +35,7 @@ from airflow_provider_segtable.core.log.events import (
     ConsumerAdvanced,
     ConsumerDropped,
     Event,
+    FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexForwarded,
@@ -166,6 +167,7 @@ ALTERED = evolved(
     "time_hour",
 )
 
+_FILES = next(each for each in KEYED_ACTIONS if isinstance(each, Appended)).segments
 ACTIONS: tuple[Action, ...] = (
     DEFINITION,
     Appended(segments=TWO),
@@ -298,14 +300,18 @@ ACTIONS: tuple[Action, ...] = (
             )
         },
     ),
+    FeedsJoined(index="a-1", first=5, through=9, segments=_FILES),
 )
+
+_FEEDS: dict[type, tuple[Feed, ...]] = {
+    IndexBuilt: (Feed(index="a-1", segments=_FILES), Feed(index="b-2")),
+    FeedsJoined: (Feed(index="a-1", entries=b"entries"),),
+}
 
 
 def event(n: int) -> Event:
     action = ACTIONS[n]
-    appended = next(each for each in KEYED_ACTIONS if isinstance(each, Appended))
-    both = (Feed(index="a-1", segments=appended.segments), Feed(index="b-2"))
-    feeds = both if isinstance(action, IndexBuilt) else ()
+    feeds = _FEEDS.get(type(action), ())
     return Event(
         n=n, time=BASE + n + 1, commit=f"c{n}", author="host:1", action=action, feeds=feeds
     )

@@ -14,6 +14,7 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, Plan
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes import feed_writer
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
@@ -22,8 +23,9 @@ from tests.unit.services.indexed import index, indexed_table, listed
 
 
 @pytest.fixture
-def ports() -> TableContext:
-    """Eight events with feeds."""
+def ports(monkeypatch: pytest.MonkeyPatch) -> TableContext:
+    """Eight events with feeds, each with a file."""
+    monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)
     made = indexed_table(MemoryService())
     for turn in range(4, 8):
         Table(made).append(rows(turn))

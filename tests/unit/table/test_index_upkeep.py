@@ -5,29 +5,24 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.errors import InvalidInput, StorageError
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.next_build import next_piece
 from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import IndexForwarded
 from airflow_provider_segtable.core.log.families.index_events import unfit
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import (
     DropColumn,
     RenameColumn,
 )
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.forwarding import forward
-from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.lifetime.alteration import Alteration
 from airflow_provider_segtable.table.log import committer
-from airflow_provider_segtable.table.log.committer import Change, Committed, commit, forward_feeds
+from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, numbers, rows
 from tests.unit.table.test_indexes import found, listed, paths
@@ -107,40 +102,3 @@ def test_feeds_do_not_pile_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> 
     assert set(paths(table)) - set(listed(table)) == unfed
     forwarded = [e for e in table.ports.log.events(0) if isinstance(e.action, IndexForwarded)]
     assert len(forwarded) == 2
-
-
-def test_a_copy_that_died_between_its_events_is_finished(table: Table, other: Table) -> None:
-    """The index's log has some of the feeds already; none of them is there twice."""
-    request_index(table.ports, "files", FileList())
-    for turn in range(4, 7):
-        table.append(rows(range(turn * 10, turn * 10 + 10)))
-    before, done = listed(table), 0
-
-    def dies(ports: TableContext, state: State, action: object, commit_id: str) -> State | None:
-        nonlocal done
-        done += 1
-        if done > 2:
-            raise StorageError("killed")
-        outcome = commit(ports, state, Change(action=action, commit_id=commit_id))  # type: ignore[arg-type]
-        return outcome.state if isinstance(outcome, Committed) else None
-
-    with pytest.raises(StorageError, match="killed"):
-        forward(table.ports, table.state(), dies)
-    own = index_ports(table.ports, found(table).definition)
-    assert own.log.load().n == 2
-    assert len(found(table).feeds) == 3
-    assert listed(table) == before
-    forward_feeds(other.ports, other.state())
-    assert own.log.load().n == 3
-    assert not found(table).feeds
-    assert listed(table) == before
-
-
-def test_a_number_that_a_repair_gives_again_is_another_feed(table: Table) -> None:
-    """A log that lost its end gives numbers again, and the index's log has the lost feed."""
-    request_index(table.ports, "files", FileList())
-    table.append(rows(range(40, 50)))
-    table.append(rows(range(50, 60)))
-    (n, first), (_, second) = found(table).feeds
-    assert isinstance(first, Feed)
-    assert feed_commit(n, first) != feed_commit(n, second)

@@ -13,6 +13,7 @@ from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.log.committer import forward_feeds
 from tests.unit.table.test_keyed_merge import NOW, SCHEMA, rows
 from tests.unit.table.test_keyed_merge import table as keyed_table
 
@@ -66,6 +67,7 @@ def test_the_key_alone_decides_the_bucket_of_a_fact(tmp_path: Any) -> None:
         assert decode(encode(event), "here") == event
     for seq in range(6, 9):
         made.upsert(rows({"key": 1, "seq": seq}))
+    forward_feeds(made.ports, made.state())
     own = made.ports.within(f"_segtable/indexes/{definition.id}").log.load()
     fed = [segment for _, feed in made.index("keys").feeds for segment in feed.segments]
     assert len({segment.id.bucket for segment in [*own.timeline.each_visible(), *fed]}) == 1

@@ -6,12 +6,16 @@
 2. ``IndexBuilt`` says that the index has entries for everything that was published in a time
    through a version (0: for a part of it); the entries themselves are a feed of the event. A build
    may stop after any of these events, and another one goes on from there.
-3. ``IndexForwarded`` says that the index's own table has the feeds through an event.
+3. ``FeedsJoined`` puts the entries of neighbouring inline feeds into files: one feed, in their
+   place. ``IndexForwarded`` says that the index's own table has the feeds through an event.
 4. ``IndexDropped`` ends an index. Its name is free again, its id never is.
 5. *Admission of a request*: refused if the name is taken, unless by the index that it ``replaces``,
    or if the table does not have a column any more. *Of everything else*: refused if the index was
    dropped meanwhile; a build, too, if another attempt superseded it.
-6. *An alteration of the table* is refused if it drops or widens an indexed column: the entries have
+6. *Feeds are joined once*: refused unless the first and the last one still wait, and all between
+   them are inline. As feeds are only added at the end, these are then the feeds that the author
+   has seen. Inline feeds have to be joined before they can be forwarded.
+7. *An alteration of the table* is refused if it drops or widens an indexed column: the entries have
    values of its type. A column may be renamed.
 
 Source of the idea: Hudi RFC-45. There the writer's check and the indexer's end race with each other
@@ -22,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kinds import (
     IndexDefinition,
@@ -36,6 +41,8 @@ from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.requests.overwrite import joined
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.segment_codec import decode_segments, encode_segments
 from airflow_provider_segtable.core.time.interval import Interval
 
 
@@ -62,6 +69,16 @@ class IndexBuilt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeedsJoined:
+    """The inline feeds of events ``first`` to ``through`` are in these log files of the index."""
+
+    index: str
+    first: int
+    through: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexForwarded:
     """The index's own table has all feeds of events up to ``through``."""
 
@@ -76,7 +93,7 @@ class IndexDropped:
     index: str
 
 
-IndexEvent: TypeAlias = IndexRequested | IndexBuilt | IndexForwarded | IndexDropped
+IndexEvent: TypeAlias = IndexRequested | IndexBuilt | FeedsJoined | IndexForwarded | IndexDropped
 
 
 def _line_of_request(action: IndexRequested) -> str:
@@ -87,6 +104,11 @@ def _line_of_request(action: IndexRequested) -> str:
 def _line_of_build(action: IndexBuilt) -> str:
     how = f"built through version {action.through}" if action.through else "built in part"
     return f"index {action.index}: {action.interval} {how}"
+
+
+def _line_of_join(action: FeedsJoined) -> str:
+    files = counted(len(action.segments), "file")
+    return f"index {action.index}: entries of events {action.first} to {action.through} in {files}"
 
 
 KINDS = (
@@ -122,6 +144,23 @@ KINDS = (
         line=_line_of_build,
     ),
     EventKind(
+        type=FeedsJoined,
+        name="FeedsJoined",
+        encode=lambda action: {
+            "index": action.index,
+            "first": action.first,
+            "through": action.through,
+            "segments": encode_segments(action.segments),
+        },
+        decode=lambda body: FeedsJoined(
+            index=_id(body),
+            first=body["first"],
+            through=body["through"],
+            segments=decode_segments(body["segments"]),
+        ),
+        line=_line_of_join,
+    ),
+    EventKind(
         type=IndexForwarded,
         name="IndexForwarded",
         encode=lambda action: {"index": action.index, "through": action.through},
@@ -149,6 +188,8 @@ def apply(state: State, action: IndexEvent, at: Stamp) -> State:
             return _with(state, requested(index, state, at))
         case IndexBuilt(index=name, interval=interval, through=through):
             return _changed(state, name, lambda found: found.built(interval, through))
+        case FeedsJoined(index=name, first=first, through=through, segments=segments):
+            return _changed(state, name, lambda found: found.joined(first, through, segments))
         case IndexForwarded(index=name, through=through):
             return _changed(state, name, lambda found: found.with_forwarded(through))
         case IndexDropped(index=gone):
@@ -209,9 +250,17 @@ def admit(action: IndexEvent, state: State) -> IndexEvent | Conflict:
     match action:
         case IndexBuilt():
             return _superseded(action, state) or action
+        case FeedsJoined(first=first, through=through):
+            run = (n for n, _ in found.inline_run(first))
+            reason = f"feeds of index {action.index} from event {first} on were joined already"
+            return action if through in run else Conflict(reason=reason)
         case IndexForwarded(through=through) if not found.forwarded < through <= state.n:
             reason = f"index {action.index} is at version {found.forwarded}, not before {through}"
             return Conflict(reason=reason)
+        case IndexForwarded(through=through) if any(
+            feed.inline for n, feed in found.feeds if n <= through
+        ):
+            return Conflict(reason=f"feeds of index {action.index} have no files yet: join them")
         case IndexForwarded() | IndexDropped():
             return action
         case _:
