@@ -365,7 +365,8 @@ class _Loop:
         )
         earlier, self.unresolved = self.unresolved, event.n
         try:
-            self._create(event)
+            path, data = event_path(event.n), encode(event)
+            self.ports.storage.create(path, data, ready=self.change.ready)
         except (AlreadyExists, OutcomeUnknown):
             return None  # possibly our own earlier attempt: read the event
         except SegtableError:
@@ -383,13 +384,6 @@ class _Loop:
         self.state = self.log.remember(apply(self.state, event))
         return Committed(n=event.n, state=self.state)
 
-    def _create(self, event: Event) -> None:
-        path, data, ready = event_path(event.n), encode(event), self.change.ready
-        if ready is None:
-            self.ports.storage.create(path, data)
-        else:
-            self.ports.storage.create(path, data, ready=ready)
-
     def _spread(self, n: int) -> None:
         """Announce the newest event, and write the checkpoint that is due."""
         self._announce()
@@ -401,8 +395,5 @@ class _Loop:
         coordinator, newest = self.ports.optional_coordinator, self.state.n
         if coordinator is None:
             return
-        if self.streams:
-            overtaken = partial(self.log.has, newest + 1)
-            coordinator.announce(self.state.table.table_id, newest, overtaken)
-        else:
-            coordinator.announce(self.state.table.table_id, newest)
+        overtaken = partial(self.log.has, newest + 1) if self.streams else None
+        coordinator.announce(self.state.table.table_id, newest, overtaken)
