@@ -204,9 +204,17 @@ def run(world: World) -> None:
         _look(world.newest, ports)
 
     world.ledger.check(ports)
+    _check_indexes(world, _newest(world), ports)
     with patch.object(pruning, "LEAST_FILES", 1):  # indexes are used for tables as small as these
         world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
         _conclude(world, outside)
+
+
+def _newest(world: World) -> Event:
+    assert world.ledger.checked is not None
+    event = EventLog(world.storage).event(world.ledger.checked.n)
+    assert event is not None
+    return event
 
 
 def _look(world: World, ports: TableContext) -> None:

@@ -45,7 +45,11 @@ NEVER = (RowsOutOfBalance, CorruptTable, NotATable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How much happens; ``drops`` is how many tables in a row the droppers drop."""
+    """How much happens.
+
+    ``drops`` is how many tables in a row the droppers drop. ``hours`` is the number of time chunks
+    that keys move among, in a table with an index of records; 0 if keys stay where they are.
+    """
 
     appenders: int = 3
     appends_each: int = 4
@@ -76,6 +80,7 @@ class Shape:
     wishes_each: int = 3
     builders: int = 0
     tenders: int = 0
+    hours: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

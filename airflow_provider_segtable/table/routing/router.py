@@ -4,8 +4,9 @@
    their keys are routed in each index of records (``table.routing.route``): of equal keys in other
    time chunks one record wins, and the others are corrected in the same event.
 2. An index that was requested meanwhile is seen in the next attempt of the commit. A route that
-   does not hold any more is made again. So two writers that bring one key to two time chunks end
-   with one row, without a lock: the log decides who was first, and the other one corrects.
+   does not hold any more is made again, as is one whose files a cleaning deleted. So two writers
+   that bring one key to two time chunks end with one row, without a lock: the log decides who was
+   first, and the other one corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
    or the files are larger than ``MOST_BYTES``, the event is not routed: the log records that the
    index lacks it, and the next run of the index settles the keys (``services.indexing.settle``).
@@ -16,10 +17,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.events import Action, Appended
+from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import Ready
@@ -114,11 +116,24 @@ class Router:
         if sum(segment.size for segment in self._files) > feeding.MOST_BYTES:
             return None
         try:
-            return routed(self._ports, state, index, self._new(index, state))
+            return self._route(index.definition.id, state)
         except (SegtableError, OSError) as error:
             name = index.definition.name
             _LOG.warning("%s: keys were not routed by index %s: %s", self._ports.uri, name, error)
             return None
+
+    def _route(self, index_id: str, state: State) -> Route | None:
+        """Route the keys as of a version; of a newer one if cleaning deleted files of it."""
+        index = index_of(index_id, state)
+        if index is None:
+            return None
+        try:
+            return routed(self._ports, state, index, self._new(index, state))
+        except NotFound:
+            newest = self._ports.log.refresh(state)
+            if newest.n == state.n:
+                raise
+        return self._route(index_id, newest)
 
     def _new(self, index: IndexState, state: State) -> pa.Table:
         """Return the facts about the new records, computed once."""

@@ -5,7 +5,8 @@ log, hour by hour, in a way of its own. After every event:
 
 1. *right*: an entry about a file is what the file gives; whatever else was committed, and whatever
    became of the file's id;
-2. *whole*: a file that readers see has its entries, or the state says that its time is lacking;
+2. *whole*: a file that readers see has its entries, or the state says that its time is lacking; of
+   an index of records each row has the fact about the record that is it, if nothing is lacking;
 3. *told*: what the state says is lacking is exactly what events published without a feed, and no
    build has read since; the index is available from the first event on after which that is nothing;
 4. *kept*: a feed is applied in the index's own table, or waits in the state, in order, once; if it
@@ -73,11 +74,18 @@ class Life:
             self.fed.append((event.n, mine))
         if isinstance(event.action, FeedsJoined) and event.action.index == self.definition.id:
             self._joined(event.action)
-        if mine is None and isinstance(event.action, PUBLISHING):
+        if mine is None and isinstance(event.action, self._publishing):
             for segment in event.action.segments:
                 for hour in hours(segment.id.interval):
                     self.lacking[hour] = self.lacking.get(hour, frozenset()) | {event.n}
         self.settle(event.n)
+
+    @property
+    def _publishing(self) -> tuple[type, ...]:
+        """Return the actions that have something to index: compactions write no new records."""
+        if self.definition.kind.about_files:
+            return PUBLISHING
+        return tuple(each for each in PUBLISHING if each is not PlanCompleted)
 
     def settle(self, n: int) -> None:
         """Note that event ``n`` left nothing lacking, if it is the first one."""
@@ -128,7 +136,7 @@ class IndexOracle:
         wrong = [
             f"index {each.definition.name}: {what}"
             for each in present.values()
-            for what in self._differences(each, state, ports)
+            for what in self._differences(each, state, model, ports)
         ]
         wrong += wrong_answers(state, model, ports)
         if wrong:
@@ -163,7 +171,9 @@ class IndexOracle:
         life.settle(event.n)
         self.lives[action.index.id] = life
 
-    def _differences(self, index: IndexState, state: State, ports: TableContext) -> Iterator[str]:
+    def _differences(
+        self, index: IndexState, state: State, model: Model, ports: TableContext
+    ) -> Iterator[str]:
         life = self.lives[index.definition.id]
         told = lacking_of(index)
         if told != life.lacking:
@@ -181,7 +191,10 @@ class IndexOracle:
         if self.seen.get(index.definition.id) != seen:
             self.seen[index.definition.id] = seen
             self.happened["compared"] += 1
-            yield from self._wrong_entries(index, state, visible, ports)
+            if index.definition.kind.about_files:
+                yield from self._wrong_entries(index, state, visible, ports)
+            elif index.current:
+                yield from model.lost_facts(entries_in(ports, index).to_pylist())
 
     def _wrong_entries(
         self, index: IndexState, state: State, visible: Sequence[Segment], ports: TableContext

@@ -37,7 +37,7 @@ def wrong_answers(state: State, model: Model, ports: TableContext) -> Iterator[s
     for turn in range(state.n * ASKED, (state.n + 1) * ASKED):
         column, sign, compare = _WAYS[turn % len(_WAYS)]
         at = (ROW, COUNT).index(column)
-        values = sorted({row[at] for row in rows if row[at] is not None})
+        values = sorted({value for row in rows if (value := row[at]) is not None})
         value = values[turn * 7 % len(values)] if values else 0
         wanted = Counter(row for row in rows if row[at] is not None and compare(row[at], value))
         where = f"{column} {sign} {value}"

@@ -39,6 +39,7 @@ def written_records(files: DataFiles, kind: TableKind, segment: Segment) -> Sequ
     return [
         Record(
             key=row["row"],
+            hour=int(row["at"].timestamp()) // 3600,
             seq=row["count"],
             **{name: row[name] for name in ("text", "note", "seen", "spot")},
             deletes=row[OP] == 1,

@@ -21,21 +21,32 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.indexes.record_index import (
+    DELETED,
+    INSTANT,
+    LOG_VERSION,
+    ORDERING,
+    TOKEN,
+    key_column,
+)
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from tests.simulation.model import COUNT, Landing, Model, Row
 from tests.simulation.world import HOUR_US
 
+KEY = 2
+"""The id of the key column."""
 SEQ, TEXT, NOTE, SEEN, SPOT = range(COUNT, COUNT + 5)
 """The ids of the ordering column, of two columns with values, and of a group: its order first."""
 BUCKETS, CHUNKS = 2, 2
-_NAME = re.compile(r".*/\d+_(\d+)\.log\.(\d+)_(\w+)\.parquet")
+_NAME = re.compile(r".*/\d+_(\d+)\.log\.(\d+)_([0-9a-f]{16})\.parquet")
+"""A log file of a writer; corrections have longer write tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One written record of a key."""
+    """One written record of a key; ``hour`` is its time, None if that of its key."""
 
     key: int
     seq: int | None = None
@@ -44,6 +55,7 @@ class Record:
     deletes: bool = False
     seen: int | None = None
     spot: int | None = None
+    hour: int | None = None
 
     @property
     def values(self) -> dict[int, int | None]:
@@ -126,8 +138,22 @@ class KeyedModel(Model):
         del n
         return replace(self, rows=then.rows, records=then.records)
 
+    def lost_facts(self, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
+        """Yield keys with a row, of whose record there is no fact."""
+        known = {tuple(fact[name] for name in self._fact_columns()) for fact in facts}
+        for key in self.rows:
+            top = highest(self.records[key])
+            assert top is not None
+            order = (top.record.seq,) if self.ordered else ()
+            if (key, *order, *top.author[:3], False) not in known:
+                yield f"it has no fact about {top} of key {key}, but {known}"
+
+    def _fact_columns(self) -> tuple[str, ...]:
+        order = (ORDERING,) if self.ordered else ()
+        return (key_column(KEY), *order, INSTANT, LOG_VERSION, TOKEN, DELETED)
+
     def _row(self, placed: Sequence[Placed]) -> Row | None:
-        at = time_of(placed[0].record.key, self.chunks)
+        at = time_of(placed[-1].record, self.chunks)
         own = highest(placed)
         if not self.partial:
             return Row(at, own.record.values) if own else None
@@ -146,15 +172,14 @@ class KeyedModel(Model):
         buckets = {number: buckets_of(rows, ["row"], number).tolist() for number in numbers}
         made = []
         for at, record in enumerate(records):
-            time = time_of(record.key, self.chunks)
-            (path,) = (
-                segment.path
+            time = time_of(record, self.chunks)
+            (found,) = (
+                name
                 for segment in segments
                 if segment.id.interval.holds(time)
                 and segment.id.bucket == buckets[segment.buckets or BUCKETS][at]
+                and (name := _NAME.fullmatch(segment.path))
             )
-            found = _NAME.fullmatch(path)
-            assert found, path
             author = (int(found[1]), int(found[2]), found[3], at)
             order = _valued(record.seq if self.ordered else None, author)
             made.append(Placed(order, author, record))
@@ -165,9 +190,15 @@ def _value(one: Placed | None, column: int) -> int | None:
     return one.record.values[column] if one else None
 
 
-def time_of(key: int, chunks: int) -> int:
-    """Return the event time of a key, which never changes."""
-    return key % chunks * HOUR_US + key
+def time_of(record: Record, chunks: int) -> int:
+    """Return the event time of a record."""
+    hour = record.key % chunks if record.hour is None else record.hour
+    return hour * HOUR_US + record.key
+
+
+def own_files(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the log files of a commit without its corrections of other records."""
+    return [segment for segment in segments if _NAME.fullmatch(segment.path)]
 
 
 SCHEMA = pa.schema(
@@ -187,7 +218,7 @@ GONE = "gone"
 def batch(records: Sequence[Record], chunks: int) -> pa.Table:
     """Return records as rows to upsert; ``GONE`` says which delete their key."""
     columns = [
-        pa.array([time_of(one.key, chunks) for one in records], SCHEMA.field("at").type),
+        pa.array([time_of(one, chunks) for one in records], SCHEMA.field("at").type),
         pa.array([one.key for one in records], pa.int64()),
         pa.array([one.seq for one in records], pa.int32()),
         pa.array([one.text for one in records], pa.int64()),
@@ -230,7 +261,7 @@ class KeyChange:
         """Return the model after it."""
         assert isinstance(model, KeyedModel)
         assert isinstance(landing.action, Appended)
-        segments = landing.action.segments
+        segments = own_files(landing.action.segments)
         records = sorted(
             (record for segment in segments for record in self.written(segment)),
             key=lambda record: record.key,
@@ -255,16 +286,17 @@ class KeyChange:
             if row is None:
                 continue
             seq, note, seen, spot = (row.values[column] for column in (SEQ, NOTE, SEEN, SPOT))
+            at = {"key": key, "hour": row.at // HOUR_US}
             if self.text is None:
                 kept = {
                     "seq": seq if model.ordered else None,
                     "seen": seen if model.partial else None,
                 }
-                yield Record(key=key, **kept, deletes=True)
+                yield Record(**at, **kept, deletes=True)
             elif model.partial:  # a null sets nothing: the row keeps what the change does not set
-                yield Record(key=key, seq=seq if model.ordered else None, text=self.text)
+                yield Record(**at, seq=seq if model.ordered else None, text=self.text)
             else:
-                yield Record(key=key, seq=seq, text=self.text, note=note, seen=seen, spot=spot)
+                yield Record(**at, seq=seq, text=self.text, note=note, seen=seen, spot=spot)
 
 
 def _wins(one: Placed, then: KeyedModel) -> bool:

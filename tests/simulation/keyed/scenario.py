@@ -22,6 +22,7 @@ from typing import Any
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
@@ -33,6 +34,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
@@ -126,16 +128,23 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
         shape=replace(shape, chunks=CHUNKS),
         storage=MemoryStorage(clock=outside),
         service=MemoryService(outside),
-        founding=Founding(define=partial(_defined, seed=seed), ledger=KeyedLedger, populate=_spawn),
+        founding=Founding(
+            define=partial(_defined, seed=seed, moving=shape.hours > 0),
+            ledger=KeyedLedger,
+            populate=_spawn,
+        ),
         ledger=KeyedLedger(),
         most_skew_s=APART_S / 2 + 1,
     )
-    create_table(world.raw_ports(outside), world.founding.define("keyed"))
+    ports = world.raw_ports(outside)
+    create_table(ports, world.founding.define("keyed"))
+    if shape.hours:
+        request_index(ports, "keys", RecordIndex().for_table(ports.log.load().table))
     _spawn(world)
     return world
 
 
-def _defined(table_id: str, *, seed: int) -> TableCreated:
+def _defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:
     """Return the definition of a table; seeds differ in how records are merged."""
     definition = TableCreated(
         table_id=table_id,
@@ -145,7 +154,7 @@ def _defined(table_id: str, *, seed: int) -> TableCreated:
         granularity=Granularity.HOUR,
         properties=PROPERTIES,
     )
-    partial_update = seed % 3 == 0
+    partial_update = seed % 3 == 0 and not moving
     kind = PrimaryKey(
         key=("row",),
         buckets=BUCKETS,

@@ -27,6 +27,7 @@ from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.table.lifetime import dropping
 from airflow_provider_segtable.table.reads import chosen_files
+from airflow_provider_segtable.table.routing import router
 from airflow_provider_segtable.table.writes import upsert
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
@@ -44,6 +45,7 @@ RESTORERS = replace(NOBODY, upserters=2, restorers=1, restores_each=2)
 STREAMS = replace(NOBODY, streams=2, batches_each=4)
 FOLLOWERS = replace(NOBODY, upserters=2, changers=1, followers=1, cleaners=1, asks=1)
 INDEXED = replace(WRITERS, requesters=1, wishes_each=1, builders=1, tenders=1)
+MOVERS = replace(NOBODY, upserters=2, asks=1, builders=1, hours=3)
 DROPPERS = replace(NOBODY, upserters=1, upserts_each=2, streams=1, batches_each=2, droppers=2)
 
 
@@ -182,6 +184,11 @@ def hidden_records_show(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecordTests, "left", careless)
 
 
+def rivals_unseen(monkeypatch: Patch) -> None:
+    """A writer that lost a race does not look at the feeds of those that landed meanwhile."""
+    monkeypatch.setattr(router, "holds", lambda *_: True)
+
+
 @cache
 def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
     """Run a seed without errors; a dropped table has a successor, which is exact, too."""
@@ -205,6 +212,7 @@ PLANTED = [
     (consumers_unnoticed, slow, FOLLOWERS, 1, "yet to read was cleaned"),
     (updates_by_the_row_alone, slow, FOLLOWERS, 9, "by its changes"),
     (hidden_records_show, slow, INDEXED, 1, "a scan where"),
+    (rivals_unseen, slow, MOVERS, 1, "rows"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
 

@@ -53,7 +53,8 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
         for turn in range(world.shape.upserts_each):
             name = upsert_id(number, turn)
             if name not in world.ledger.intended:
-                world.ledger.intend(name, Upsert(records=_records(actor, number * 1000 + turn)))
+                made = _records(actor, number * 1000 + turn, world.shape.hours)
+                world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)
             durably(world, actor, name, partial(_upsert, world, ports, wanted, name))
@@ -62,8 +63,11 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
     return run
 
 
-def _records(actor: Actor, number: int) -> tuple[Record, ...]:
-    """Make up records; their values are no other record's."""
+def _records(actor: Actor, number: int, hours: int) -> tuple[Record, ...]:
+    """Make up records; their values are no other record's.
+
+    Where keys move, a batch has each key once: two records of one key may be in two log files.
+    """
 
     def one(place: int) -> Record:
         value = number * MOST_RECORDS + place
@@ -75,9 +79,11 @@ def _records(actor: Actor, number: int) -> tuple[Record, ...]:
             seen=int(actor.uniform() * 4) if actor.uniform() < 0.5 else None,
             spot=value if actor.uniform() < 0.7 else None,
             deletes=actor.uniform() < 0.25,
+            hour=int(actor.uniform() * hours) if hours else None,
         )
 
-    return tuple(one(place) for place in range(1 + int(actor.uniform() * MOST_RECORDS)))
+    made = [one(place) for place in range(1 + int(actor.uniform() * MOST_RECORDS))]
+    return tuple({record.key: record for record in made}.values() if hours else made)
 
 
 def _upsert(world: World, ports: TableContext, wanted: Upsert, name: str) -> bool:
@@ -110,7 +116,8 @@ def streamer(world: World, number: int) -> Callable[[Actor], None]:
             name = batch_id(number, progress[0])
             if name not in world.ledger.intended:
                 turn = (OF_STREAMS + number) * 1000 + progress[0]
-                world.ledger.intend(name, Upsert(records=_records(actor, turn)))
+                made = _records(actor, turn, world.shape.hours)
+                world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)
             try:
