@@ -8,9 +8,11 @@
 4. ``workers.py`` says which tests share a process in a parallel run, and what starts first.
 5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` draws others, and
    twenty times as many of each property (``examples.py``).
+6. What was imported for the tests stays to the end: no garbage collection looks through it again.
 """
 
 import atexit
+import gc
 import logging
 import os
 import shutil
@@ -77,6 +79,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turn_of(item.nodeid))
 
 
+def pytest_collection_finish() -> None:
+    """Take all that is there out of garbage collections."""
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """Py4J logs from threads of its own, also after pytest has closed the streams."""
+    gc.unfreeze()  # extension modules complain of what is left at the end
     logging.raiseExceptions = False

@@ -81,9 +81,9 @@ def _kinds(world: World) -> Iterable[str]:
     return (world.ledger.intended[name].kind for name in world.ledger.acknowledged)
 
 
-def caught(shape: Shape = RIVALS, seeds: int = 40) -> bool:
-    """Tell whether any seed shows the planted bug."""
-    for seed in range(seeds):
+def caught(shape: Shape = RIVALS, first: int = 0) -> bool:
+    """Tell whether any seed shows the planted bug; ``first`` is one that did."""
+    for seed in (first, *range(40)):
         try:
             run(build(seed, shape, Faults(random=Random(seed), delay=0.1)))
         except (AssertionError, SegtableError):
@@ -172,7 +172,7 @@ def test_addresses_off_by_one_are_caught(kernel: str, monkeypatch: pytest.Monkey
             return beside(rows), kept
 
         monkeypatch.setattr(blocks, "sifted", sifted)
-    assert caught()
+    assert caught(first=3 if kernel == "minor" else 0)
 
 
 def beside(rows: Any) -> Any:

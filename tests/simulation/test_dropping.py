@@ -37,6 +37,7 @@ EVERYBODY = Shape(
     droppers=2,
     drops=2,
 )
+SEEDS = 12
 FEW = Shape(
     appenders=2, appends_each=3, compactors=1, chunks=1, asks=1, changers=1, droppers=2, drops=2
 )
@@ -100,30 +101,30 @@ def one_table_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "faults", "seeds", "seen"),
+    ("plant", "faults", "first", "seen"),
     [
-        (no_marker, slow, 2, "NotATable"),
-        (files_before_the_event, slow, 2, "are gone"),
-        (files_left, slow, 2, "a drop returned, but left"),
-        (records_left, slow, 3, "the coordinator remembers"),
-        (one_table_for_another, mixed, 12, "who works on an earlier table"),
+        (no_marker, slow, 0, "NotATable"),
+        (files_before_the_event, slow, 0, "are gone"),
+        (files_left, slow, 0, "a drop returned, but left"),
+        (records_left, slow, 0, "the coordinator remembers"),
+        (one_table_for_another, mixed, 6, "who works on an earlier table"),
     ],
 )
 def test_planted_errors_are_seen(
     plant: Callable[[pytest.MonkeyPatch], None],
     faults: Callable[[int], Faults],
-    seeds: int,
+    first: int,
     seen: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each error of a drop shows, in words of its own."""
     plant(monkeypatch)
-    assert any(seen in each for each in wrong(faults, seeds)), f"{seeds} seeds do not show it"
+    assert any(seen in each for each in wrong(faults, first)), f"{SEEDS} seeds do not show it"
 
 
-def wrong(faults: Callable[[int], Faults], seeds: int) -> Iterator[str]:
-    """Yield what is found wrong, seed by seed."""
-    for seed in range(seeds):
+def wrong(faults: Callable[[int], Faults], first: int) -> Iterator[str]:
+    """Yield what is found wrong, seed by seed, beginning with one that shows something."""
+    for seed in (first, *range(SEEDS)):
         try:
             run(build(seed, FEW, faults(seed)))
         except (AssertionError, SegtableError) as error:

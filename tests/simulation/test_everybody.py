@@ -43,6 +43,7 @@ DEFINERS = Shape(appenders=1, appends_each=3, asks=1, alterers=2, alterations_ea
 LOADERS = Shape(appenders=1, appends_each=1, overwriters=4, overwrites_each=1, chunks=1)
 RESTORERS = Shape(appenders=2, overwriters=1, changers=2, restorers=1, restores_each=4)
 REPAIRERS = Shape(appenders=1, appends_each=2, repairers=1)
+SEEDS = 6
 
 
 @pytest.fixture(autouse=True)
@@ -121,32 +122,32 @@ def losses_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "shape", "seeds"),
+    ("plant", "shape", "first"),
     [
-        (names_for_ids, DEFINERS, 6),
-        (no_defaults, DEFINERS, 3),
-        (alterations_of_the_past, DEFINERS, 3),
-        (loads_that_do_not_notice, LOADERS, 4),
-        (loads_without_appends, LOADERS, 4),
-        (deletes_come_back, RESTORERS, 4),
-        (nothing_goes, RESTORERS, 4),
-        (losses_unproven, REPAIRERS, 3),
+        (names_for_ids, DEFINERS, 4),
+        (no_defaults, DEFINERS, 0),
+        (alterations_of_the_past, DEFINERS, 0),
+        (loads_that_do_not_notice, LOADERS, 0),
+        (loads_without_appends, LOADERS, 0),
+        (deletes_come_back, RESTORERS, 1),
+        (nothing_goes, RESTORERS, 1),
+        (losses_unproven, REPAIRERS, 0),
     ],
 )
 def test_planted_errors_are_seen(
     plant: Callable[[pytest.MonkeyPatch], None],
     shape: Shape,
-    seeds: int,
+    first: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each author's fault shows in the ledger, by an assertion of its own."""
     plant(monkeypatch)
-    assert any(wrong(shape, seeds)), f"{seeds} seeds do not show it"
+    assert any(wrong(shape, first)), f"{SEEDS} seeds do not show it"
 
 
-def wrong(shape: Shape, seeds: int) -> Iterator[bool]:
-    """Yield of each seed whether the ledger finds something wrong."""
-    for seed in range(seeds):
+def wrong(shape: Shape, first: int) -> Iterator[bool]:
+    """Yield of each seed whether the ledger finds something wrong, beginning with one that did."""
+    for seed in (first, *range(SEEDS)):
         try:
             run(build(seed, shape, mixed(seed)))
         except AssertionError as error:
