@@ -37,8 +37,8 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
     Args:
         table: below the connection's root, or a URI.
         index: the name of the index.
-        kind: ``column_stats``, ``bloom_filter`` or ``files``.
-        columns: the columns to index, or their JSON text; not for ``files``.
+        kind: ``column_stats``, ``bloom_filter``, ``files`` or ``record_index``.
+        columns: the columns to index, or their JSON text; not for the last two.
         rate: for ``bloom_filter``, the share of absent values that a filter lets pass.
         segtable_conn_id: the connection.
     """

@@ -44,8 +44,10 @@ class TableIndexes:
             name: the index's name: letters, digits, '.', '_' and '-'.
             kind: ``column_stats`` keeps the bounds and nulls of columns in each row group,
                 ``bloom_filter`` which values a file certainly does not have, ``files`` the files
-                with their sizes and numbers of rows.
-            columns: the columns to index; one may be given by its name alone. Not for ``files``.
+                with their sizes and numbers of rows. ``record_index`` keeps one row for each key of
+                a primary-key table in the whole table.
+            columns: the columns to index; one may be given by its name alone. Not for ``files`` and
+                ``record_index``.
             rate: for ``bloom_filter``, the share of absent values that a filter lets pass; 0.01
                 by default.
             commit_id: equal ids add it once; random by default.
@@ -98,12 +100,14 @@ class TableIndexes:
         return lifecycle.drop_index(self.ports, name).n
 
     def index_entries(self, name: str) -> pa.Table:
-        """Return what an index keeps: a row for each file, or for each row group of a file.
+        """Return what an index keeps: a row for each file, row group of a file, or record.
 
-        All kinds have the columns ``file``, ``start`` (of its time chunk), ``checksum`` (of its
-        footer) and ``rows``. ``column_stats`` adds ``row_group`` and, for the column with id 3,
+        Kinds about files have the columns ``file``, ``start`` (of its time chunk), ``checksum`` (of
+        its footer) and ``rows``. ``column_stats`` adds ``row_group`` and, for the column with id 3,
         ``low_3``, ``high_3``, ``nulls_3``, ``nan_3`` and ``distinct_3``; ``bloom_filter`` adds
         ``bloom_3``; ``files`` adds ``end`` and ``bytes``. Files that are gone may have entries.
+        ``record_index`` has ``start`` (the event time), ``key_3``, ``ordering``, ``instant``,
+        ``log_version``, ``write_token`` and ``deleted``; records that are gone may have entries.
 
         Raises:
             InvalidInput: there is no index of this name.

@@ -280,6 +280,21 @@ def test_columns_change(spark: SparkSession, tmp_path: Path, merge: str) -> None
     assert [tuple(row) for row in frame.collect()] == [("none", 7)] * 2
 
 
+def test_keys_move_from_one_time_chunk_to_another(spark: SparkSession, tmp_path: Path) -> None:
+    """With an index of records, Spark's upserts and deletes reach the rows of the library's."""
+    table = keyed(tmp_path)
+    table.create_index("keys", "record_index")
+    ingest(table.ports, rows(spark, range(12), 2).drop("gone"))
+    day = "timestamp_micros(1356998400000000 + 5 * 86400000000)"
+    moved = rows(spark, range(6), 3, gone="id % 2 = 0").withColumn("at", F.expr(day))
+    ingest(table.ports, moved, deleted="gone")
+    table.upsert(rows(spark, range(6, 8), 1).withColumn("at", F.expr(day)).drop("gone").toArrow())
+    wanted = {1: 3, 3: 3, 5: 3} | dict.fromkeys(range(6, 12), 2)
+    assert agree(spark, table) == sorted((k, f"w{k % 2}", s, f"v{s}") for k, s in wanted.items())
+    found = table.index_entries("keys")
+    assert sorted(found["key_2"].to_pylist()) == [*range(12)]
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [

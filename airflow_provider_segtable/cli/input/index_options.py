@@ -28,7 +28,9 @@ class KindOptions:
     ] = ColumnStats.name
     columns: Annotated[
         str | None,
-        typer.Option(help="The columns to index; none for files.", metavar="A,B,..."),
+        typer.Option(
+            help="The columns to index; none for files and record_index.", metavar="A,B,..."
+        ),
     ] = None
     rate: Annotated[
         float | None,

@@ -6,6 +6,7 @@
        index.by_tail   column_stats(carrier, tailnum)
        index.tails     bloom_filter(tailnum; rate=0.001)
        index.files     files
+       index.keys      record_index
 
 2. Anything else is refused by name, because a typo would silently leave an index out.
 3. The planner requests an index once the table is large enough. Then writers feed it; so the

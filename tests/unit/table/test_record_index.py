@@ -8,11 +8,13 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.planning.properties.index_settings import wished_indexes
 from airflow_provider_segtable.table.log.committer import forward_feeds
 from tests.unit.table.test_keyed_merge import NOW, SCHEMA, rows
 from tests.unit.table.test_keyed_merge import table as keyed_table
@@ -97,3 +99,14 @@ def test_a_table_that_cannot_have_one_is_refused(
     with pytest.raises(InvalidInput, match="record_index has no columns: leave it out"):
         made.create_index("keys", "record_index", ["key"])
     assert made.state().n == 0
+
+
+def test_a_policy_asks_for_one_by_its_name(tmp_path: Any) -> None:
+    """A table that cannot have one refuses the property."""
+    made = keyed_table(tmp_path)
+    made.alter(set={"index.keys": "record_index"})
+    (wish,) = wished_indexes(made.state().table.properties)
+    assert wish.bound(made.state().table) == RecordIndex(columns=(1,))
+    other = Table.create(str(tmp_path / "other"), schema=SCHEMA, time_column="at")
+    with pytest.raises(InvalidInput, match=r"property index.keys = 'record_index': .* no primary"):
+        other.alter(set={"index.keys": "record_index"})

@@ -58,11 +58,13 @@ def create(
     [green]segtable index create ./flights delays --columns dep_delay,arr_delay[/]
     [green]segtable index create ./flights tails --kind bloom_filter --columns tailnum[/]
     [green]segtable index create ./flights all --kind files --run[/]
+    [green]segtable index create ./devices keys --kind record_index --run[/]
 
     column_stats keeps bounds and nulls of columns in each row group: for ranges,
     and for values that lie together. bloom_filter keeps which values a file
     certainly does not have: for single values that are spread over all files.
-    files keeps sizes and numbers of rows.
+    files keeps sizes and numbers of rows. record_index keeps one row for each
+    key of a primary-key table, whichever time chunks its records are in.
 
     What is in the table already is built by the planner's DAG, by [green]segtable index
     run TABLE NAME[/], or at once with --run, while writers and readers go on. Until

@@ -167,5 +167,6 @@ def run_facts(name: str, done: "IndexRun") -> Facts:
         "pieces": done.pieces,
         "files": done.files,
         "left": done.left,
+        "settled": done.settled,
         "plans": list(done.plans),
     }
