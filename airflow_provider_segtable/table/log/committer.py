@@ -365,8 +365,8 @@ class _Loop:
         )
         earlier, self.unresolved = self.unresolved, event.n
         try:
-            path, data = event_path(event.n), encode(event)
-            self.ports.storage.create(path, data, ready=self.change.ready)
+            ready = {} if self.change.ready is None else {"ready": self.change.ready}
+            self.ports.storage.create(event_path(event.n), encode(event), **ready)
         except (AlreadyExists, OutcomeUnknown):
             return None  # possibly our own earlier attempt: read the event
         except SegtableError:
@@ -395,5 +395,5 @@ class _Loop:
         coordinator, newest = self.ports.optional_coordinator, self.state.n
         if coordinator is None:
             return
-        overtaken = partial(self.log.has, newest + 1) if self.streams else None
-        coordinator.announce(self.state.table.table_id, newest, overtaken)
+        overtaken = [partial(self.log.has, newest + 1)] if self.streams else []
+        coordinator.announce(self.state.table.table_id, newest, *overtaken)
