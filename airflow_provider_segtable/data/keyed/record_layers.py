@@ -24,11 +24,17 @@ def layer_of(rows: pa.Table) -> Records:
 
 def joined_records(schema: pa.Schema, layers: Sequence[Records]) -> Records:
     """Return layers as one, in their order, with the columns of a schema."""
-    parts = [layer.rows.select(schema.names).cast(schema) for layer in layers]
+    parts = [_in_schema(layer.rows, schema) for layer in layers]
     flags = [np.zeros(0, bool), *(layer.deleted for layer in layers)]
     return Records(
         rows=pa.concat_tables([schema.empty_table(), *parts]), deleted=np.concatenate(flags)
     )
+
+
+def _in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the columns of a schema; mostly they have them, and a cast costs much."""
+    found = rows.select(schema.names)
+    return found if found.schema.equals(schema) else found.cast(schema)
 
 
 def rows_of_layers(schema: pa.Schema, layers: Sequence[Records], rules: MergeRules) -> pa.Table:

@@ -10,7 +10,9 @@
    which the log says that the row filter keeps no row.
 5. Memory holds the bytes of one stretch of row groups, however large the file is.
 6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
-7. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
+7. A row group of a few rows is decoded in the calling thread: on a busy machine other threads cost
+   more than they save.
+8. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
 import io
@@ -143,7 +145,8 @@ class SegmentRead:
         target, names = self._target, list(self._read)
         with self._opened() as (parquet, choice):
             for number in range(len(choice.starts)):
-                found = parquet.iter_batches(row_groups=[number], columns=names)
+                many = parquet.metadata.row_group(number).num_rows > BATCH_ROWS
+                found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
 
     def plan(self) -> FilePlan:

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -40,10 +41,11 @@ def feed_records(
     Raises:
         SegtableError: a file of the feed cannot be read, or its bytes are broken.
     """
+    if feed.inline:
+        found = decode_records(feed.entries, own.uri)
+        return replace(found, rows=found.rows.select([*columns]))
     known = to_arrow(table.schema)
     schema = pa.schema([known.field(name) for name in columns])
-    if feed.inline:
-        return joined_records(schema, [decode_records(feed.entries, own.uri)])
     with GroupReader(own.files, table).opened(feed.segments) as reader:
         runs = reader.runs(feed.segments, [*columns, OP])
         return joined_records(schema, [_records(rows) for run in runs for rows in run])
