@@ -7,7 +7,7 @@
    bucket by their versions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,6 +80,7 @@ class LogWriter:
         versions: the last version of each bucket.
         first_version: the version of the first file of each bucket.
         token_start: the begin of the write tokens, where they decide which record is higher.
+        entries: entries of the footers besides the segment's and the table's.
     """
 
     files: DataFiles
@@ -94,6 +95,7 @@ class LogWriter:
     versions: dict[ChunkKey, int] = field(default_factory=dict)
     first_version: int = 0
     token_start: str = ""
+    entries: Mapping[bytes, bytes] = field(default_factory=dict)
 
     def written(self, records: Records) -> Iterator[Segment]:
         """Write records by time chunk and bucket; yield the segments.
@@ -129,6 +131,7 @@ class LogWriter:
             definition=definition,
             commit=self.commit,
             path=log_path(segment_id, order, version, self.token_start + token),
+            describe=lambda segment: (segment, self.entries),
         )
 
     def _by_bucket(self, records: Records) -> Iterator[tuple[ChunkKey, Records]]:

@@ -14,6 +14,7 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -71,7 +72,7 @@ class Router:
         found = [segment for route in self._of(state) for segment in route.corrections]
         if not found or not isinstance(action, Appended):
             return action
-        return Appended(segments=(*action.segments, *found))
+        return replace(action, segments=(*action.segments, *found))
 
     def feeds(self, state: State) -> tuple[Feed, ...]:
         """Return the feeds of an event after a state."""

@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.ports.coordination import Lease
@@ -124,6 +125,7 @@ def append(
     wait_s: float = 60.0,
     priority: int = BATCH_PRIORITY,
     state: State | None = None,
+    ranges: tuple[LogRange, ...] = (),
 ) -> AppendResult:
     """Append new segments.
 
@@ -135,31 +137,31 @@ def append(
         wait_s: how long to wait for the coordinator, and for a compaction to finer granularity.
         priority: lock priority: batch 50, streaming 75; compactions have 25.
         state: a recent state of the table; saves reading the log again.
+        ranges: the ranges of the log store whose records they are, in a checkpoint.
 
     Raises:
         LockLost: the session ended while writing; nothing was committed.
         CommitConflict: the log refused the append ``TRIES`` times.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
-    log = ports.log
-    state = state or log.load()
+    state = state or ports.log.load()
     if commit_id in state.commits:
-        return made_before(log, state, commit_id)
+        return made_before(ports.log, state, commit_id)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
         counts, write = prepare(state)
         request = append_request(ports, state, counts, commit_id, priority)
         lease = ports.coordinator.acquire_for_append(request, wait_s=wait_s)
         with ports.leased(lease, request.table):
-            fresh = log.refresh(state)
+            fresh = ports.log.refresh(state)
             recut, state = fresh.layout != state.layout, fresh
             if recut:  # while we waited
                 outcome = Conflict(reason="time was repartitioned")
                 continue
-            done = _write_and_commit(ports, state, lease, write, commit_id)
+            done = _write_and_commit(ports, state, lease, write, commit_id, ranges)
         if isinstance(done, AppendResult):
             return done
-        outcome, state = done, log.refresh(state)
+        outcome, state = done, ports.log.refresh(state)
     raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
 
 
@@ -220,11 +222,16 @@ def written(
 
 
 def _write_and_commit(
-    ports: TableContext, state: State, lease: Lease, write: Write, commit_id: str
+    ports: TableContext,
+    state: State,
+    lease: Lease,
+    write: Write,
+    commit_id: str,
+    ranges: tuple[LogRange, ...],
 ) -> AppendResult | Conflict:
     files = NewFiles()
     segments = written(ports, lease, write, files)
-    action = Appended(segments=segments)
+    action = Appended(segments=segments, log=ranges)
     change = Change(action=action, commit_id=commit_id, guard=lease.check, ready=files.ready)
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):

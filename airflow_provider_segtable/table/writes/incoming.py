@@ -1,13 +1,14 @@
 """Incoming rows: split by time chunk and written as one new segment each."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
@@ -37,6 +38,18 @@ def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Tabl
     return check_rows(rows, schema, time_column)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The rows of one file, and entries of its footer besides the segment's and the table's."""
+
+    rows: pa.Table
+    entries: Mapping[bytes, bytes]
+
+
+Parts: TypeAlias = Mapping[Interval, Part]
+"""The rows of an append by time chunk."""
+
+
 def incoming(ports: TableContext, rows: pa.Table, seen: State) -> Prepare:
     """Return the ``Prepare`` that splits rows by time chunk and writes one segment each.
 
@@ -45,32 +58,42 @@ def incoming(ports: TableContext, rows: pa.Table, seen: State) -> Prepare:
         rows: checked rows in the table's stored form, in memory.
         seen: the version whose columns the rows have; a later alteration does not change them.
     """
-    definition = encode_definition(seen.table, seen.base_version)
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
-        parts = split_by_chunk(rows, state.table.time_column, state.layout)
-        return dict.fromkeys(parts, 1), partial(_written, ports, parts, seen, definition)
+        split = split_by_chunk(rows, state.table.time_column, state.layout)
+        return parted(
+            ports, {chunk: Part(rows=some, entries={}) for chunk, some in split.items()}, seen
+        )
 
     return prepare
 
 
-def _written(
-    ports: TableContext,
-    parts: Mapping[Interval, pa.Table],
-    seen: State,
-    definition: bytes,
-    ticket: AppendTicket,
-) -> list[Segment]:
-    return [
-        write_segment(
+def parted(ports: TableContext, parts: Parts, seen: State) -> tuple[Mapping[Interval, int], Write]:
+    """Return the segment count per time chunk, and the writer of their files.
+
+    Args:
+        ports: the table's ports.
+        parts: the rows by time chunk.
+        seen: the version whose columns they have.
+    """
+    return dict.fromkeys(parts, 1), partial(_written, ports, parts, seen)
+
+
+def _written(ports: TableContext, parts: Parts, seen: State, ticket: AppendTicket) -> list[Segment]:
+    definition = encode_definition(seen.table, seen.base_version)
+
+    def one(interval: Interval, segment_id: SegmentId) -> Segment:
+        part = parts[interval]
+        return write_segment(
             ports.files,
-            parts[interval],
-            segment_id=ids[0],
+            part.rows,
+            segment_id=segment_id,
             time_column=seen.table.time_column,
             created=ticket.created,
             token=ports.randomness.token(),
             definition=definition,
             commit=ticket.files.commit,
+            describe=lambda segment: (segment, part.entries),
         )
-        for interval, ids in ticket.ids.items()
-    ]
+
+    return [one(interval, ids[0]) for interval, ids in ticket.ids.items()]

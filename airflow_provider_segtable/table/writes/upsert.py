@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown,
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import Instant
@@ -102,28 +103,57 @@ def upsert(
         StorageError: nothing was committed.
     """
     seen = state or ports.log.load()
-    if any(not index.definition.kind.about_files for index in seen.indexes.values()):
-        records = one_each(records, merge_rules(seen, ports.uri))
+    merged = unique_records(records, seen, ports.uri)
 
     def write(state: State, instant: Instant, files: NewFiles) -> Iterable[Segment]:
-        return LogWriter(
-            files=ports.files,
-            table=seen.table,
-            rules=merge_rules(seen, ports.uri),
-            layout=state.layout,
-            base_version=state.base_version,
-            instant=instant,
-            token=ports.randomness.token,
-            commit=files.commit,
-        ).written(records)
+        return log_writer(ports, seen, state, instant, files).written(merged)
 
     return commit_logs(ports, write, commit_id=commit_id, state=seen)
 
 
+def unique_records(records: Records, seen: State, uri: str) -> Records:
+    """Return one record of each key if the table has an index of records, else all."""
+    if all(index.definition.kind.about_files for index in seen.indexes.values()):
+        return records
+    return one_each(records, merge_rules(seen, uri))
+
+
+def log_writer(
+    ports: TableContext, seen: State, state: State, instant: Instant, files: NewFiles
+) -> LogWriter:
+    """Return the writer of one write's log files.
+
+    Args:
+        ports: the table's ports.
+        seen: the version whose columns the records have.
+        state: the version by whose layout they are divided.
+        instant: when the write began.
+        files: the files of the write.
+    """
+    return LogWriter(
+        files=ports.files,
+        table=seen.table,
+        rules=merge_rules(seen, ports.uri),
+        layout=state.layout,
+        base_version=state.base_version,
+        instant=instant,
+        token=ports.randomness.token,
+        commit=files.commit,
+    )
+
+
 def commit_logs(
-    ports: TableContext, write: WriteLogs, *, commit_id: str, state: State
+    ports: TableContext,
+    write: WriteLogs,
+    *,
+    commit_id: str,
+    state: State,
+    ranges: tuple[LogRange, ...] = (),
 ) -> AppendResult:
-    """Write log files and commit them in one event; arguments and errors as for ``upsert``."""
+    """Write log files and commit them in one event; arguments and errors as for ``upsert``.
+
+    ``ranges`` are those of the log store whose records they are, in a checkpoint.
+    """
     log = ports.log
     if commit_id in state.commits:
         return made_before(log, state, commit_id)
@@ -135,7 +165,7 @@ def commit_logs(
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")
         change = Change(
-            action=Appended(segments=segments),
+            action=Appended(segments=segments, log=ranges),
             commit_id=commit_id,
             ready=files.ready,
             begun=instant,

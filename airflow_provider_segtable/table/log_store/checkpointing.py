@@ -1,0 +1,161 @@
+"""Checkpoints: the records of a cut become files of the table, in one ordinary commit.
+
+1. An append table gets one file for each time chunk, with the records of all buckets, each bucket's
+   in the order of their offsets. The footer has the offsets (``data.log_store.file_offsets``).
+2. A primary-key table gets log files, as from an upsert, for each bucket of the log store its own:
+   of each key the merge of the cut's records.
+3. The event has the range of each bucket; the log admits it only in the newest epoch, and right
+   after the committed records (``log_store_events``).
+4. The commit id is made from the ranges. So a checkpoint that is repeated, in this process or
+   another, is committed once.
+5. A crash before the commit leaves files that no event names: orphans, which cleaning deletes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import LogRange
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
+from airflow_provider_segtable.data.jobs.row_checks import check_rows
+from airflow_provider_segtable.data.log_store.file_offsets import FileOffsets, encode_offsets
+from airflow_provider_segtable.ports.log_store import Cut
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.definition import given_schema
+from airflow_provider_segtable.table.writes.append import (
+    AppendResult,
+    NewFiles,
+    Prepare,
+    Write,
+    append,
+    made_before,
+)
+from airflow_provider_segtable.table.writes.given import check_for
+from airflow_provider_segtable.table.writes.incoming import Part, parted
+from airflow_provider_segtable.table.writes.upsert import (
+    commit_logs,
+    log_writer,
+    records_of,
+    unique_records,
+)
+
+_PLACE = "\0place"  # no column has this name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketRecords:
+    """A range, and its records: one row an offset."""
+
+    range: LogRange
+    rows: pa.Table
+
+
+def commit_cut(
+    ports: TableContext, cut: Cut, *, deleted: str | None = None, state: State | None = None
+) -> AppendResult | None:
+    """Commit the records of a cut; return None if it has none.
+
+    Args:
+        ports: the table's ports; a primary-key table needs no coordinator.
+        cut: the cut of a log store.
+        deleted: the column of the records that says which of them delete their key.
+        state: a recent state of the table; saves reading the log again.
+
+    Raises:
+        Fenced: another service has taken a bucket, or the table was restored.
+        OffsetGap: the cut does not begin at the committed end.
+        SchemaMismatch, TimeOutOfRange, InvalidInput: the records do not fit; nothing was written.
+        LockLost, CommitConflict, StorageError: as an append; nothing was committed.
+        CommitUnknown: the last reply was lost. Commit the same cut again: it commits once.
+    """
+    records = [_records(cut, bucket) for bucket in sorted(cut.buckets)]
+    if not records:
+        return None
+    seen = state or ports.log.load()
+    ranges = tuple(each.range for each in records)
+    commit_id = checkpoint_id(ranges)
+    if commit_id in seen.commits:
+        return made_before(ports.log, seen, commit_id)
+    if seen.table.kind.rules is None:
+        prepare = _prepared(ports, records, seen)
+        return append(ports, prepare, commit_id=commit_id, state=seen, ranges=ranges)
+    write = partial(_written_logs, ports, records, seen, deleted)
+    return commit_logs(ports, write, commit_id=commit_id, state=seen, ranges=ranges)
+
+
+def checkpoint_id(ranges: Sequence[LogRange]) -> str:
+    """Return the commit id of a checkpoint: equal ranges have equal ids."""
+    named = ";".join(f"{each} of {each.epoch}" for each in ranges)
+    return f"log-{digest(named.encode())}"
+
+
+def _records(cut: Cut, bucket: int) -> BucketRecords:
+    """Return the records of a bucket; raise if they are not one for each offset."""
+    taken = cut.buckets[bucket]
+    batches: list[Any] = [batch.content for batch in taken.batches]
+    given = LogRange(bucket=bucket, epoch=taken.epoch, start=taken.start, end=taken.end)
+    rows = pa.Table.from_batches(batches)
+    if rows.num_rows != given.end - given.start:
+        raise InvalidInput(
+            f"{given} has {counted(rows.num_rows, 'record')}: an offset stands for one record"
+        )
+    return BucketRecords(range=given, rows=rows)
+
+
+def _prepared(ports: TableContext, records: Sequence[BucketRecords], seen: State) -> Prepare:
+    """Return the ``Prepare`` of an append table."""
+    time_column = seen.table.time_column
+    rows = pa.concat_tables([each.rows for each in records])
+    checked = check_rows(rows, given_schema(seen.table), time_column)
+    placed = checked.append_column(_PLACE, pa.array(np.arange(checked.num_rows)))
+
+    def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
+        split = split_by_chunk(placed, time_column, state.layout)
+        parts = {chunk: _part(some, records) for chunk, some in split.items()}
+        return parted(ports, parts, seen)
+
+    return prepare
+
+
+def _part(rows: pa.Table, records: Sequence[BucketRecords]) -> Part:
+    """Return the rows of a time chunk in the order of the cut, and the footer's entry."""
+    ordered = rows.sort_by(_PLACE)
+    places = np.asarray(ordered.column(_PLACE).to_numpy())
+    found, first = [], 0
+    for each in records:
+        start, count = each.range.start, each.rows.num_rows
+        mine = places[(places >= first) & (places < first + count)]
+        if len(mine):
+            found.append(FileOffsets(bucket=each.range.bucket, offsets=mine - first + start))
+        first += count
+    starts = {each.range.bucket: each.range.start for each in records}
+    return Part(rows=ordered.drop_columns([_PLACE]), entries=encode_offsets(found, starts))
+
+
+def _written_logs(
+    ports: TableContext,
+    records: Sequence[BucketRecords],
+    seen: State,
+    deleted: str | None,
+    state: State,
+    instant: Instant,
+    files: NewFiles,
+) -> Iterator[Segment]:
+    writer = log_writer(ports, seen, state, instant, files)
+    for each in records:
+        bucket = each.range.bucket
+        entries = encode_offsets([FileOffsets(bucket=bucket)], {})
+        check = check_for(seen, deleted, check_rows)
+        given = records_of(each.rows, seen, deleted, check=check)
+        merged = unique_records(given, seen, ports.uri)
+        yield from replace(writer, entries=entries).written(merged)

@@ -1,0 +1,68 @@
+"""Taking buckets of the log store: a new epoch, by one event.
+
+1. The epoch is above all that the buckets had. If another service takes one of them first, the log
+   is read again, and a higher epoch tried.
+2. The committed ends are those right after the event. No service of an older epoch can commit any
+   more, so they are what the new writer goes on from.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import LogEpochBegun
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.committer import (
+    Change,
+    Committed,
+    Unknown,
+    commit,
+    way_out,
+)
+
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochBegun:
+    """An epoch of event ``n``, and the committed end of each bucket, as of ``state``."""
+
+    n: int
+    epoch: Epoch
+    ends: Mapping[int, CommittedEnd]
+    state: State = field(repr=False)
+
+
+def begin_epoch(ports: TableContext, buckets: Sequence[int], *, owner: str) -> EpochBegun:
+    """Take buckets of the log store.
+
+    Args:
+        ports: the table's ports; a coordinator is not needed.
+        buckets: the numbers of the buckets.
+        owner: the service's name, for messages.
+
+    Raises:
+        InvalidInput: there are no buckets, or the table's rows do not show when they came.
+        CommitConflict: other services were first ``TRIES`` times.
+        CommitUnknown: the last reply was lost. Begin again; an epoch that is not used does no harm.
+    """
+    state = ports.log.load()
+    state.table.kind.check_window(ports.uri)
+    outcome = Conflict(reason="nothing was tried")
+    for _ in range(TRIES):
+        epoch = 1 + max((bucket_of(state, bucket).epoch for bucket in buckets), default=0)
+        action = LogEpochBegun(buckets=tuple(buckets), epoch=epoch, owner=owner)
+        change = Change(action=action, commit_id=ports.randomness.token())
+        match commit(ports, state, change):
+            case Committed(n=n, state=newest):
+                ends = {bucket: bucket_of(newest, bucket).committed_end for bucket in buckets}
+                return EpochBegun(n=n, epoch=epoch, ends=ends, state=newest)
+            case Unknown(n=n):
+                raise CommitUnknown(way_out(ports, change, n))
+            case Conflict() as outcome:
+                state = ports.log.refresh(state)
+    raise CommitConflict(f"{ports.uri}: no epoch begun in {TRIES} attempts: {outcome.reason}")
