@@ -64,19 +64,19 @@ def test_a_dropped_table_is_gone_and_the_next_one_untouched(
 
 def no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log goes without a trace: the place looks as if no table had ever been there."""
-    monkeypatch.setattr(dropping, "_mark", lambda *_: None)
+    monkeypatch.setattr(dropping, "mark_end", lambda *_: None)
 
 
 def files_before_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data files go first: until the event readers see a table that lacks rows."""
-    right = dropping._ended
+    right = dropping.end_log
 
     def hasty(ports: TableContext, *guard: Any) -> Event:
         for entry in [*ports.storage.list("data")]:
             ports.storage.delete(entry.path)
         return right(ports, *guard)
 
-    monkeypatch.setattr(dropping, "_ended", hasty)
+    monkeypatch.setattr(dropping, "end_log", hasty)
 
 
 def files_left(monkeypatch: pytest.MonkeyPatch) -> None:

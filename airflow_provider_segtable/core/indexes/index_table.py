@@ -38,6 +38,11 @@ def folder(index: str) -> str:
     return f"{INDEXES}/{index}"
 
 
+def name_of(index: str) -> str:
+    """Return the name of an index, by its id."""
+    return index.rpartition("-")[0] or index
+
+
 def index_table(index: IndexDefinition, table: TableCreated) -> TableCreated:
     """Return the definition of the table of an index."""
     wanted = index.kind

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import SegtableError, TableGone
 from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.events import (
@@ -113,6 +113,8 @@ class Feeder:
                 self._ready()
             rows = entries(index.definition, state.table, self._files, self._ports.files)
             return write_feed(self._ports, index.definition, rows)
+        except TableGone:
+            return None  # the index was dropped meanwhile
         except (SegtableError, OSError) as error:
             name = index.definition.name
             _LOG.warning("%s: index %s was not fed: %s", self._ports.uri, name, error)

@@ -52,7 +52,8 @@ def forward(ports: TableContext, state: State, put: Put, *, at_least: int = 1) -
         try:
             _forward(ports, state, index, put)
         except SegtableError as error:
-            failed.append(error)
+            if index_of(index.definition.id, ports.log.refresh(state)) is not None:
+                failed.append(error)  # else it was dropped meanwhile
     if failed:
         raise failed[0]
 

@@ -5,9 +5,12 @@
 2. From the event on writers feed the index. What was there before is built by its runs
    (``services.indexing``).
 3. A rebuild is a new index of the same name, which replaces the old one at once.
-4. A drop is an event; then the files are deleted. If that is interrupted, cleaning goes on.
+4. A drop is an event. Then the log of the index's own table is ended (``table.lifetime.log_end``),
+   so that a late copy of a feed, or a late compaction, is refused; then its files are deleted. The
+   marker of the end stays until cleaning deletes what is left of the folder.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
@@ -21,6 +24,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import create_index_table
+from airflow_provider_segtable.table.lifetime.log_end import end_index_log
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
 
 ATTEMPTS = 5
@@ -65,10 +69,10 @@ def request_index(
     try:
         done = commit_or_raise(ports, state, change)
     except CommitConflict:
-        delete_files(ports, index.id)
+        _delete_files(ports, index.id)  # no other process knows its table
         raise
     if replaces is not None:
-        delete_files(ports, replaces)
+        _end_table(ports, replaces)
     return done
 
 
@@ -110,7 +114,7 @@ def drop_index(ports: TableContext, name: str) -> Committed:
     index = index_named(state, name, ports.uri).definition
     change = Change(action=IndexDropped(index=index.id), commit_id=ports.randomness.token())
     done = commit_or_raise(ports, state, change)
-    delete_files(ports, index.id)
+    _end_table(ports, index.id)
     return done
 
 
@@ -127,10 +131,16 @@ def index_named(state: State, name: str, uri: str) -> IndexState:
     return found
 
 
-def delete_files(ports: TableContext, index: str) -> None:
-    """Delete all files of an index, by its id, and its locks; no event names it any more."""
+def _end_table(ports: TableContext, index: str) -> None:
+    """End the table of an index that no event names any more."""
+    _delete_files(ports, index, but=end_index_log(ports, index))
+
+
+def _delete_files(ports: TableContext, index: str, but: Collection[str] = ()) -> None:
+    """Delete the files of an index, by its id, and its locks."""
     for entry in [*ports.storage.list(folder(index))]:
-        ports.storage.delete(entry.path)
+        if entry.path not in but:
+            ports.storage.delete(entry.path)
     ports.storage.prune(folder(index))
     if ports.optional_coordinator is not None:
         ports.optional_coordinator.forget(index)

@@ -8,45 +8,50 @@
 3. The marker above the event keeps the event as its content (``table.log.event_log``, rule 8), and
    is durable before the first deletion. So the rest of the log may go in any order: an incomplete
    log always leads to the marker, and never looks like a smaller table.
-4. Deleted are: data files, deletion vectors, hints, the tables of indexes, the coordinator's
+4. The logs of the indexes' own tables are ended likewise, so that a late copy of a feed, or a late
+   compaction of an index, is refused. Their markers stay.
+5. Deleted are: data files, deletion vectors, hints, the tables of indexes, the coordinator's
    records of all of these, last the events and older markers. While an event is left, no table can
    be created there. Only files whose names segtable gives are deleted
    (``table.lifetime.own_files``); the others are kept and named.
-5. The files are listed before the log is asked whether a new table begins at the marker, or has
+6. The files are listed before the log is asked whether a new table begins at the marker, or has
    begun there and put a later marker. So a dropper that was paused deletes no file of a later
    table, and no later marker: numbers would be used twice.
-6. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
+7. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
    what authors left who came too late for the first.
 
 The marker stays, one small file. Without it an author that was paused right before its put could
 put an old table's event into a new table's log.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.errors import (
-    AlreadyExists,
-    CorruptTable,
     LockTimeout,
-    OutcomeUnknown,
-    TableGone,
     TableInUse,
 )
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.locks.lockbox import Lock, LockRequest
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Event, TableDropped
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.paths import DATA, DELETES
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.log_end import (
+    dropped,
+    end_index_log,
+    end_log,
+    end_of,
+    mark_end,
+    marks,
+)
 from airflow_provider_segtable.table.lifetime.own_files import (
     LOG,
     indexes_of,
+    is_index_marker,
     is_own,
     list_files,
 )
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import (
     EXPIRED,
     TIMELINE,
@@ -89,9 +94,10 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
     if dry_run:
         return told
     if end is None:
-        end = _ended(ports) if force else _ended_alone(ports)
-    _mark(ports, end)
-    files = [each for each in list_files(ports.storage) if is_own(each.path)]
+        end = end_log(ports) if force else _ended_alone(ports)
+    mark_end(ports, end)
+    kept = _ended_indexes(ports, end)
+    files = [e for e in list_files(ports.storage) if is_own(e.path) and e.path not in kept]
     if _is_newest(ports, end):
         _delete(ports, end, [each.path for each in files])
     else:
@@ -99,8 +105,16 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
     return replace(told, n=end.n)
 
 
+def _ended_indexes(ports: TableContext, end: Event) -> frozenset[str]:
+    """End the logs of the indexes' tables; return the markers, which stay."""
+    found = sorted(indexes_of(entry.path for entry in ports.storage.list(INDEXES)))
+    if not _is_newest(ports, end):
+        return frozenset()
+    return frozenset().union(*(end_index_log(ports, index) for index in found))
+
+
 def _is_newest(ports: TableContext, end: Event) -> bool:
-    """Return whether no table was created after the end of this one (rule 5).
+    """Return whether no table was created after the end of this one (rule 6).
 
     A later marker is put before the events below it are deleted, so it is looked for afterwards.
     """
@@ -115,10 +129,10 @@ def _is_newest(ports: TableContext, end: Event) -> bool:
 
 def _told(ports: TableContext, end: Event | None) -> DropResult:
     """Return what is there: the table, or the rest of one that was dropped by ``end``."""
-    action = dropped(end) if end else _end_of(ports.log.load())
+    action = dropped(end) if end else end_of(ports.log.load())
     chunks = () if end else ports.log.load().timeline.visible_summaries().values()
     files = [*list_files(ports.storage)]
-    own = [each for each in files if is_own(each.path) and not (end and _marks(each.path, end))]
+    own = [each for each in files if is_own(each.path) and not (end and _stays(each.path, end))]
     coordinator = ports.coordinator
     return DropResult(
         name=action.name,
@@ -132,12 +146,8 @@ def _told(ports: TableContext, end: Event | None) -> DropResult:
     )
 
 
-def _end_of(state: State) -> TableDropped:
-    return TableDropped(table_id=state.table.table_id, name=state.table.name)
-
-
-def _marks(path: str, end: Event) -> bool:
-    return path == expired_path(end.n + 1)
+def _stays(path: str, end: Event) -> bool:
+    return marks(path, end) or is_index_marker(path)
 
 
 def _ended_alone(ports: TableContext) -> Event:
@@ -158,45 +168,12 @@ def _ended_alone(ports: TableContext) -> Event:
             "work fails then, and they delete its files"
         ) from error
     with ports.leased(lease, request.table):
-        return _ended(ports, lease.check)
-
-
-def _ended(ports: TableContext, guard: Callable[[], None] = lambda: None) -> Event:
-    """Commit the end of the log, unless another drop has; return its event.
-
-    Raises:
-        TableGone: another drop ended it, and a new table was created in its place.
-    """
-    try:
-        state = ports.log.load()
-        action, commit_id = _end_of(state), ports.randomness.token()
-        done = commit_or_raise(
-            ports, state, Change(action=action, commit_id=commit_id, guard=guard)
-        )
-    except TableGone:
-        end = ports.log.end()  # by another drop, or by ours, whose reply was lost
-        if end is None:
-            raise
-        return end
-    return Event(
-        n=done.n, time=done.state.time, commit=commit_id, author=ports.author, action=action
-    )
-
-
-def _mark(ports: TableContext, end: Event) -> None:
-    """Put the marker of rule 3, and make it and the event below it durable."""
-    try:
-        ports.storage.create(expired_path(end.n + 1), encode(end))
-    except (AlreadyExists, OutcomeUnknown):
-        if ports.log.first() <= end.n:
-            raise  # it is unknown whether there is a marker
-    for folder in (TIMELINE, EXPIRED):
-        ports.storage.settle(folder)
+        return end_log(ports, lease.check)
 
 
 def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
-    """Delete files in the order of rule 4, and the coordinator's records."""
-    markers = [path for path in own if path.startswith(EXPIRED) and not _marks(path, end)]
+    """Delete files in the order of rule 5, and the coordinator's records."""
+    markers = [path for path in own if path.startswith(EXPIRED) and not marks(path, end)]
     events = [path for path in own if path.startswith(TIMELINE)]
     for path in own:
         if not path.startswith((EXPIRED, TIMELINE)):
@@ -207,14 +184,3 @@ def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
         ports.storage.delete(path)
     for folder in (DATA, DELETES, LOG):
         ports.storage.prune(folder)
-
-
-def dropped(end: Event) -> TableDropped:
-    """Return what the last event of a log says.
-
-    Raises:
-        CorruptTable: it is another event.
-    """
-    if not isinstance(end.action, TableDropped):
-        raise CorruptTable(f"event {end.n} is {end.kind}, but a marker names it as the last one")
-    return end.action

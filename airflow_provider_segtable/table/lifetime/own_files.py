@@ -37,11 +37,24 @@ _OWN = re.compile(
     )
     + ")"
 )
+_LOG_OF_INDEX = re.compile(rf"{_OF_INDEX}{LOG}/(?:timeline|checkpoints)/")
+_MARKER = re.compile(rf"{_OF_INDEX}{LOG}/expired/{_NUMBER}")
 
 
 def is_own(path: str) -> bool:
     """Return whether the name of a file is one that segtable gives."""
     return bool(_OWN.fullmatch(path))
+
+
+def is_index_marker(path: str) -> bool:
+    """Return whether a file is a marker in the log of an index's table."""
+    return bool(_MARKER.fullmatch(path))
+
+
+def indexes_with_logs(paths: Iterable[str]) -> frozenset[str]:
+    """Return the ids of indexes whose tables have a log; of an ended one a marker stays."""
+    found = (_LOG_OF_INDEX.match(path) for path in paths)
+    return frozenset(match[1] for match in found if match)
 
 
 def indexes_of(paths: Iterable[str]) -> frozenset[str]:

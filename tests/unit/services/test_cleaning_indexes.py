@@ -17,6 +17,7 @@ from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
 from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.lifetime.own_files import is_index_marker
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,
@@ -138,7 +139,7 @@ def test_a_request_in_progress_keeps_its_folder(ports: TableContext) -> None:
 def test_a_dropped_table_leaves_nothing_of_its_indexes(
     ports: TableContext, service: MemoryService
 ) -> None:
-    """Neither files nor records of their tables in the coordinator."""
+    """Nor records in the coordinator; but the marker that keeps away what is late."""
     for turn in range(4, 8):
         Table(ports).append(rows(turn))
     clean(ports)
@@ -148,7 +149,8 @@ def test_a_dropped_table_leaves_nothing_of_its_indexes(
     assert index(ports).definition.id in service.tables
     own_id = index(ports).definition.id
     drop(ports)
-    assert not [*ports.storage.list(INDEXES)]
+    (left,) = ports.storage.list(INDEXES)
+    assert is_index_marker(left.path)
     assert own_id not in service.tables
 
 

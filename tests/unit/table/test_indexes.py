@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, TableGone
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kind import FILE
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.index_log import index_ports
@@ -20,8 +21,10 @@ from airflow_provider_segtable.table.indexes.lifecycle import (
     request_index,
 )
 from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.lifetime.own_files import is_index_marker
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.committer import forward_feeds
+from airflow_provider_segtable.table.log.committer import Change, commit, forward_feeds
+from airflow_provider_segtable.table.log.event_log import expired_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, new_table, rows
 
@@ -132,13 +135,29 @@ def test_an_index_that_cannot_be_written_keeps_no_writer(
     assert found(table).covers(result.n) is False
 
 
+def test_what_comes_late_to_a_dropped_index_is_refused(table: Table) -> None:
+    """A copy of a feed, like any commit to its own table: nothing is put after the end."""
+    request_index(table.ports, "files", FileList())
+    table.append(rows(range(40, 60)))
+    late, index = table.state(), found(table).definition
+    own = index_ports(table.ports, index)
+    seen = own.log.load()
+    drop_index(table.ports, "files")
+    left = [entry.path for entry in table.ports.storage.list(INDEXES)]
+    assert left == [f"{folder(index.id)}/{expired_path(seen.n + 2)}"]
+    forward_feeds(table.ports, late)
+    with pytest.raises(TableGone):
+        commit(own, seen, Change(action=Appended(segments=()), commit_id="late"))
+    assert [entry.path for entry in table.ports.storage.list(INDEXES)] == left
+
+
 def test_a_dropped_index_is_gone_with_its_files(table: Table) -> None:
     """Its name is free again; writers feed it no more."""
     request_index(table.ports, "files", FileList())
     table.append(rows(range(40, 60)))
     drop_index(table.ports, "files")
     assert not table.state().indexes
-    assert not [*table.ports.storage.list(INDEXES)]
+    assert all(map(is_index_marker, (e.path for e in table.ports.storage.list(INDEXES))))
     request_index(table.ports, "files", FileList())
 
 
