@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageError,
 )
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.locks.lockbox import Lock
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
@@ -44,9 +45,12 @@ from airflow_provider_segtable.planning.findings.health_findings import (
     Progress,
     diagnose,
 )
-from airflow_provider_segtable.planning.findings.index_findings import index_findings
+from airflow_provider_segtable.planning.findings.index_findings import (
+    index_findings,
+    lost_indexes,
+)
 from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings
-from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
@@ -55,6 +59,7 @@ from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.inner_tables import inner_tables
 from airflow_provider_segtable.table.lifetime.definition import checked_order
+from airflow_provider_segtable.table.lifetime.own_files import indexes_with_logs
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 from airflow_provider_segtable.table.versions.consumers import unread_since
@@ -144,7 +149,7 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
         *diagnose(seen, bounds),
         *_stray_nodes(ports, workers.strays),
         *_unmerged(seen),
-        *index_findings(seen, bounds, _tables_of_indexes(ports, state)),
+        *_of_indexes(ports, seen, bounds),
         *_lost_vectors(ports, state, deletes),
     ]
     return Examination(
@@ -152,6 +157,13 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
         coordinator=known.address if known else None,
         findings=tuple(each.of_table(ports.uri) for each in findings),
     )
+
+
+def _of_indexes(ports: TableContext, seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    """Yield findings about the indexes of a table, and about those that it has lost."""
+    yield from index_findings(seen, bounds, _tables_of_indexes(ports, seen.state))
+    before = seen.now - int(bounds.index_minutes * MINUTE_US)
+    yield from lost_indexes(seen, _lost_indexes(ports, seen.state, before))
 
 
 def _unmerged(seen: Observed) -> Iterator[Finding]:
@@ -169,6 +181,14 @@ def _tables_of_indexes(ports: TableContext, state: State) -> dict[str, TableCrea
         except SegtableError as error:
             found[index.definition.name] = str(error)
     return found
+
+
+def _lost_indexes(ports: TableContext, state: State, before: Instant) -> list[str]:
+    """Return the ids of indexes that have a log of their own, and no place in the table."""
+    entries = _listed(ports, INDEXES, [])
+    known = {index.definition.id for index in state.indexes.values()}
+    young = indexes_with_logs(each.path for each in entries if each.modified > before)
+    return sorted(indexes_with_logs(each.path for each in entries) - known - young)
 
 
 def _consumers(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:

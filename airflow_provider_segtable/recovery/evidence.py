@@ -52,6 +52,7 @@ from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
 from airflow_provider_segtable.data.sort.runs import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.own_files import indexes_with_logs
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,
@@ -75,7 +76,7 @@ class LogLeft:
         events: the readable events in ``torn`` and in unfinished repairs.
         unfinished: folders of unfinished repairs.
         sound: whether readers can open the table in its current form.
-        indexes: ids of the indexes that have a folder, and are not in ``state``.
+        indexes: ids of the indexes whose tables have a log, and are not in ``state``.
     """
 
     state: State | None
@@ -125,11 +126,7 @@ def read_log(ports: TableContext) -> LogLeft:
     events = tuple(_events(ports, evidence))
     if any(isinstance(event.action, TableDropped) for event in events):
         raise TableGone(f"{ports.uri} was dropped, but not whole: run `segtable table drop` again")
-    folders = {
-        entry.path.removeprefix(inner).split("/")[0]
-        for entry in entries
-        if entry.path.startswith(inner)
-    }
+    folders = indexes_with_logs(entry.path for entry in entries)
     known = {each.definition.id for each in state.indexes.values()} if state else set()
     return LogLeft(
         indexes=tuple(sorted(folders - known)),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_table import folder, name_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.recovery.version_claims import united
@@ -39,13 +39,13 @@ def lost_rows(state: State, found: Recovered) -> list[Doubt]:
 
 def lost_indexes(ids: Sequence[str]) -> Iterator[Doubt]:
     """Yield a remark about the indexes whose requests were lost with the log; it blocks nothing."""
-    names = [index.rpartition("-")[0] or index for index in ids]
+    names = [name_of(index) for index in ids]
     if ids:
         yield Doubt(
             reason=Reason.INDEXES,
             interval=ALL_TIME,
             note=f"indexes whose definitions were in the lost log: {', '.join(names)}; create them "
-            "again (segtable index create); cleaning deletes their old files",
+            "again: segtable index create TABLE NAME; cleaning deletes their old files",
             paths=tuple(map(folder, ids)),
             blocking=False,
         )

@@ -10,15 +10,18 @@
 4. A writer copies the feeds of an index when the state has ``MANY`` of them. If there are more,
    writers fail to copy them, and every state and checkpoint carries them.
 
+5. The own table of an index that the table does not have is *lost*: the log was lost with its
+   request. The table of a dropped index has a marker of its end; a young one is being created.
+
 None of this makes a read wrong: files without usable entries are opened.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.index_table import folder, index_table, name_of
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
@@ -48,6 +51,21 @@ def index_findings(
             yield _unfit(seen, index, why)
         if len(index.feeds) > MANY:
             yield _uncopied(seen, index)
+
+
+def lost_indexes(seen: Observed, ids: Iterable[str]) -> Iterator[Finding]:
+    """Yield the indexes whose tables are there, and which the table does not have, by id."""
+    for each in ids:
+        name = name_of(each)
+        yield Finding(
+            code="lost-index",
+            severity=Severity.WARNING,
+            where=f"index {name}",
+            what=f"{folder(each)} keeps entries, but the table has no such index: its log was lost "
+            "and repaired, or a creation was interrupted",
+            why="reads open the files instead; cleaning deletes the entries once they are old",
+            do=f"segtable index create {seen.table} {name} --kind KIND --columns A,B --run",
+        )
 
 
 def _resting(seen: Observed, index: IndexState, bounds: Bounds) -> Iterator[Finding]:

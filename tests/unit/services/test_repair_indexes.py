@@ -8,6 +8,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.recovery.recovered import Reason
+from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
@@ -41,14 +42,17 @@ def test_a_lost_log_loses_the_indexes(ports: TableContext) -> None:
     ports = afresh(ports)
     plan = plan_repair(ports, Decisions())
     (lost,) = (doubt for doubt in plan.doubts if doubt.reason is Reason.INDEXES)
-    assert "files" in lost.note
+    assert "files; create them again: segtable index create TABLE NAME" in lost.note
     assert lost.paths == (folder(old),)
     assert not lost.blocking
     state = repair(ports, plan).state
     assert not state.indexes
     assert state.table.name == "t"
     assert contents(ports) == before
+    assert "lost-index" not in {each.code for each in examine(ports).findings}
     pass_hours(ports, 100)
+    (told,) = (each for each in examine(ports).findings if each.code == "lost-index")
+    assert told.do.startswith(f"segtable index create {ports.uri} files ")
     clean(ports)
     assert not [*ports.storage.list(folder(old))]
     request_index(ports, "files", FileList())
