@@ -12,8 +12,11 @@ from airflow_provider_segtable.operators.base.plans_operator import SegtablePlan
 from airflow_provider_segtable.operators.plan import overridden
 from airflow_provider_segtable.operators.runs.asked import Asked, asked_work
 from airflow_provider_segtable.operators.runs.plan_results import sentence, summary
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import PlanResult
+from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
 
@@ -30,7 +33,8 @@ class SegtableCompactOperator(SegtablePlansOperator):
         segments: their ids as ``segtable table segments`` prints them, or their JSON text. Minor
             joins exactly these; other kinds take the chunks that they lie in.
         policy: if given, plan the table first, with these values instead of its own policy's:
-            ``{}``, or e.g. ``{"deleted_share": 0}``. With ``kind``, they say how it is compacted.
+            ``{}``, or e.g. ``{"deleted_share": 0}``; the tables of its indexes are compacted, too,
+            by their own policies. With ``kind``, the values say how it is compacted.
         kwargs: see ``SegtablePlansOperator``.
     """
 
@@ -66,7 +70,14 @@ class SegtableCompactOperator(SegtablePlansOperator):
             return [known.plan.id for known in made]
         if self.policy is not None:
             plan_table(ports, policy=overridden(ports, self.policy))
+            self._compact_indexes(ports)
         return asked.plans
+
+    def _compact_indexes(self, ports: TableContext) -> None:
+        """Compact the tables of indexes in this task: they are small, and no read needs them."""
+        for folder, run in plan_inner_tables(ports):
+            ids = [launch.plan_id for launch in run.launches]
+            self._say(carry_out(ports.within(folder), ids, in_process()))
 
     def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
         """Return results as plain values, for XCom; sizes in bytes."""

@@ -8,6 +8,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.runs.asked import asked_plans
@@ -17,6 +18,10 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
+from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.inner_tables import forward_all
+from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.table import Table
 
 from .conftest import Flights, InThisProcess
 
@@ -113,6 +118,25 @@ def test_the_policy_says_how_chosen_segments_are_compacted(flights: Flights) -> 
     assert task.execute({})["segments_in"] == 16
     (segment,) = flights.table.state().timeline.visible_segments()
     assert segment.clustering == "row"
+
+
+def test_the_tables_of_indexes_are_compacted_with_a_table_that_is_planned_first(
+    flights: Flights,
+) -> None:
+    """By their own policies, in the task; a run of named plans leaves them alone."""
+    ports = flights.table.ports
+    request_index(ports, "files", FileList())
+    own = index_ports(ports, ports.log.load().indexes["files"].definition)
+    Table(own).alter(set={"compaction.min_segments": "2"})
+    for _ in range(2):
+        flights.append(1)
+        forward_all(ports, ports.log.load())
+    files = len(own.log.load().timeline.visible_segments())
+    assert files > 1
+    compactor(InThisProcess(), engine="local").execute({})
+    assert len(own.log.load().timeline.visible_segments()) == files
+    compactor(InThisProcess(), engine="local", policy={}).execute({})
+    assert len(own.log.load().timeline.visible_segments()) < files
 
 
 @pytest.mark.parametrize(
