@@ -212,12 +212,12 @@ class During:
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, **given: Any) -> None:
         """Let the other act first, once."""
         if self.when in path:
             self.when = "never"
             self.act()
-        self.inner.create(path, data)
+        self.inner.create(path, data, **given)
 
 
 def test_a_tag_made_during_cleaning_is_heeded(ports: TableContext) -> None:

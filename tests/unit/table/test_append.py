@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -147,11 +148,11 @@ def test_a_lost_reply_says_how_to_go_on(table: Table) -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(table.ports.storage, name)
 
-        def create(self, path: str, data: bytes) -> None:
+        def create(self, path: str, data: bytes, **given: Any) -> None:
             """Create nothing."""
             if "timeline" in path:
                 raise OutcomeUnknown(path)
-            table.ports.storage.create(path, data)
+            table.ports.storage.create(path, data, **given)
 
     ports = replace(table.ports, storage=Lost())  # type: ignore[arg-type]
     with pytest.raises(CommitUnknown, match=r"event 5 was lost.* commit id 'c1'"):

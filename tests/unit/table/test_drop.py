@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -281,9 +282,9 @@ class Noting:
         if name not in {"create", "delete", "settle"}:
             return known
 
-        def noted(path: str, *rest: bytes) -> None:
+        def noted(path: str, *rest: bytes, **given: Any) -> None:
             self.calls.append((name, path))
-            known(path, *rest)
+            known(path, *rest, **given)
 
         return noted
 
@@ -402,9 +403,9 @@ class PausedListing:
     call: Callable[[], None]
     marked: int = 0
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, **given: Any) -> None:
         """Create, and note a marker."""
-        self.inner.create(path, data)
+        self.inner.create(path, data, **given)
         self.marked += path.startswith(EXPIRED)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
@@ -576,11 +577,11 @@ class Unanswered:
 
     inner: MemoryStorage
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, **given: Any) -> None:
         """Create what is no event."""
         if path.startswith(TIMELINE):
             raise OutcomeUnknown(f"{path}: no reply")
-        self.inner.create(path, data)
+        self.inner.create(path, data, **given)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
