@@ -49,11 +49,7 @@ class Buckets:
 
     def check_schema(self, schema: Schema) -> None:
         """Raise ``SchemaMismatch`` unless a schema is that of the table."""
-        if not schema.equals(self.context.schema):
-            raise SchemaMismatch(
-                f"records of table {self.context.table} have the columns "
-                f"{_columns(self.context.schema)}, not {_columns(schema)}: cast them first"
-            )
+        checked_schema(schema, self.context.schema)
 
     def checkpoint(self) -> Cut:
         """Cut all buckets.
@@ -97,6 +93,15 @@ class Buckets:
         self._open = False
         for bucket in self._buckets.values():
             bucket.close()
+
+
+def checked_schema(schema: Schema, expected: Schema) -> None:
+    """Raise ``SchemaMismatch`` unless a schema is the expected one."""
+    if not schema.equals(expected):
+        raise SchemaMismatch(
+            f"records of this log store have the columns {_columns(expected)}, not "
+            f"{_columns(schema)}: cast them first"
+        )
 
 
 def _columns(schema: Schema) -> str:

@@ -1,15 +1,14 @@
 """One log store with its clients, in memory or over Arrow Flight, as a test sees it."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log_store.bucket_log import Limits
 from airflow_provider_segtable.core.log_store.position import CommittedEnd, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
+from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import (
     Cut,
@@ -20,6 +19,7 @@ from airflow_provider_segtable.ports.log_store import (
     LogWriter,
     Records,
 )
+from tests.contract.cut_proxy import CutProxy
 
 SCHEMA = pa.schema([("n", pa.int64())])
 ROW = 8
@@ -39,7 +39,8 @@ class LogWorld:
     """One store of two buckets, and a table that is a list of numbers for each."""
 
     provider: LogStoreProvider
-    lose_answers: Callable[[], None] = lambda: None
+    is_remote: bool = False
+    proxy: CutProxy | None = None
     store: LogStore = field(init=False)
     address: str = ""
     epoch: int = 0
@@ -58,6 +59,16 @@ class LogWorld:
         self.store.start()
         self.opened.callback(self.store.shutdown)
         self.address = self.store.address
+        if self.is_remote:
+            scheme, host, port = self.address.rsplit(":", 2)
+            self.proxy = CutProxy(int(port))
+            self.opened.callback(self.proxy.close)
+            self.address = f"{scheme}:{host}:{self.proxy.port}"
+
+    def lose_answers(self) -> None:
+        """Lose the next answer on each connection; in memory none is ever lost."""
+        if self.proxy:
+            self.proxy.cut()
 
     def writer(self, bucket: int = 0, *, epoch: int | None = None) -> LogWriter:
         """Begin an epoch from what the table has."""
@@ -134,14 +145,11 @@ def numbers(batch: object) -> list[int]:
     return [int(n) for n in batch.column(0).to_pylist()]
 
 
-class Opened(Protocol):
-    """Makes a world."""
-
-    def __call__(self) -> LogWorld:
-        """Return a world whose store is started."""
-        ...
+def flight_world() -> LogWorld:
+    """Return a world over Arrow Flight on loopback, whose connections can be cut."""
+    return LogWorld(FlightLogStoreProvider(), is_remote=True)
 
 
 def memory_world() -> LogWorld:
-    """Return a world in memory; no answer is ever lost there."""
+    """Return a world in memory."""
     return LogWorld(MemoryLogStoreProvider())

@@ -1,0 +1,120 @@
+"""A log store over Arrow Flight: beside its writer, or as a process of its own.
+
+Rules of the records are those of every store (``core.log_store``); ``flight_server`` serves them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import LogStoreUnavailable
+from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Position
+from airflow_provider_segtable.core.log_store.reading import Whence
+from airflow_provider_segtable.logstore import flight_messages as messages
+from airflow_provider_segtable.logstore.buckets import Buckets
+from airflow_provider_segtable.logstore.flight_reader import FlightLogReader
+from airflow_provider_segtable.logstore.flight_security import FlightSecurity
+from airflow_provider_segtable.logstore.flight_server import FlightLogServer
+from airflow_provider_segtable.logstore.flight_streams import Connection
+from airflow_provider_segtable.logstore.flight_writer import FlightLogWriter
+from airflow_provider_segtable.ports.log_store import Cut, DeployMode, LogContext
+
+OPEN = FlightSecurity()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlightLogStoreProvider:
+    """Creates stores that listen at ``host``, and connects to stores at any address.
+
+    ``port`` 0 takes a free one.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    deploy_mode: DeployMode = DeployMode.EMBEDDED
+    security: FlightSecurity = OPEN
+
+    def create(self, context: LogContext) -> "FlightLogStore":
+        """Return a store that is not started yet."""
+        return FlightLogStore(context, self)
+
+    def connect(self, address: str) -> "FlightLogClient":
+        """Return a client of the store at an address."""
+        return FlightLogClient(address, self.security)
+
+
+class FlightLogStore:
+    """The buckets of a context, served over Arrow Flight."""
+
+    def __init__(self, context: LogContext, provider: FlightLogStoreProvider) -> None:
+        self.deploy_mode = provider.deploy_mode
+        self._provider = provider
+        self._buckets = Buckets(context)
+        self._server: FlightLogServer | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address for clients, once started."""
+        if self._server is None:
+            raise LogStoreUnavailable("this log store has no address yet: start it")
+        return f"{self._provider.security.scheme}://{self._provider.host}:{self._server.port}"
+
+    def start(self) -> None:
+        """Begin to serve."""
+        host, security = self._provider.host, self._provider.security
+        options = security.server_options(host)
+        location = f"{security.scheme}://{host}:{self._provider.port}"
+        try:
+            self._server = FlightLogServer(location, self._buckets, **options)
+        except (pa.ArrowException, OSError) as error:
+            raise LogStoreUnavailable(
+                f"no log store can listen at {location} ({error}): choose another port"
+            ) from error
+
+    def checkpoint(self) -> Cut:
+        """Cut every bucket."""
+        return self._buckets.checkpoint()
+
+    def committed(self, cut: Cut) -> None:
+        """Record that the table's log has the cut."""
+        self._buckets.committed(cut)
+
+    def abandon(self, cut: Cut) -> None:
+        """Return the records of a cut to the next one."""
+        self._buckets.abandon(cut)
+
+    def shutdown(self) -> None:
+        """Stop serving, and end all streams."""
+        self._buckets.close()
+        if self._server:
+            self._server.close()
+
+
+class FlightLogClient:
+    """Access to the store at an address."""
+
+    def __init__(self, address: str, security: FlightSecurity) -> None:
+        self._address, self._security = address, security
+
+    def writer(self, bucket: int, *, epoch: Epoch, committed: CommittedEnd) -> FlightLogWriter:
+        """Begin an epoch of a bucket."""
+        connection = Connection(self._address, self._security)
+        asked = {
+            "bucket": bucket,
+            "epoch": epoch,
+            "writer": uuid4().hex,
+            "committed": messages.end_message(committed),
+        }
+        answer, *schemas = connection.act(messages.BEGIN, asked)
+        begun: dict[str, Any] = messages.decoded(answer)
+        refusal = messages.refused(begun)
+        if refusal:
+            raise refusal
+        schema = pa.ipc.read_schema(schemas[0])
+        return FlightLogWriter(connection, schema, bucket, epoch, begun["end"])
+
+    def reader(self, bucket: int, *, start: Position | Whence) -> FlightLogReader:
+        """Read a bucket."""
+        return FlightLogReader(Connection(self._address, self._security), bucket, start)
