@@ -3,6 +3,7 @@
 Rules of the records are those of every store (``core.log_store``); ``flight_server`` serves them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -28,13 +29,14 @@ OPEN = FlightSecurity()
 class FlightLogStoreProvider:
     """Creates stores that listen at ``host``, and connects to stores at any address.
 
-    ``port`` 0 takes a free one.
+    ``port`` 0 takes a free one. No stream of a client lasts longer than ``stream_s``.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     deploy_mode: DeployMode = DeployMode.EMBEDDED
     security: FlightSecurity = OPEN
+    stream_s: float = 60.0
 
     def create(self, context: LogContext) -> "FlightLogStore":
         """Return a store that is not started yet."""
@@ -42,7 +44,7 @@ class FlightLogStoreProvider:
 
     def connect(self, address: str) -> "FlightLogClient":
         """Return a client of the store at an address."""
-        return FlightLogClient(address, self.security)
+        return FlightLogClient(lambda: Connection(address, self.security, self.stream_s))
 
 
 class FlightLogStore:
@@ -95,12 +97,12 @@ class FlightLogStore:
 class FlightLogClient:
     """Access to the store at an address."""
 
-    def __init__(self, address: str, security: FlightSecurity) -> None:
-        self._address, self._security = address, security
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
 
     def writer(self, bucket: int, *, epoch: Epoch, committed: CommittedEnd) -> FlightLogWriter:
         """Begin an epoch of a bucket."""
-        connection = Connection(self._address, self._security)
+        connection = self._connect()
         asked = {
             "bucket": bucket,
             "epoch": epoch,
@@ -117,4 +119,4 @@ class FlightLogClient:
 
     def reader(self, bucket: int, *, start: Position | Whence) -> FlightLogReader:
         """Read a bucket."""
-        return FlightLogReader(Connection(self._address, self._security), bucket, start)
+        return FlightLogReader(self._connect(), bucket, start)

@@ -1,7 +1,7 @@
 """Streams of clients of a log store: a connection, and a thread that hears what comes.
 
 1. Each writer and each reader has a connection of its own, so that none waits for another's.
-2. A stream ends after ``STREAM_S``: the server then frees its thread, even if the client hangs.
+2. A stream ends after ``stream_s``: the server then frees its thread, even if the client hangs.
 3. Threads end with their stream, and keep no process from ending.
 """
 
@@ -24,7 +24,6 @@ from airflow_provider_segtable.logstore.flight_messages import Message, encoded
 from airflow_provider_segtable.logstore.flight_security import FlightSecurity
 from airflow_provider_segtable.ports.log_store import RecordBatch
 
-STREAM_S = 60.0
 CALL_S = 20.0
 FINISH_S = 5.0
 MOST_WAITING = 64
@@ -45,8 +44,8 @@ class Sent:
 class Connection:
     """A connection to one store."""
 
-    def __init__(self, address: str, security: FlightSecurity) -> None:
-        self.address = address
+    def __init__(self, address: str, security: FlightSecurity, stream_s: float) -> None:
+        self.address, self.stream_s = address, stream_s
         self._security = security
         with self.faults():
             self._client = security.client(address)
@@ -61,14 +60,14 @@ class Connection:
     def put(self, message: Message, schema: Any) -> tuple[Any, Any]:
         """Open a writer's stream: return its batches' end, and its answers' end."""
         descriptor = flight.FlightDescriptor.for_command(encoded(message))
-        options = self._security.call_options(STREAM_S)
+        options = self._security.call_options(self.stream_s)
         writer, answers = self._client.do_put(descriptor, schema, options)
         return writer, answers
 
     def get(self, message: Message) -> Any:
         """Open a reader's stream."""
         with self.faults():
-            options = self._security.call_options(STREAM_S)
+            options = self._security.call_options(self.stream_s)
             return self._client.do_get(flight.Ticket(encoded(message)), options)
 
     def close(self) -> None:

@@ -4,7 +4,8 @@
    answered stays here, up to ``MOST_UNANSWERED`` batches; ``send`` then waits for answers.
 2. If the stream breaks, another one is opened, and all that was not answered is sent again with the
    same sequence numbers. The store recognises what it has.
-3. Streams end after ``STREAM_S``, so that none can hang for ever. A writer renews its own earlier.
+3. Streams end after some time, so that none can hang for ever. A writer renews its own at half of
+   that; an answer that takes longer is asked for again.
 4. ``LogStoreFull`` leaves a writer usable: ``append`` takes its batch back, sent ones stay. So does
    ``InvalidInput``. Any other refusal, and a store that cannot be reached, end the writer.
 """
@@ -29,7 +30,6 @@ from airflow_provider_segtable.ports.log_store import RecordBatch
 
 MOST_UNANSWERED = 64
 MOST_BYTES = 16 << 20
-RENEW_S = 30.0
 RECONNECT_S = 10.0
 """How long a writer tries to reach its store again."""
 ANSWER_S = 20.0
@@ -53,6 +53,7 @@ class FlightLogWriter:
         self._refusal: SegtableError | None = None
         self._over: SegtableError | None = None
         self._trouble_since: float | None = None
+        self._renew_s = connection.stream_s / 2
 
     def append(self, batch: RecordBatch, *, wait_s: float) -> Offset:
         """Append records and return the offset of the first; readers can see them."""
@@ -80,7 +81,7 @@ class FlightLogWriter:
         if stream is None:
             self._reopen(wait_s)
         else:
-            stream.write(sent, min(wait_s, RENEW_S))
+            stream.write(sent, min(wait_s, self._renew_s))
         return first
 
     def flush(self, *, wait_s: float) -> Offset:
@@ -134,7 +135,7 @@ class FlightLogWriter:
     def _fresh_stream(self) -> OutStream | None:
         """Return the stream, if it is alive and will be for a while."""
         stream = self._stream
-        if stream and stream.alive and stream.age_s > RENEW_S:
+        if stream and stream.alive and stream.age_s > self._renew_s:
             stream.finish()
         return stream if stream and stream.alive else None
 
@@ -149,7 +150,7 @@ class FlightLogWriter:
         self._stream = stream = OutStream(self._connection, self._name, self._schema)
         stream.start(self._hear)
         for sent in tuple(self._unanswered):
-            stream.write(sent, min(wait_s, RENEW_S))
+            stream.write(sent, min(wait_s, self._renew_s))
 
     def _hear(self, stream: OutStream, message: Message | None) -> None:
         """Take one answer; None at the end of the stream."""
