@@ -6,6 +6,9 @@
    nobody builds, so that the writer feeds it. In the third another process builds it, too.
 3. Reported are the writer's appends a second in each spell, and medians of the ratios to the first
    spell of the same round; with ``--lag`` what the index lacks over time, as CSV.
+4. Then two primary-key tables get the same upserts of 1,000 keys in turn, one of them with an index
+   of records: of new keys, of keys in the time chunk where they are, and of keys that move. Medians
+   of the ratios are reported.
 
 Usage: ``python benchmarks/indexing.py [--quick] [--rows N] [--rounds N] [--lag FILE]``.
 """
@@ -35,6 +38,7 @@ START = parse_instant("2026-01-01")
 FILE_ROWS, BATCH_ROWS = 500_000, 1_000
 NAME = "numbers"
 LOOK_S = 0.2
+DAYS = 10
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -89,6 +93,46 @@ def spell(table: Table, address: str, seconds: float, lag: list[str] | None = No
     return int(here.recv()) / seconds
 
 
+def keyed(uri: Path, keys: int, address: str) -> Table:
+    """Create a table of keys in ten days."""
+    table = Table.create(
+        str(uri),
+        schema=reports(range(1), 0).schema,
+        time_column="at",
+        granularity="day",
+        primary_key="key",
+        zookeeper=address,
+    )
+    for day in range(DAYS):
+        table.upsert(reports(range(day * keys // DAYS, (day + 1) * keys // DAYS), day))
+    return table
+
+
+def reports(keys: range, day: int) -> pa.Table:
+    """Make a row for each key, on a day."""
+    return rows(day, len(keys)).append_column("key", pa.array(keys, pa.int64()))
+
+
+def routing(place: Path, keys: int, rounds: int, address: str) -> None:
+    """Print what an index of records costs an upsert."""
+    plain, routed = (keyed(place / name, keys, address) for name in ("plain", "routed"))
+    routed.create_index("keys", "record_index")
+    routed.run_index("keys")
+    found: dict[str, list[float]] = {}
+    for turn in range(rounds):
+        at = turn * BATCH_ROWS
+        for what, first, day in (("new", keys + at, 3), ("there", at, 0), ("moving", at, DAYS)):
+            batch, took = reports(range(first, first + BATCH_ROWS), day), []
+            for table in (plain, routed):
+                begun = time.perf_counter()
+                table.upsert(batch)
+                took.append(time.perf_counter() - begun)
+            found.setdefault(what, []).append(took[1] / took[0])
+    for what, ratios in found.items():
+        ratio = statistics.median(ratios)
+        sys.stdout.write(f"upsert of {what} keys, routed: {ratio:.1f} of the time\n")
+
+
 def main() -> None:
     """Measure and print."""
     made = argparse.ArgumentParser(description=__doc__)
@@ -117,6 +161,7 @@ def main() -> None:
             table.drop_index(NAME)
             spells.append((without, fed, built))
             sys.stdout.write(f"appends/s: {without:.1f}, fed {fed:.1f}, built {built:.1f}\n")
+        routing(Path(place), given.rows // 20, 5 * given.rounds, server.address)
     for number, what in ((1, "fed by its writer"), (2, "being built")):
         ratio = statistics.median(each[number] / each[0] for each in spells)
         sys.stdout.write(f"writer beside an index {what}: {ratio:.2f} of its throughput\n")

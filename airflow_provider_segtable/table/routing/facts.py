@@ -24,7 +24,6 @@ from airflow_provider_segtable.core.deletes.predicate import (
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.selection import PrunedBy
 from airflow_provider_segtable.core.segments.segment import Place, Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
@@ -35,13 +34,12 @@ from airflow_provider_segtable.data.keyed.part import Part
 from airflow_provider_segtable.data.keyed.record_layers import layer_of, rows_of_layers
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.fed_entries import feed_records
 from airflow_provider_segtable.table.indexes.index_log import (
     entry_rules,
     index_ports,
     waiting_feeds,
 )
-from airflow_provider_segtable.table.reads.merged_scan import MergedScan, groups_to_read
+from airflow_provider_segtable.table.routing.fact_files import FactFiles
 
 FEW = 256
 """Number of keys up to which row groups are chosen by each single one."""
@@ -68,28 +66,24 @@ def facts_of(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Tab
     key = index.definition.kind.divided_by
     keys = Keys.of(wanted, key, nulls=False)
     schema = to_arrow(state.table.schema)
-    buckets = {*buckets_of(wanted, key, state.layout.buckets).tolist()}
+    buckets = frozenset(buckets_of(wanted, key, state.layout.buckets).tolist())
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pa.array(keys.find(batch) >= 0))
 
-    scan = MergedScan(
-        files=own.files,
-        table=state.table,
-        rules=entry_rules(own, state),
-        columns=schema.names,
-        found=groups_to_read(state, None).pruned(
-            PrunedBy.ROOTS, lambda group: group.segments[0].id.bucket in buckets
-        ),
-        where=Condition(columns=key, keep=keep, test=_test(wanted, key)),
+    files = FactFiles(
+        own=own,
+        state=state,
+        cache=ports.entries,
+        buckets=buckets,
+        wanted=Condition(columns=key, keep=keep, test=_test(wanted, key)),
     )
-    base = pa.Table.from_batches(scan.batches(), schema)
-    feeds = waiting_feeds(index, state)
-    if not feeds:
+    found = (files.of_group(group).cast(schema) for group in files.groups())
+    base = pa.concat_tables([schema.empty_table(), *found])
+    above = [layer for feed in waiting_feeds(index, state) for layer in files.of_feed(feed)]
+    if not above:
         return base
-    above = (feed_records(own, state.table, feed, schema.names) for feed in feeds)
-    layers = [layer_of(base), *above]
-    return among(keys, rows_of_layers(schema, layers, entry_rules(own, state)))
+    return rows_of_layers(schema, [layer_of(base), *above], entry_rules(own, state))
 
 
 def _test(wanted: pa.Table, key: Sequence[str]) -> Predicate | None:

@@ -14,14 +14,17 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.record_index import TOKEN
 from airflow_provider_segtable.core.log.events import TableRepaired, VersionRestored
 from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
@@ -66,10 +69,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What was decided of facts, and which of them have a certain winner."""
+    """What was decided of facts, which of them win, and what the index is fed."""
 
     facts: pa.Table
     decision: Decision
+    wins: npt.NDArray[np.bool_]
     fed: pa.Table
     gone: pa.Table
     read: bool
@@ -87,7 +91,7 @@ def routed(ports: TableContext, state: State, index: IndexState, new: pa.Table) 
     Raises:
         SegtableError: the index or the table could not be read or written.
     """
-    known = _without(facts_of(ports, index, new), new, index.definition.kind.key)
+    known = _not_of(facts_of(ports, index, new), new)
     return _written(ports, state, index, new, _planned(ports, state, index, new, known))
 
 
@@ -128,37 +132,60 @@ def _written(
 def _planned(
     ports: TableContext, state: State, index: IndexState, new: pa.Table, known: pa.Table
 ) -> _Plan:
-    kind = index.definition.kind
-    facts = pa.concat_tables([new, known])
-    decision = decided(facts, places_of(facts, state.layout)[0], kind.divided_by)
-    doubtful = decision.over[decision.over >= new.num_rows]
-    checked = np.zeros(facts.num_rows, bool)
-    if len(doubtful):
-        keys = Keys.of(facts.take(pa.array(doubtful)), kind.divided_by, nulls=False)
-        there = records_of(ports, state, index, among(keys, known))
-        left = known.filter(pa.array(keys.find(known.combine_chunks()) < 0))
-        facts = pa.concat_tables([new, left, _without(there, new, kind.key)])
-        decision = decided(facts, places_of(facts, state.layout)[0], kind.divided_by)
-        checked = keys.find(facts.combine_chunks()) >= 0
-    certain = checked | (decision.winner_of < new.num_rows)
+    plan = _proposed(state, index, new, known, new.slice(0, 0), None)
+    doubtful = plan.decision.over[plan.decision.over >= new.num_rows]
+    if not len(doubtful):
+        return plan
+    key = index.definition.kind.divided_by
+    keys = Keys.of(plan.facts.take(pa.array(doubtful)), key, nulls=False)
+    met = keys.find(known.combine_chunks()) >= 0
+    checked, left = known.filter(pa.array(met)), known.filter(pa.array(~met))
+    there = _not_of(records_of(ports, state, index, checked), new)
+    found = _proposed(state, index, new, left, there, keys)
+    kept = found.facts.filter(pa.array(found.wins))
+    return replace(
+        found,
+        fed=_without(found.fed, checked, index.definition.kind.key),
+        gone=pa.concat_tables([found.gone, _without(checked, kept, index.definition.kind.key)]),
+    )
+
+
+def _proposed(
+    state: State,
+    index: IndexState,
+    new: pa.Table,
+    known: pa.Table,
+    there: pa.Table,
+    checked: Keys | None,
+) -> _Plan:
+    """Decide new facts, known ones, and those of records that are there, of the keys checked."""
+    facts = pa.concat_tables([new, known, there]).combine_chunks()
+    decision = decided(facts, places_of(facts, state.layout)[0], index.definition.kind.divided_by)
     rows = np.arange(facts.num_rows)
+    is_new, is_there = rows < new.num_rows, rows >= new.num_rows + known.num_rows
     wins = decision.winner_of == rows
-    sure = Keys.of(facts.filter(pa.array(certain)), kind.divided_by, nulls=False)
-    kept = facts.filter(pa.array(certain & wins))
-    fed = facts.filter(pa.array(np.where(certain, wins, rows < new.num_rows)))
+    certain = is_new[decision.winner_of]
+    if checked is not None:
+        certain = certain | (checked.find(facts) >= 0)
+    fed = np.where(certain, wins & (is_new | is_there), is_new)
     return _Plan(
         facts=facts,
         decision=decision,
-        fed=_without(fed, known, kind.key),
-        gone=_without(among(sure, known), kept, kind.key),
-        read=bool(len(doubtful)),
+        wins=wins,
+        fed=facts.filter(pa.array(fed)),
+        gone=facts.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
+        read=checked is not None,
     )
+
+
+def _not_of(facts: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the facts about records of other files than some whole files of new ones."""
+    of_new = pc.is_in(facts.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
+    return facts.filter(pc.invert(of_new))
 
 
 def _without(rows: pa.Table, others: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """Return the rows whose keys others do not have."""
-    if not rows.num_rows or not others.num_rows:
-        return rows
     found = Keys.of(others, key, nulls=False).find(rows.combine_chunks())
     return rows.filter(pa.array(found < 0))
 
