@@ -7,7 +7,8 @@
    readers may leave out rows.
 3. Entries about files that the table does not have are *superfluous*: the next cleaning that
    deletes files deletes them. They are compared with the newest state, read after the entries.
-4. A visible file of a time that the index does not lack should have an entry. Without one it is
+4. Facts about records are compared with the records (``record_check``), with ``deep``.
+5. A visible file of a time that the index does not lack should have an entry. Without one it is
    *left out*: reads open it.
 """
 
@@ -25,6 +26,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
+from airflow_provider_segtable.health.record_check import check_records
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.inner_tables import inner_tables
 from airflow_provider_segtable.table.indexes.lookup import entries_in
@@ -57,6 +59,7 @@ def check_indexes(
             yield _warn("unread-index", index, f"its entries cannot be read: {error}")
             continue
         if not index.definition.kind.about_files:
+            yield from check_records(ports, state, index, found) if deep else ()
             continue
         by_file = _by_file(found)
         visible = [s for s in state.timeline.each_visible() if s.path]

@@ -3,14 +3,20 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from uuid import uuid4
 
 import pytest
 
 from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.table.indexes import feeding
+from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from tests.unit.table.interleaving import Killed, before_event, die
 from tests.unit.table.keyed_indexed import (
     DELETED,
@@ -212,3 +218,47 @@ def test_an_index_that_cannot_be_read_keeps_no_writer(
     table.run_index(KEYS)
     assert read(table) == [(1, 3, 2)]
     assert rows().num_rows == 0
+
+
+def codes(table: Table) -> list[str]:
+    """Return what a deep verification finds."""
+    return [each.code for each in table.verify(deep=True).findings]
+
+
+def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that no run settled, and records without facts; nothing in a sound table."""
+    table = new_table(tmp_path, index=False)
+    upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 1})
+    upsert(table, {"key": 1, "day": 3, "seq": 2})
+    table.create_index(KEYS, "record_index")
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider_segtable.services.indexing.build.settle", lambda *_: None)
+        table.run_index(KEYS)
+    assert codes(table) == ["doubled-keys"]
+    table.rebuild_index(KEYS)
+    table.run_index(KEYS)
+    upsert(table, {"key": 2, "day": 4, "seq": 3})
+    assert codes(table) == []
+    state, definition = table.state(), table.index(KEYS).definition
+    schema, known = table.index_entries(KEYS).slice(0, 0), table.index_entries(KEYS)
+    feed = write_feed(table.ports, definition, schema, known.slice(0, 1))
+    change = Change(
+        action=IndexBuilt(index=definition.id, interval=ALL_TIME, through=0),
+        commit_id="planted",
+        feeds=(feed,),
+    )
+    commit_or_raise(table.ports, state, change)
+    assert codes(table) == ["unknown-records"]
+
+
+def test_files_alone_keep_the_corrections(tmp_path: Path) -> None:
+    """After a repair without any log the rows are those of before: orders are in files' names."""
+    table = new_table(tmp_path)
+    upsert(table, *({"key": key, "seq": 1} for key in range(4)))
+    upsert(table, *({"key": key, "day": 3, "seq": 1} for key in range(3)))
+    table.compact("semi-major")
+    upsert(table, {"key": 0, "day": 5, "seq": 0}, {"key": 1, "day": 5, "seq": 2})
+    before = read(table)
+    rmtree(tmp_path / "_segtable")
+    repair(table.ports, plan_repair(table.ports))
+    assert read(table) == before == [(0, 3, 1), (1, 5, 2), (2, 3, 1), (3, 0, 1)]
