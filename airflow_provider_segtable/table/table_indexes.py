@@ -14,8 +14,10 @@ import pyarrow as pa
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.index_choice import chosen_kind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import lifecycle
+from airflow_provider_segtable.table.indexes.coverage import column_summaries
 from airflow_provider_segtable.table.indexes.lookup import entries_in
 
 
@@ -114,3 +116,17 @@ class TableIndexes:
             SegtableError: the entries cannot be read: rebuild the index.
         """
         return entries_in(self.ports, self.index(name))
+
+    def index_summary(self, name: str) -> tuple[ColumnSummary, ...]:
+        """Return the values of each column of a ``column_stats`` index, over all visible files.
+
+        No data file is opened. Files that the index does not know, and the fact that some rows are
+        deleted, are not accounted for.
+
+        Raises:
+            InvalidInput: there is no index of this name, or it keeps no values.
+            SegtableError: the entries cannot be read: rebuild the index.
+        """
+        state = self.ports.log.load()
+        index = lifecycle.index_named(state, name, self.ports.uri)
+        return column_summaries(self.ports, index, state)

@@ -34,6 +34,23 @@ def drawn_indexes(facts: Facts) -> RenderableType:
     return captioned(table, "\n".join([*problems, *_next(facts)]))
 
 
+def drawn_values(facts: Facts) -> RenderableType:
+    """Draw the values of the columns of an index."""
+    numbers = ("nulls", "distinct, about", "rows")
+    known = max(each["files"] for each in facts["columns"])
+    title = f"Index {facts['index']}: {known:,} of {counted(facts['files'], 'file')}"
+    table = grid(title, "column", "least", "greatest", *numbers, right=numbers)
+    for each in facts["columns"]:
+        high = f"{_value(each['high'])}{' or NaN' if each['nan'] else ''}"
+        counts = (f"{each[key]:,}" for key in ("nulls", "distinct", "rows"))
+        table.add_row(Text(each["column"]), Text(_value(each["low"])), Text(high), *counts)
+    return table
+
+
+def _value(value: object) -> str:
+    return "" if value is None else str(value)
+
+
 def drawn_runs(facts: Facts) -> RenderableType:
     """Draw how the runs of indexes ended, and what they left."""
     if not facts["runs"]:

@@ -1,7 +1,8 @@
 """The part of a kind of index that needs Arrow: how entries are made of a file, and compared."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -17,6 +18,32 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSummary:
+    """The values of a column in the files that an index knows, deleted rows included.
+
+    Attributes:
+        column: the present name of the column.
+        low: a value that none is below; None if there is no value, or no bound is known. Texts are
+            cut, so that a bound need not be a value.
+        high: a value that none is above; likewise.
+        nulls: the number of nulls.
+        nan: whether a value may be NaN, which has no place between the bounds.
+        distinct: about how many distinct values there are; the standard error is 6.5 %.
+        rows: the number of rows.
+        files: the number of files.
+    """
+
+    column: str
+    low: Any
+    high: Any
+    nulls: int
+    nan: bool
+    distinct: int
+    rows: int
+    files: int
+
+
 class IndexView(Protocol):
     """Entries of an index, ready to be compared with conditions."""
 
@@ -26,6 +53,15 @@ class IndexView(Protocol):
 
     def may_hold(self, segment: Segment, test: Predicate) -> bool:
         """Return whether a row of a file may match; True if the entries do not tell."""
+        ...
+
+
+@runtime_checkable
+class KeepsValues(Protocol):
+    """A view of entries that tell of the values of columns."""
+
+    def summaries(self, segments: Iterable[Segment]) -> Sequence[ColumnSummary]:
+        """Return the values of each column in the known ones of some files."""
         ...
 
 

@@ -4,17 +4,27 @@ A file may have a matching row if one of its row groups may, by ``core.deletes.p
 Bounds of a column are decoded when a condition first names it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import Day, Moment, Predicate, Value
 from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
-from airflow_provider_segtable.core.indexes.column_stats import ROW_GROUP, high, low, nan, nulls
+from airflow_provider_segtable.core.indexes.column_stats import (
+    ROW_GROUP,
+    distinct,
+    high,
+    low,
+    nan,
+    nulls,
+)
 from airflow_provider_segtable.core.indexes.index_kind import ROWS
 from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
 from airflow_provider_segtable.data.indexes.known_files import KnownFiles
+from airflow_provider_segtable.data.sketches.distinct_sketch import estimated, merged
 
 _UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
@@ -37,6 +47,15 @@ class StatsView:
         """Return whether a row of a file may match; True if it is not known."""
         places = self._places(segment)
         return not places or any(self._can_be(test, place) for place in places)
+
+    def summaries(self, segments: Iterable[Segment]) -> tuple[ColumnSummary, ...]:
+        """Return the values of each column in the known ones of some files."""
+        found = [places for segment in segments if (places := self._places(segment))]
+        every = pa.array([place for places in found for place in places], pa.int64())
+        rows = self._entries.take(every)
+        return tuple(
+            _summary(name, number, rows, files=len(found)) for name, number in self._indexed.items()
+        )
 
     def _places(self, segment: Segment) -> list[int]:
         return self._known.places(segment, segment.row_groups)
@@ -66,6 +85,28 @@ class StatsView:
             Bounds(low=least, high=most, nulls=count, rows=rows, nan=has_nan is not False)
             for least, most, count, rows, has_nan in zip(*columns, strict=True)
         ]
+
+
+def _summary(name: str, number: int, rows: pa.Table, *, files: int) -> ColumnSummary:
+    sketches = rows.column(distinct(number)).drop_null().to_pylist()
+    whole = pc.sum(rows.column(ROWS)).as_py() or 0
+    empty = pc.sum(rows.column(nulls(number))).as_py() or 0
+    return ColumnSummary(
+        column=name,
+        low=pc.min(rows.column(low(number))).as_py(),
+        high=_highest(rows.column(high(number)), rows.column(low(number))),
+        nulls=empty,
+        nan=bool(pc.any(rows.column(nan(number))).as_py()),
+        distinct=min(round(estimated(merged(sketches))), whole - empty),
+        rows=whole,
+        files=files,
+    )
+
+
+def _highest(highs: pa.ChunkedArray, lows: pa.ChunkedArray) -> object:
+    """Return the greatest upper bound; None if a part that has values has no upper bound."""
+    unknown = pc.and_(pc.is_null(highs), pc.is_valid(lows))
+    return None if pc.any(unknown).as_py() else pc.max(highs).as_py()
 
 
 def _values(column: pa.ChunkedArray, *, last: bool) -> Sequence[Value]:

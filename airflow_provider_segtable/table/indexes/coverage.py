@@ -9,12 +9,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
+from airflow_provider_segtable.data.indexes.entry_kind import (
+    ColumnSummary,
+    KeepsValues,
+    footer_checksum,
+)
+from airflow_provider_segtable.data.indexes.index_view import view_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import index_ports, waiting_feeds
 from airflow_provider_segtable.table.indexes.lookup import entries_in
@@ -60,6 +65,25 @@ def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
         own_files=sum(summary.files for summary in in_table) + len(waiting),
         own_bytes=sum(summary.size for summary in in_table) + sum(sizes),
     )
+
+
+def column_summaries(
+    ports: TableContext, index: IndexState, state: State
+) -> tuple[ColumnSummary, ...]:
+    """Return the values of each indexed column in the visible files that an index knows.
+
+    Raises:
+        InvalidInput: the index keeps no values.
+        SegtableError: the entries cannot be read.
+    """
+    definition = index.definition
+    view = view_of(definition, state.table, entries_in(ports, index))
+    if not isinstance(view, KeepsValues):
+        raise InvalidInput(
+            f"index {definition.name!r} of {ports.uri} is a {definition.kind.name}, which keeps no "
+            "values: ask an index of kind column_stats"
+        )
+    return tuple(view.summaries(s for s in state.timeline.each_visible() if s.path))
 
 
 def _named(found: pa.Table, visible: Iterable[Segment]) -> int:

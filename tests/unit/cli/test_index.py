@@ -28,6 +28,21 @@ def test_the_status_of_an_index(run: Run, facts: Facts, table: str) -> None:
     assert last["feeds"] == [made["id"]]
 
 
+def test_the_values_of_columns_are_shown(run: Run, facts: Facts, table: str) -> None:
+    """Without opening a data file; an index that keeps none says which kind does."""
+    facts("index", "create", table, "amounts", "--columns", "amount,who")
+    facts("index", "create", table, "all", "--kind", "files")
+    facts("ingest", table, "trips.parquet")
+    answer = facts("index", "show", table, "amounts")
+    amount, who = sorted(answer["columns"], key=lambda each: str(each["column"]))
+    assert (amount["column"], amount["files"], answer["files"]) == ("amount", 2, 2)
+    assert amount["low"] < amount["high"]
+    shown = run("index", "show", table, "amounts").stdout
+    assert "Index amounts: 2 of 2 files" in shown
+    assert str(who["high"]) in shown
+    assert "kind column_stats" in " ".join(run("index", "show", table, "all").stderr.split())
+
+
 def test_a_run_builds_what_is_lacking(run: Run, facts: Facts, table: str) -> None:
     """A scheduled plan is pending until a run; then the index is available, and nothing is left."""
     facts("ingest", table, "trips.parquet")

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.table.table import Table
+from tests.unit.table.conftest import new_table, rows
 
 
 def test_columns_are_named_and_kept_by_their_ids(table: Table) -> None:
@@ -57,3 +60,29 @@ def test_the_whole_life_of_an_index(table: Table) -> None:
     assert not table.indexes()
     with pytest.raises(InvalidInput, match="has no index 'all': its indexes are none"):
         table.index("all")
+
+
+def test_the_values_of_columns_are_known_over_all_files(service: MemoryService) -> None:
+    """Bounds, nulls and distinct values of the visible files; other kinds keep none."""
+    table = new_table(service)
+    table.create_index("values", columns=["row", "name"])
+    table.create_index("names", "bloom_filter", "name")
+    for start in (0, 500, 250):
+        table.append(rows(range(start, start + 500)))
+    table.delete("row >= 900")
+    row, name = table.index_summary("values")
+    assert (row.column, row.low, row.high, row.nulls, row.nan) == ("row", 0, 999, 0, False)
+    assert (row.rows, row.files) == (1500, len(table.snapshot().segments()))
+    assert row.distinct == pytest.approx(1000, rel=0.25)
+    values = table.snapshot().to_arrow(columns=["name"]).column("name")
+    assert (name.low, name.high) == tuple(pc.min_max(values).as_py().values())
+    with pytest.raises(InvalidInput, match="is a bloom_filter, which keeps no values"):
+        table.index_summary("names")
+
+
+def test_the_values_of_an_empty_table_are_none(service: MemoryService) -> None:
+    """There are no bounds, and nothing is counted."""
+    table = new_table(service)
+    table.create_index("values", columns=["row"])
+    (row,) = table.index_summary("values")
+    assert (row.low, row.high, row.distinct, row.rows, row.files) == (None, None, 0, 0, 0)

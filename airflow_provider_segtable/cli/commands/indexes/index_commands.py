@@ -13,7 +13,7 @@ from airflow_provider_segtable.cli.commands.indexes.index_run_command import (
     schedule,
 )
 from airflow_provider_segtable.cli.commands.tables.table_commands import open_table, writable_table
-from airflow_provider_segtable.cli.display.index_drawing import drawn_indexes
+from airflow_provider_segtable.cli.display.index_drawing import drawn_indexes, drawn_values
 from airflow_provider_segtable.cli.display.index_facts import index_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.input.index_options import IndexName, IndexNames, KindOptions
@@ -106,6 +106,36 @@ def status(
     """
     opened = open_table(table, storage_options)
     _tell(table, opened, names, as_json=as_json)
+
+
+@indexes.command("show")
+def show_values(
+    table: TableUri,
+    name: IndexName,
+    *,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the values of the columns of a column_stats index, over all files it knows.
+
+    [green]segtable index show ./flights delays[/]
+    [green]segtable index show ./flights delays --json | jq '.columns[0].distinct'[/]
+
+    Opens no data file. Deleted rows that are still in files count; the number of
+    distinct values is an estimate, 6.5 % off in the mean.
+    """
+    opened = open_table(table, storage_options)
+    found = opened.index_summary(name)
+    state = opened.state()
+    files = sum(1 for each in state.timeline.each_visible() if each.path)
+    answer = {
+        "table": table,
+        "version": state.n,
+        "index": name,
+        "files": files,
+        "columns": [asdict(each) for each in found],
+    }
+    print_json(answer) if as_json else show(drawn_values(answer))
 
 
 @indexes.command()
