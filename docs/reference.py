@@ -28,6 +28,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.table_indexes": ("TableIndexes",),
     "core.indexes.index_state": ("IndexState", "IndexStatus", "Lack"),
     "core.indexes.index_kinds": ("IndexDefinition",),
+    "core.log_store.manifest": ("BucketManifest",),
     "table.reads.scan": ("Scan",),
     "table.reads.snapshot": ("Snapshot",),
     "table.writes.append": ("AppendResult",),

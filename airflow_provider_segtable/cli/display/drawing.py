@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.index_facts import index_line
+from airflow_provider_segtable.cli.display.log_store_facts import log_store_line
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time.interval import iso
@@ -121,6 +122,8 @@ def describe(facts: Facts) -> RenderableType:
         holds.add_row("log files", _log_files(facts["file_groups"]))
     for index in facts["indexes"]:
         holds.add_row("index", escape(f"{index['name']}: {index_line(index)}"))
+    if facts["log_store"]:
+        holds.add_row("log store", escape(log_store_line(facts["log_store"])))
     pending = facts["pending_plans"]
     holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
     parts: list[RenderableType] = [definition(facts), settings(facts), holds]

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from airflow_provider_segtable.cli.display.index_facts import index_facts
+from airflow_provider_segtable.cli.display.log_store_facts import log_store_facts
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.state import State
@@ -87,6 +88,7 @@ def describe_facts(uri: str, state: State) -> Facts:
         "file_groups": file_group_facts(state) if state.table.kind.buckets else None,
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
         "indexes": [index_facts(each, state, state.time) for each in state.indexes.values()],
+        "log_store": log_store_facts(state),
     }
 
 

@@ -1,6 +1,7 @@
 """What a table does with its versions: names, tags and consumers that keep them, and restores."""
 
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.time.times import Time
@@ -72,6 +73,10 @@ class TableVersions:
         """
         drop_consumer(self.ports, name)
 
+    def log_positions(self) -> dict[int, BucketManifest]:
+        """Return the buckets of the log store by number: epoch, owner, and committed end."""
+        return dict(self.state().log_store)
+
     def restore(
         self,
         *,
@@ -85,7 +90,8 @@ class TableVersions:
 
         Everything before the event is undone: appends, deletes, compactions. Earlier versions
         stay readable until they are cleaned, also the one before the restore. Properties, columns
-        and tags stay as they are. Pending plans of the restored time are aborted.
+        and tags stay as they are. Pending plans of the restored time are aborted. The log store's
+        buckets end where they did; a running service has to begin a new epoch.
 
         Args:
             version: the table after this event.

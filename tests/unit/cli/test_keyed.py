@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.planning.findings import health_findings
+from airflow_provider_segtable.table.context import open_context
+from airflow_provider_segtable.table.log_store.epochs import begin_epoch
 from tests.unit.cli.conftest import Run
 
 Facts = Callable[..., Any]
@@ -153,6 +155,22 @@ def test_only_a_primary_key_has_deleted_rows(run: Run, facts: Facts, table: str)
     result = run("ingest", table, "trips.parquet", "--deleted", "gone")
     assert result.exit_code == 2
     assert "has no primary key: delete the rows by a condition" in " ".join(result.stderr.split())
+
+
+def test_the_log_store_is_described(facts: Facts, run: Run) -> None:
+    """Each bucket with its epoch and its owner, and the event of the epoch."""
+    facts("table", "create", "t", *ORDERS)
+    assert facts("table", "describe", "t")["log_store"] == []
+    begin_epoch(open_context("t"), [0, 1], owner="host:7")
+    known = {"epoch": 1, "owner": "host:7", "committed": 0}
+    assert facts("table", "describe", "t")["log_store"] == [
+        {"bucket": 0, **known},
+        {"bucket": 1, **known},
+    ]
+    shown = " ".join(run("table", "describe", "t").stdout.split())
+    assert "log store 2 buckets, 0 committed records; newest epoch 1 of host:7" in shown
+    newest = facts("table", "timeline", "t")["events"][-1]
+    assert newest["summary"] == "log store: epoch 1 of 2 buckets begun by host:7"
 
 
 def test_what_readers_merge_is_shown(facts: Facts, run: Run) -> None:
