@@ -52,7 +52,8 @@ class Model:
         match what:
             case "begin":
                 self.known = self.known.begun(self.known.epoch + 1, f"host-{n}")
-            case "commit" if self.known.epoch and size:
+            case "commit":
+                size = 1 + size % 3
                 start = self.known.end
                 new = LogRange(bucket=0, epoch=self.known.epoch, start=start, end=start + size)
                 self.known.check(new)
@@ -129,6 +130,8 @@ def test_any_history_of_a_bucket_is_found_in_the_log(steps: list[Step], most: in
         model = Model()
         for what, size in [("begin", 0), *steps]:
             model.step(what, size)
+            if what in ("clean", "restore"):
+                model.check()
         model.check()
         restores = sum(each.undone_after is not None for each in model.known.waypoints)
         assert len(model.known.waypoints) <= most + restores + 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,
@@ -15,6 +16,7 @@ from airflow_provider_segtable.core.errors import (
     OffsetGap,
 )
 from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun
+from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log_store.position import Position
 from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
@@ -29,7 +31,7 @@ from airflow_provider_segtable.table.log_store.file_reader import (
 from airflow_provider_segtable.table.table import Table
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 from tests.unit.table.committing import Trap, lost_reply, rival, traps
-from tests.unit.table.conftest import files
+from tests.unit.table.conftest import files, new_table
 from tests.unit.table.logged import Logged, bucket_cut, numbers_in, tail
 from tests.unit.table.test_windows import cleaned, compacted
 
@@ -62,6 +64,9 @@ def test_records_are_read_from_any_offset_whatever_happens_to_their_files(logged
         for offset in range(len(numbers) + 1):
             assert tail(table, bucket, offset) == numbers[offset:]
     assert not tail(table, 9)
+    whole = fold(None, table.ports.log.events(0))
+    assert whole is not None
+    assert whole.log_store == table.log_positions()
 
 
 def test_a_cut_is_one_file_a_time_chunk(logged: Logged) -> None:
@@ -176,6 +181,7 @@ def test_records_expire_with_the_versions(logged: Logged) -> None:
     found = [*read_committed(table.ports, 0)]
     assert found == [Expired(position=Position(epoch=1, offset=4))]
     assert tail(table, 0, 4) == [4, 5, 6, 7, 9, 10, 11, 12]
+    assert [each.start for each in table.log_positions()[0].waypoints] == [4, 8]
     table.drop_consumer("tail")
     old = table.state()
     compacted(table, "semi-major")
@@ -218,15 +224,16 @@ def test_a_restore_truncates(logged: Logged) -> None:
     ]
 
 
-def test_a_restore_that_changes_no_row_truncates(logged: Logged) -> None:
-    """The rows of the last checkpoint were deleted already; its offsets are not committed."""
-    table = logged.table
-    before = logged.checkpoint(b0=3)
+def test_a_restore_that_changes_no_row_truncates(service: MemoryService) -> None:
+    """The rows of the only checkpoint were deleted before; its offsets are not committed."""
+    logged = Logged(new_table(service))
+    logged.begin(0)
+    before = logged.table.state().n
     logged.checkpoint(b0=3)
-    table.delete("row in (3, 4, 5) and name like 'n%'")
-    table.delete("row >= 3 and price < 3")
-    table.restore(version=before)
-    assert table.state().log_store[0].end == 3
+    logged.table.delete("true")
+    compacted(logged.table, "semi-major")
+    logged.table.restore(version=before)
+    assert logged.table.log_positions()[0].end == 0
 
 
 def test_a_primary_key_table_has_the_merge_of_each_range(tmp_path: Path) -> None:
