@@ -28,10 +28,23 @@ from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 from tests.guides import blocks
 
+from . import index_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
-from .index_dags import BUILD, INDEX_DAGS, INDEXED, LOOKUP
+from .stack_dags import (
+    DAGS,
+    FORGET,
+    KEYED,
+    KEYED_PLANNER,
+    MINOR,
+    NIGHTLY,
+    PLANNER,
+    REPORT,
+    SALES,
+    WAITER,
+    WATCHED,
+)
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [
@@ -42,41 +55,6 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-PLANNER, MINOR, WAITER = "segtable_planner__flights", "segtable_minor__flights", "waiter"
-KEYED_PLANNER = "segtable_planner__orders"
-KEYED = ("segtable_minor__orders", "segtable_semi_major__orders")
-DAGS = """
-from airflow.sdk import DAG
-
-from airflow_provider_segtable.dag_factory import compaction_dags
-from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
-
-for table in ("flights", "orders"):
-    compaction_dags(table=table, schedule=None, engine="spark", spark={"retries": 0})
-
-with DAG("waiter", schedule=None):
-    SegtableSmallSegmentsSensor(
-        task_id="wait",
-        table="flights",
-        interval="{{ dag_run.conf['interval'] }}",
-        at_most=1,
-        deferrable=True,
-        poke_interval=600,
-    )
-"""
-SALES, NIGHTLY, FORGET, REPORT = "more/flights", "nightly", "forget", "report_trips"
-WATCHED = f"""
-from airflow.sdk import DAG
-
-from airflow_provider_segtable.operators.change import SegtableDeleteOperator
-from airflow_provider_segtable.operators.compact import SegtableCompactOperator
-
-with DAG("{NIGHTLY}", schedule=None):
-    SegtableCompactOperator(task_id="compact", table="{SALES}", policy={{}})
-
-with DAG("{FORGET}", schedule=None):
-    SegtableDeleteOperator(task_id="delete", table="{SALES}", where="row < 5")
-"""
 QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
@@ -100,13 +78,13 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (dags / DAG_FILE.name).write_text(DAG_FILE.read_text().replace("minutes=1", "seconds=1"))
     (guide,) = (text for text in blocks("airflow.md", "python") if "triggering" in text)
     (dags / "watched.py").write_text(WATCHED)
-    (dags / "lookup.py").write_text(INDEX_DAGS)
+    (dags / "lookup.py").write_text(index_dags.INDEX_DAGS)
     (dags / "report.py").write_text(guide.replace("/data/tables/trips", str(flights.root / SALES)))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        watched = (NIGHTLY, FORGET, REPORT, LOOKUP, BUILD)
+        watched = (NIGHTLY, FORGET, REPORT, *index_dags.IDS)
         for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -353,13 +331,13 @@ def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
     flights: Flights, stack: AirflowStack, zookeeper: EmbeddedZooKeeper
 ) -> None:
     """It fires once, woken by a build that paused and came back; its log says what it waits for."""
-    root = (flights.root / INDEXED).parent
+    root = (flights.root / index_dags.INDEXED).parent
     table = make_flights(root, flights.zookeeper, 2, granularity="hour").table
     asked = table.create_index("files", "files")
-    run_id = stack.trigger(LOOKUP)
+    run_id = stack.trigger(index_dags.LOOKUP)
 
     def waiting(triggerers: int) -> bool | None:
-        logs = stack.trigger_logs(LOOKUP, run_id, "wait")[triggerers - 1 :]
+        logs = stack.trigger_logs(index_dags.LOOKUP, run_id, "wait")[triggerers - 1 :]
         return any("is being built: 2 of 2 time chunks" in text for log in logs for text in log)
 
     eventually(lambda: waiting(1) or None, "a triggerer that waits")
@@ -368,20 +346,39 @@ def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
     eventually(lambda: waiting(2) or None, "another triggerer that waits")
     zookeeper.kill()
     zookeeper.start()
-    assert [task.state for task in stack.tasks(LOOKUP, run_id)] == ["deferred"]
-    build = succeeded(stack, BUILD)
-    said = [text for text in stack.task_log(BUILD, build.run_id, "build") if "index plans" in text]
+    assert [task.state for task in stack.tasks(index_dags.LOOKUP, run_id)] == ["deferred"]
+    build = succeeded(stack, index_dags.BUILD)
+    said = [
+        text
+        for text in stack.task_log(index_dags.BUILD, build.run_id, "build")
+        if "index plans" in text
+    ]
     assert [text.partition(";")[0] for text in said] == [
         "index plans: 1 yielded",
         "index plans: 1 completed",
     ]
-    (task,) = stack.tasks(BUILD, build.run_id)
+    (task,) = stack.tasks(index_dags.BUILD, build.run_id)
     assert task.try_number == 1
-    assert stack.wait_run(LOOKUP, run_id, timeout_s=PATIENCE_S).state == "success"
-    said = stack.task_log(LOOKUP, run_id, "wait")
+    assert stack.wait_run(index_dags.LOOKUP, run_id, timeout_s=PATIENCE_S).state == "success"
+    said = stack.task_log(index_dags.LOOKUP, run_id, "wait")
     assert f"waiting until index files has caught up with event {asked}" in said
     since = f"available since event {table.index('files').available_n}"
-    end = f"{INDEXED}: index files (files) is {since}, with all files up to event {asked}"
+    end = (
+        f"{index_dags.INDEXED}: index files (files) is {since}, with all files up to event {asked}"
+    )
     assert said.count(end) == 1
-    logs = stack.trigger_logs(LOOKUP, run_id, "wait")
+    logs = stack.trigger_logs(index_dags.LOOKUP, run_id, "wait")
     assert sum("fired event" in text for log in logs for text in log) == 1
+
+
+def test_the_factorys_dags_build_an_index_of_the_policy(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The planner requests it, and emits one run of the index DAG, which builds it."""
+    table = make_flights((flights.root / index_dags.PLANNED).parent, flights.zookeeper, 2).table
+    table.alter(set={"index.by_row": "column_stats(row)"})
+    succeeded(stack, index_dags.INDEX_PLANNER)
+    (emitted,) = stack.runs(index_dags.INDEX_BUILDS)
+    built = stack.wait_run(index_dags.INDEX_BUILDS, emitted.run_id, timeout_s=PATIENCE_S)
+    assert built.state == "success", stack.tasks(index_dags.INDEX_BUILDS, built.run_id)
+    assert table.index("by_row").current

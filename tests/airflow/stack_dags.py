@@ -1,0 +1,37 @@
+"""DAGs over the tables of the stack's tests: compactions, a wait, and changes that emit."""
+
+PLANNER, MINOR, WAITER = "segtable_planner__flights", "segtable_minor__flights", "waiter"
+KEYED_PLANNER = "segtable_planner__orders"
+KEYED = ("segtable_minor__orders", "segtable_semi_major__orders")
+DAGS = """
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.dag_factory import compaction_dags
+from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
+
+for table in ("flights", "orders"):
+    compaction_dags(table=table, schedule=None, engine="spark", spark={"retries": 0})
+
+with DAG("waiter", schedule=None):
+    SegtableSmallSegmentsSensor(
+        task_id="wait",
+        table="flights",
+        interval="{{ dag_run.conf['interval'] }}",
+        at_most=1,
+        deferrable=True,
+        poke_interval=600,
+    )
+"""
+SALES, NIGHTLY, FORGET, REPORT = "more/flights", "nightly", "forget", "report_trips"
+WATCHED = f"""
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.operators.change import SegtableDeleteOperator
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+
+with DAG("{NIGHTLY}", schedule=None):
+    SegtableCompactOperator(task_id="compact", table="{SALES}", policy={{}})
+
+with DAG("{FORGET}", schedule=None):
+    SegtableDeleteOperator(task_id="delete", table="{SALES}", where="row < 5")
+"""
