@@ -10,7 +10,7 @@
    Flight stream, with an answer for each, or with none: the ratios are to that, within one run.
 4. Rounds take turns. Medians are reported.
 
-Usage: ``python benchmarks/logstore.py [--quick] [--rounds N] [--seconds S]``. Two minutes.
+Usage: ``python benchmarks/logstore.py [--quick] [--rounds N] [--seconds S]``. Three minutes.
 """
 
 import argparse

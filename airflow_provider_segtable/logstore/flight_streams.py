@@ -7,11 +7,11 @@
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from queue import Empty, SimpleQueue
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -29,7 +29,6 @@ FINISH_S = 5.0
 MOST_WAITING = 64
 MOST_BYTES = 16 << 20
 BROKEN = (flight.FlightError, pa.ArrowException, OSError)
-Hear: TypeAlias = "Callable[[OutStream, Message | None], None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,57 +86,48 @@ class Connection:
 
 
 class OutStream:
-    """A writer's stream; ``start`` begins to hear its answers."""
+    """A writer's stream. ``answers`` has what was heard; None stands for its end."""
 
     def __init__(self, connection: Connection, name: Message, schema: Any) -> None:
-        self.alive = True
-        self._sending = threading.Lock()
+        self.answers: SimpleQueue[Message | None] = SimpleQueue()
         self._begun = time.monotonic()
-        self._thread: threading.Thread | None = None
+        self._sending = threading.Lock()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
         try:
-            self._writer, self._answers = connection.put(name, schema)
+            self._writer, self._heard = connection.put(name, schema)
         except BROKEN:
-            self.alive = False
+            self.answers.put(None)
+        else:
+            self._thread.start()
 
     @property
     def age_s(self) -> float:
         """Return how long the stream has been open."""
         return time.monotonic() - self._begun
 
-    def start(self, hear: Hear) -> None:
-        """Hear the answers in another thread."""
-        if self.alive:
-            self._thread = threading.Thread(target=self._listen, args=(hear,), daemon=True)
-            self._thread.start()
-
     def write(self, sent: Sent, wait_s: float) -> None:
-        """Send a batch; if the stream is broken, it is no longer alive."""
-        if self.alive:
+        """Send a batch; if the stream is broken, its answers end."""
+        if self._thread.is_alive():
             message = encoded({"sequence": sent.sequence, "wait_s": wait_s})
-            try:
-                with self._sending:
-                    self._writer.write_with_metadata(sent.batch, message)
-            except BROKEN:
-                self.alive = False
+            with suppress(*BROKEN), self._sending:
+                self._writer.write_with_metadata(sent.batch, message)
 
     def finish(self) -> None:
         """End the stream, after the answers to all that was sent."""
-        if self._thread:
+        if self._thread.is_alive():
             self._send_no_more()
             self._thread.join(FINISH_S)
-        self.alive = False
 
-    def _listen(self, hear: Hear) -> None:
+    def _listen(self) -> None:
         with suppress(*BROKEN):
-            while (data := self._answers.read()) is not None:
+            while (data := self._heard.read()) is not None:
                 message = messages.decoded(data)
-                hear(self, message)
+                self.answers.put(message)
                 if messages.refused(message):
                     self._send_no_more()
-        self.alive = False
         with suppress(*BROKEN), self._sending:
             self._writer.close()
-        hear(self, None)
+        self.answers.put(None)
 
     def _send_no_more(self) -> None:
         with suppress(*BROKEN), self._sending:
@@ -145,51 +135,56 @@ class OutStream:
 
 
 class InStream:
-    """A reader's stream, and the little that has come and was not taken yet."""
+    """A reader's stream, and the little that has come and was not taken yet.
+
+    Each of its two threads counts for itself what it put or took, so neither needs a lock.
+    """
 
     def __init__(self, stream: Any) -> None:
+        self.ended = False
         self._stream = stream
-        self._changed = threading.Condition()
-        self._come: deque[tuple[Message, Any]] = deque()
-        self._bytes = 0
-        self._ended = False
+        self._come: SimpleQueue[tuple[Message, Any, int] | None] = SimpleQueue()
+        self._room = threading.Event()
+        self._closed = False
+        self._put_bytes = self._taken_bytes = 0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def take(self, wait_s: float) -> tuple[Message, Any] | None:
-        """Return the next message with its batch; None if there is none in time."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._come or self._ended, wait_s)
-            if not self._come:
-                return None
-            message, batch = self._come.popleft()
-            self._bytes -= batch.nbytes
-            self._changed.notify_all()
-            return message, batch
-
-    @property
-    def ended(self) -> bool:
-        """Return whether nothing more will come."""
-        return self._ended and not self._come
+        """Return the next message with its batch; None if there is none in time, or at the end."""
+        try:
+            come = None if self.ended else self._come.get(timeout=wait_s)
+        except Empty:
+            return None
+        if come is None:
+            self.ended = True
+            return None
+        message, batch, size = come
+        self._taken_bytes += size
+        self._room.set()
+        return message, batch
 
     def close(self) -> None:
         """End the stream."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        self._closed = True
+        self._room.set()
         self._stream.cancel()
 
     def _listen(self) -> None:
         with suppress(StopIteration, *BROKEN):
-            while not self._ended:
+            while not self._closed:
                 chunk = self._stream.read_chunk()
-                with self._changed:
-                    self._changed.wait_for(lambda: self._ended or self._has_room())
-                    self._come.append((messages.decoded(chunk.app_metadata), chunk.data))
-                    self._bytes += chunk.data.nbytes
-                    self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+                self._wait_for_room()
+                size = chunk.data.nbytes
+                self._put_bytes += size
+                self._come.put((messages.decoded(chunk.app_metadata), chunk.data, size))
+        self._come.put(None)
 
-    def _has_room(self) -> bool:
-        return len(self._come) < MOST_WAITING and self._bytes < MOST_BYTES
+    def _wait_for_room(self) -> None:
+        while self._is_full() and not self._closed:
+            self._room.clear()
+            if self._is_full() and not self._closed:
+                self._room.wait()
+
+    def _is_full(self) -> bool:
+        waiting_bytes = self._put_bytes - self._taken_bytes
+        return waiting_bytes >= MOST_BYTES or self._come.qsize() >= MOST_WAITING

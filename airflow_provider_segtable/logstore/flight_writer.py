@@ -1,7 +1,8 @@
 """The writer of a bucket over Arrow Flight.
 
-1. Batches go out on one stream, and a thread hears the answers, which come in order. What is not
-   answered stays here, up to ``MOST_UNANSWERED`` batches; ``send`` then waits for answers.
+1. Batches go out on one stream, and a thread hears the answers, which come in order and wait in a
+   queue; all else belongs to the writer's own thread. What is not answered stays here, up to
+   ``MOST_UNANSWERED`` batches; ``send`` then waits for answers.
 2. If the stream breaks, another one is opened, and all that was not answered is sent again with the
    same sequence numbers. The store recognises what it has.
 3. Streams end after some time, so that none can hang for ever. A writer renews its own at half of
@@ -10,9 +11,9 @@
    ``InvalidInput``. Any other refusal, and a store that cannot be reached, end the writer.
 """
 
-import threading
 import time
 from collections import deque
+from queue import Empty
 from typing import Any, NoReturn
 
 from airflow_provider_segtable.core.errors import (
@@ -24,7 +25,6 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.buckets import checked_schema
-from airflow_provider_segtable.logstore.flight_messages import Message
 from airflow_provider_segtable.logstore.flight_streams import Connection, OutStream, Sent
 from airflow_provider_segtable.ports.log_store import RecordBatch
 
@@ -46,11 +46,9 @@ class FlightLogWriter:
         self.epoch, self.end = epoch, end
         self._connection, self._schema = connection, schema
         self._name = {"bucket": bucket, "epoch": epoch}
-        self._changed = threading.Condition()
         self._unanswered: deque[Sent] = deque()
         self._bytes = 0
         self._stream: OutStream | None = None
-        self._refusal: SegtableError | None = None
         self._over: SegtableError | None = None
         self._trouble_since: float | None = None
         self._renew_s = connection.stream_s / 2
@@ -73,9 +71,8 @@ class FlightLogWriter:
         if not batch.num_rows:
             return first
         sent = Sent(sequence=first, batch=batch, size=batch.nbytes)
-        with self._changed:
-            self._unanswered.append(sent)
-            self._bytes += sent.size
+        self._unanswered.append(sent)
+        self._bytes += sent.size
         self.end += batch.num_rows
         stream = self._fresh_stream()
         if stream is None:
@@ -99,75 +96,66 @@ class FlightLogWriter:
     def _wait(self, most: int, most_bytes: int, wait_s: float) -> None:
         """Wait until few enough answers are missing; send again what a broken stream lost."""
         deadline = time.monotonic() + wait_s
-        while True:
-            left_s = deadline - time.monotonic()
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: not (self._lacks(most, most_bytes) and self._is_sending()),
-                    max(0.0, left_s) + ANSWER_S,
-                )
-                if self._lacks(most, most_bytes) and self._is_sending():
-                    self._end(f"no answer came within {wait_s + ANSWER_S} s")
-                self._raise_refusal(deadline)
-                if not self._lacks(most, most_bytes):
-                    return
-            self._reopen(max(0.0, deadline - time.monotonic()))
+        self._take_answers(deadline)
+        if self._over:
+            raise self._over
+        while len(self._unanswered) > most or self._bytes > most_bytes:
+            if self._stream is None:
+                self._reopen(max(0.0, deadline - time.monotonic()))
+            self._take_answer(deadline, max(0.0, deadline - time.monotonic()) + ANSWER_S)
 
-    def _lacks(self, most: int, most_bytes: int) -> bool:
-        return len(self._unanswered) > most or (self._bytes > most_bytes)
+    def _take_answers(self, deadline: float) -> None:
+        """Take the answers that have come."""
+        while self._stream and not self._stream.answers.empty():
+            self._take_answer(deadline, 0.0)
 
-    def _is_sending(self) -> bool:
-        return not (self._refusal or self._over) and bool(self._stream and self._stream.alive)
-
-    def _raise_refusal(self, deadline: float) -> None:
-        """Raise what ended the writer, or the stream; there may be room before the deadline."""
-        refusal, self._refusal = self._refusal, None
-        if refusal is None and self._over is None:
+    def _take_answer(self, deadline: float, wait_s: float) -> None:
+        """Take one answer; raise a refusal, unless there may be room before the deadline."""
+        if self._stream is None:
             return
-        if isinstance(refusal, LogStoreFull) and time.monotonic() < deadline:
+        try:
+            message = self._stream.answers.get(timeout=wait_s)
+        except Empty:
+            self._end(f"no answer came within {wait_s:.0f} s")
+        if message is None:
+            if self._trouble_since is None or self._stream.age_s > RECONNECT_S:
+                self._trouble_since = time.monotonic()
             self._stream = None
             return
-        if not isinstance(refusal, LogStoreFull | InvalidInput):
-            self._over = self._over or refusal
+        self._trouble_since = None
+        refusal = messages.refused(message)
+        if refusal is None:
+            self._bytes -= self._unanswered.popleft().size
+            return
         self._stream = None
-        raise self._over or refusal or AssertionError
+        if isinstance(refusal, LogStoreFull) and time.monotonic() < deadline:
+            return
+        if not isinstance(refusal, LogStoreFull | InvalidInput):
+            self._over = refusal
+        raise refusal
 
     def _fresh_stream(self) -> OutStream | None:
-        """Return the stream, if it is alive and will be for a while."""
-        stream = self._stream
-        if stream and stream.alive and stream.age_s > self._renew_s:
-            stream.finish()
-        return stream if stream and stream.alive else None
+        """Return the stream; an old one is finished first."""
+        if self._stream and self._stream.age_s > self._renew_s:
+            self._stream.finish()
+        return self._stream
 
     def _reopen(self, wait_s: float) -> None:
         """Open a stream, and send all that was not answered."""
-        if self._trouble_since is None:
-            self._trouble_since = time.monotonic()
-        elif time.monotonic() - self._trouble_since > RECONNECT_S:
-            self._end(f"it could not be reached for {RECONNECT_S} s")
-        else:
+        trouble_s = time.monotonic() - (self._trouble_since or time.monotonic())
+        if trouble_s > RECONNECT_S:
+            self._end(f"it could not be reached for {RECONNECT_S:.0f} s")
+        if trouble_s > PAUSE_S:
             time.sleep(PAUSE_S)
-        self._stream = stream = OutStream(self._connection, self._name, self._schema)
-        stream.start(self._hear)
-        for sent in tuple(self._unanswered):
-            stream.write(sent, min(wait_s, self._renew_s))
-
-    def _hear(self, stream: OutStream, message: Message | None) -> None:
-        """Take one answer; None at the end of the stream."""
-        with self._changed:
-            if stream is self._stream and message is not None:
-                self._trouble_since = None
-                self._refusal = messages.refused(message)
-                if self._refusal is None:
-                    self._bytes -= self._unanswered.popleft().size
-            self._changed.notify_all()
+        self._stream = OutStream(self._connection, self._name, self._schema)
+        for sent in self._unanswered:
+            self._stream.write(sent, min(wait_s, self._renew_s))
 
     def _take_back(self, batch: RecordBatch, first: Offset) -> None:
         """Forget a batch that the store refused, if it was the last."""
-        with self._changed:
-            if self._unanswered and self._unanswered[-1].batch is batch:
-                self._bytes -= self._unanswered.pop().size
-                self.end = first
+        if self._unanswered and self._unanswered[-1].batch is batch:
+            self._bytes -= self._unanswered.pop().size
+            self.end = first
 
     def _end(self, why: str) -> NoReturn:
         self._over = LogStoreUnavailable(
