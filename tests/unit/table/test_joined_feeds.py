@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.data.keyed.record_bytes import decode_records
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import feed_writer, forwarding
+from airflow_provider_segtable.table.indexes import feed_writer, feeding, forwarding
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.indexes.forwarding import Put, forward
 from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports
@@ -239,3 +239,18 @@ def test_broken_bytes_are_an_error(fed: Table) -> None:
     for broken in (feed.entries[:-40], b"x" * 100):
         with pytest.raises(CorruptTable, match="rebuild"):
             decode_records(broken, "here")
+
+
+def test_feeds_that_nobody_can_copy_have_an_end(
+    fed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writers stop feeding the index, and the log says what it lacks; copies end that."""
+    monkeypatch.setattr(feeding, "MOST_WAITING", 3)
+    stopped = fed.append(rows(range(70, 80))).n
+    assert len(found(fed).feeds) == 3
+    assert not found(fed).covers(stopped)
+    forward_feeds(fed.ports, fed.state())
+    lacks = found(fed).lacks
+    fed.append(rows(range(80, 90)))
+    assert len(found(fed).feeds) == 1
+    assert found(fed).lacks == lacks
