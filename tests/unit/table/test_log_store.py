@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log_store.position import Position
 from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time.interval import DAY_US
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
@@ -29,7 +30,7 @@ from airflow_provider_segtable.table.log_store.file_reader import (
     read_committed,
 )
 from airflow_provider_segtable.table.table import Table
-from tests.property.test_keyed_tables import GONE, batch, keyed_table
+from tests.property.test_keyed_tables import FIRST_US, GONE, batch, keyed_table
 from tests.unit.table.committing import Trap, lost_reply, rival, traps
 from tests.unit.table.conftest import files, new_table
 from tests.unit.table.logged import Logged, bucket_cut, numbers_in, tail
@@ -254,6 +255,25 @@ def test_a_primary_key_table_has_the_merge_of_each_range(tmp_path: Path) -> None
     assert [_seen(each) for each in read_committed(table.ports, 1)] == [(0, 1, [(3, 1, False)])]
     shown = table.scan().to_arrow().select(["key", "seq"]).to_pylist()
     assert sorted(tuple(each.values()) for each in shown) == [(1, 2), (2, 9), (3, 1)]
+
+
+def test_a_checkpoint_that_corrects_records_elsewhere_has_its_ranges(tmp_path: Path) -> None:
+    """With an index of records, a key that moves to another time chunk goes from its old one."""
+    kind = PrimaryKey(key=("key",), buckets=2)
+    table = keyed_table(str(tmp_path / "t"), kind)
+    table.create_index("keys", "record_index")
+    epoch = begin_epoch(table.ports, [0], owner="me").epoch
+    for day in range(2):
+        rows = batch([_record(1, day)])
+        at = pa.array([FIRST_US + day * DAY_US], rows.schema.field("at").type)
+        moved = rows.set_column(0, rows.schema.field("at"), at)
+        commit_cut(table.ports, Cut(buckets={0: bucket_cut(0, epoch, day, moved)}), deleted=GONE)
+    assert table.log_positions()[0].end == 2
+    assert [_seen(each) for each in read_committed(table.ports, 0)] == [
+        (0, 1, [(1, 0, False)]),
+        (1, 2, [(1, 1, False)]),
+    ]
+    assert table.scan().to_arrow().column("seq").to_pylist() == [1]
 
 
 def _record(key: int, seq: int, *, gone: bool = False) -> dict[str, object]:
