@@ -156,8 +156,11 @@ class Ledger:
                 before=self.models.__getitem__,
                 given=self.given.get(event.commit, (frozenset(),)),
             )
-            model = self.intended[event.commit].done(model, landing)
+            model = self._intention(event.commit).done(model, landing)
         self.models[event.n] = model
+
+    def _intention(self, commit_id: str) -> Intention:
+        return self.intended[commit_id]
 
     def _check_kept(self, ports: TableContext) -> None:
         """Check that every version that can be read has its files."""
@@ -175,7 +178,8 @@ class Ledger:
             return
         self.versions[state.n] = shown(state)
         problems = [*violations(state), *self._wrong_definition(state)]
-        shows = _reading(state), self.models[state.n].rows
+        model = self.models[state.n]
+        shows = _reading(state), model.rows, model.settled
         if shows != self.read:
             problems += self._wrong_rows(ports, state)
         self.read = shows
@@ -201,6 +205,8 @@ class Ledger:
     def differences(self, snapshot: Snapshot) -> Iterator[str]:
         """Yield in what the rows of a version differ from the model's."""
         model = self.models[snapshot.state.n]
+        if not model.settled:
+            return
         names = self.columns or [column.name for column in model.columns]
         table = snapshot.to_arrow(columns=self.columns or None)
         if table.column_names != names and not self.columns:

@@ -105,6 +105,11 @@ class Model:
             for number, row in self.rows.items()
         ]
 
+    @property
+    def settled(self) -> bool:
+        """Return whether the table shows these rows now."""
+        return True
+
     def lost_facts(self, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
         """Yield rows without a fact in an index of records; append tables have no such index."""
         del facts

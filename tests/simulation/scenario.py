@@ -64,7 +64,7 @@ from tests.simulation.faults.faulty_storage import (
     Faults,
 )
 from tests.simulation.followers import follower
-from tests.simulation.indexes.index_actors import builder, requester, tender
+from tests.simulation.indexes.index_actors import KINDS, builder, requester, tender
 from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import NEVER, Founding, Shape, World
@@ -148,7 +148,7 @@ def build(
         faults=faults,
         shape=shape,
         storage=place,
-        founding=Founding(define=definition, ledger=Ledger, populate=populate),
+        founding=Founding(define=definition, ledger=Ledger, populate=populate, kinds=KINDS),
         service=service,
     )
     create_table(world.raw_ports(outside), definition("table"))

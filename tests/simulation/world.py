@@ -18,6 +18,8 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     TableGone,
 )
+from airflow_provider_segtable.core.indexes.index_kind import IndexKind
+from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
@@ -48,7 +50,8 @@ class Shape:
     """How much happens.
 
     ``drops`` is how many tables in a row the droppers drop. ``hours`` is the number of time chunks
-    that keys move among, in a table with an index of records; 0 if keys stay where they are.
+    that keys move among, beside an index of records; 0 if keys stay where they are. ``deleting`` is
+    the share of records that delete their key.
     """
 
     appenders: int = 3
@@ -81,15 +84,20 @@ class Shape:
     builders: int = 0
     tenders: int = 0
     hours: int = 0
+    deleting: float = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Founding:
-    """How a table begins: its definition by its id, the ledger that checks it, and its crowd."""
+    """How a table begins: its definition by its id, the ledger that checks it, and its crowd.
+
+    ``kinds`` are the kinds of indexes that are asked for.
+    """
 
     define: Callable[[str], TableCreated]
     ledger: type[Ledger]
     populate: Callable[["World"], None]
+    kinds: tuple[IndexKind, ...]
 
 
 @dataclass(slots=True)
@@ -213,7 +221,12 @@ class World:
             for (_, generation), space in state.ids.items()
             if generation is Generation.FIRST
         )
-        return not open_ids and not state.pending_plans() and self._compact()
+        return (
+            not open_ids
+            and not state.pending_plans()
+            and self._compact()
+            and not any(_corrects(index) for index in state.indexes.values())
+        )
 
     def _compact(self) -> bool:
         """Tell whether each chunk has one group; one whose rows are all deleted may stay beside."""
@@ -222,6 +235,11 @@ class World:
             sum(any(s.rows for s in group.segments) for group in timeline.visible_groups(chunk)) < 2
             for chunk in timeline.visible_chunks()
         )
+
+
+def _corrects(index: IndexState) -> bool:
+    """Tell whether a run of an index is yet to come that may write to the table."""
+    return not (index.current or index.definition.kind.about_files)
 
 
 def commit_ids(shape: Shape) -> Iterator[str]:

@@ -5,7 +5,8 @@
    number of wishes ask for the same name at the same time, now and then.
 2. A *builder* builds whatever is lacking, piece by piece, like any number of DAG runs: it may be
    overtaken by others, killed between any two steps, or come too late. Some builds are of plans,
-   which compactors carry out, too; some pause after a piece; some have no plan.
+   which compactors carry out, too; some pause after a piece; some have no plan, unless the index is
+   of records: a plan settles it in the end.
 3. A *tender* copies feeds into the indexes' own tables, and compacts and cleans these.
 
 What goes wrong with an index is the world's fault, or the index was dropped meanwhile: then nothing
@@ -44,7 +45,7 @@ from airflow_provider_segtable.table.log.committer import Change, commit_or_rais
 from tests.simulation.world import failed, wish_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from airflow_provider_segtable.core.indexes.index_kind import IndexKind
     from airflow_provider_segtable.table.context import TableContext
@@ -74,19 +75,22 @@ def requester(world: World, number: int) -> Callable[[Actor], None]:
             last = turn == world.shape.wishes_each - 1
             while name not in world.ledger.finished:
                 actor.sleep(actor.uniform())
-                wish = partial(_wish, ports, INDEXES[number % len(INDEXES)], actor, last=last)
+                name_of = INDEXES[number % len(INDEXES)]
+                wish = partial(_wish, ports, name_of, world.founding.kinds, actor, last=last)
                 if _done(actor, name, wish):
                     world.ledger.finish(name, landed=False)
 
     return run
 
 
-def _wish(ports: TableContext, name: str, actor: Actor, *, last: bool) -> None:
+def _wish(
+    ports: TableContext, name: str, kinds: Sequence[IndexKind], actor: Actor, *, last: bool
+) -> None:
     """Ask for the index, or do something to the one that is there."""
     there = name in ports.log.load().indexes
     luck = actor.uniform()
     if not there:
-        request_index(ports, name, KINDS[int(luck * len(KINDS))])
+        request_index(ports, name, kinds[int(luck * len(kinds))])
     elif last or luck < 0.4:
         rebuild_index(ports, name)
     else:
@@ -113,18 +117,20 @@ def builder(world: World, _: int) -> Callable[[Actor], None]:
         while lacking(world) or not world.settled():
             about(world, actor, "look", partial(world.head, ports))
             for name in names(world):
-                about(world, actor, f"build {name}", _way(actor.uniform(), ports, name))
+                about(world, actor, f"build {name}", partial(_build, actor.uniform(), ports, name))
             actor.sleep(actor.uniform())
 
     return run
 
 
-def _way(luck: float, ports: TableContext, name: str) -> Callable[[], object]:
-    """Choose how to build an index."""
-    if luck < ALONE:
-        return partial(build_piece, ports, name)
+def _build(luck: float, ports: TableContext, name: str) -> None:
+    """Build an index in one of several ways."""
+    index = ports.log.load().indexes.get(name)
+    if luck < ALONE and index is not None and index.definition.kind.about_files:
+        build_piece(ports, name)
+        return
     timeout_s = 0.0 if luck < ALONE + PAUSED else None
-    return partial(run_index, ports, name, in_process(ports.files), timeout_s=timeout_s)
+    run_index(ports, name, in_process(ports.files), timeout_s=timeout_s)
 
 
 def names(world: World) -> list[str]:

@@ -31,7 +31,7 @@ _WAYS: Sequence[tuple[str, str, Callable[[Any, Any], bool]]] = (
 
 def wrong_answers(state: State, model: Model, ports: TableContext) -> Iterator[str]:
     """Yield what scans of a version with indexes find that its model does not, or lack."""
-    if not state.indexes or state.dropped:
+    if not state.indexes or state.dropped or not model.settled:
         return
     rows = model.shown((ROW, COUNT))
     for turn in range(state.n * ASKED, (state.n + 1) * ASKED):

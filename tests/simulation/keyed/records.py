@@ -119,6 +119,7 @@ class KeyedModel(Model):
     ordered: bool = True
     partial: bool = False
     chunks: int = 1
+    settled: bool = True
 
     def with_records(self, placed: Sequence[Placed]) -> Self:
         """Return the model with more records."""

@@ -43,9 +43,10 @@ from tests.simulation.definers import repairer, restorer
 from tests.simulation.droppers import creator, dropper, until_gone
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.followers import follower
-from tests.simulation.indexes.index_actors import builder, requester, tender
+from tests.simulation.indexes.index_actors import KINDS, builder, requester, tender
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
-from tests.simulation.keyed.records import BUCKETS, CHUNKS, SCHEMA
+from tests.simulation.keyed.moving_ledger import MovingLedger
+from tests.simulation.keyed.records import BUCKETS, CHUNKS, KEY, SCHEMA
 from tests.simulation.keyed.writers import changer, streamer, upserter
 from tests.simulation.scenario import WISHES_EVERY_S, compactor, planner, run
 from tests.simulation.simulator import Actor, Simulation
@@ -120,6 +121,7 @@ def copier(world: World, number: int) -> Callable[[Actor], None]:
 def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
     """Make a world with its table and all actors; seeds differ in how records are merged, too."""
     simulation = Simulation(seed)
+    ledger = MovingLedger if shape.hours else KeyedLedger
     faults = faults or Faults.swarm(simulation.random)
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     world = World(
@@ -130,16 +132,17 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
         service=MemoryService(outside),
         founding=Founding(
             define=partial(_defined, seed=seed, moving=shape.hours > 0),
-            ledger=KeyedLedger,
+            ledger=ledger,
             populate=_spawn,
+            kinds=(RecordIndex(columns=(KEY,)),) if shape.hours else KINDS,
         ),
-        ledger=KeyedLedger(),
+        ledger=ledger(),
         most_skew_s=APART_S / 2 + 1,
     )
     ports = world.raw_ports(outside)
     create_table(ports, world.founding.define("keyed"))
-    if shape.hours:
-        request_index(ports, "keys", RecordIndex().for_table(ports.log.load().table))
+    if shape.hours and not shape.requesters:
+        request_index(ports, "keys", RecordIndex(columns=(KEY,)))
     _spawn(world)
     return world
 

@@ -25,6 +25,7 @@ from airflow_provider_segtable.data.merge import registers
 from airflow_provider_segtable.data.merge.record_order import Order
 from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.services.indexing import build as build_index
 from airflow_provider_segtable.table.lifetime import dropping
 from airflow_provider_segtable.table.reads import chosen_files
 from airflow_provider_segtable.table.routing import router
@@ -46,6 +47,7 @@ STREAMS = replace(NOBODY, streams=2, batches_each=4)
 FOLLOWERS = replace(NOBODY, upserters=2, changers=1, followers=1, cleaners=1, asks=1)
 INDEXED = replace(WRITERS, requesters=1, wishes_each=1, builders=1, tenders=1)
 MOVERS = replace(NOBODY, upserters=2, asks=1, builders=1, hours=3)
+LATE = replace(MOVERS, asks=0, requesters=1, wishes_each=1, deleting=0.0)
 DROPPERS = replace(NOBODY, upserters=1, upserts_each=2, streams=1, batches_each=2, droppers=2)
 
 
@@ -189,6 +191,11 @@ def rivals_unseen(monkeypatch: Patch) -> None:
     monkeypatch.setattr(router, "holds", lambda *_: True)
 
 
+def keys_unsettled(monkeypatch: Patch) -> None:
+    """A run of an index of records leaves the rows that were there before it as they are."""
+    monkeypatch.setattr(build_index, "settle", lambda *_: None)
+
+
 @cache
 def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
     """Run a seed without errors; a dropped table has a successor, which is exact, too."""
@@ -213,6 +220,7 @@ PLANTED = [
     (updates_by_the_row_alone, slow, FOLLOWERS, 9, "by its changes"),
     (hidden_records_show, slow, INDEXED, 1, "a scan where"),
     (rivals_unseen, slow, MOVERS, 1, "rows"),
+    (keys_unsettled, slow, LATE, 1, "rows"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.simulator import Actor
-    from tests.simulation.world import World
+    from tests.simulation.world import Shape, World
 
 KEYS = 8
 MOST_RECORDS = 5
@@ -53,7 +53,7 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
         for turn in range(world.shape.upserts_each):
             name = upsert_id(number, turn)
             if name not in world.ledger.intended:
-                made = _records(actor, number * 1000 + turn, world.shape.hours)
+                made = _records(actor, number * 1000 + turn, world.shape)
                 world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)
@@ -63,7 +63,7 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
     return run
 
 
-def _records(actor: Actor, number: int, hours: int) -> tuple[Record, ...]:
+def _records(actor: Actor, number: int, shape: Shape) -> tuple[Record, ...]:
     """Make up records; their values are no other record's.
 
     Where keys move, a batch has each key once: two records of one key may be in two log files.
@@ -78,12 +78,12 @@ def _records(actor: Actor, number: int, hours: int) -> tuple[Record, ...]:
             note=value if actor.uniform() < 0.5 else None,
             seen=int(actor.uniform() * 4) if actor.uniform() < 0.5 else None,
             spot=value if actor.uniform() < 0.7 else None,
-            deletes=actor.uniform() < 0.25,
-            hour=int(actor.uniform() * hours) if hours else None,
+            deletes=actor.uniform() < shape.deleting,
+            hour=int(actor.uniform() * shape.hours) if shape.hours else None,
         )
 
     made = [one(place) for place in range(1 + int(actor.uniform() * MOST_RECORDS))]
-    return tuple({record.key: record for record in made}.values() if hours else made)
+    return tuple({record.key: record for record in made}.values() if shape.hours else made)
 
 
 def _upsert(world: World, ports: TableContext, wanted: Upsert, name: str) -> bool:
@@ -116,7 +116,7 @@ def streamer(world: World, number: int) -> Callable[[Actor], None]:
             name = batch_id(number, progress[0])
             if name not in world.ledger.intended:
                 turn = (OF_STREAMS + number) * 1000 + progress[0]
-                made = _records(actor, turn, world.shape.hours)
+                made = _records(actor, turn, world.shape)
                 world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,10 +14,13 @@ from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.routing import route
 from tests.unit.table.interleaving import Killed, before_event, die
 from tests.unit.table.keyed_indexed import (
     DELETED,
@@ -262,3 +266,29 @@ def test_files_alone_keep_the_corrections(tmp_path: Path) -> None:
     rmtree(tmp_path / "_segtable")
     repair(table.ports, plan_repair(table.ports))
     assert read(table) == before == [(0, 3, 1), (1, 5, 2), (2, 3, 1), (3, 0, 1)]
+
+
+def test_a_writer_whose_files_are_cleaned_meanwhile_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read an old version to decide; the newest one has the same records in other files."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "seq": 1})
+    upsert(table, {"key": 1, "day": 3, "seq": 5})
+    right, deeds = route.records_of, [partial(compacted_and_cleaned, writer(table, 7))]
+
+    def late(*given: Any) -> Any:
+        while deeds:
+            deeds.pop()()
+        return right(*given)
+
+    monkeypatch.setattr(route, "records_of", late)
+    upsert(table, {"key": 1, "day": 4, "seq": 4})
+    assert not deeds
+    assert table.index(KEYS).current
+    assert read(table) == [(1, 3, 5)]
+
+
+def compacted_and_cleaned(table: Table) -> None:
+    table.compact(kind="semi-major")
+    clean(table.ports, retention=Retention(hours=0, versions=1, orphan_hours=6))
