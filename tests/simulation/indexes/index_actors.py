@@ -204,7 +204,9 @@ def about(world: World, actor: Actor, what: str, action: Callable[[], object]) -
     try:
         action()
     except SegtableError as error:
-        if isinstance(error, TableGone) or not (dropped(world) > before or world.ended):
+        gone = isinstance(error, TableGone)  # the index's own table is, unless the world ended
+        excused = gone or world.ended or dropped(world) > before
+        if not excused or (gone and world.ended):
             failed(actor, what, error)
         actor.point(f"{what}: an index is gone: {type(error).__name__}")
 
