@@ -5,12 +5,13 @@
 2. Each round has three spells. In the first the table has no index. In the second it has one that
    nobody builds, so that the writer feeds it. In the third another process builds it, too.
 3. Reported are the writer's appends a second in each spell, and medians of the ratios to the first
-   spell of the same round; with ``--lag`` what the index lacks over time, as CSV.
+   spell of the same round; with ``--lag`` what the index lacks over time, as an SVG picture.
 4. Then two primary-key tables get the same upserts of 1,000 keys in turn, one of them with an index
    of records: of new keys, of keys in the time chunk where they are, and of keys that move. Medians
    of the ratios are reported.
 
-Usage: ``python benchmarks/indexing.py [--quick] [--rows N] [--rounds N] [--lag FILE]``.
+Usage: ``python benchmarks/indexing.py [--quick] [--rows N] [--rounds N]
+[--seconds S] [--lag FILE]``.
 """
 
 import argparse
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import pyarrow as pa
+from lag_plot import Sample, drawn
 
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
@@ -73,7 +75,7 @@ def build(uri: str, address: str) -> None:
         table.run_index(NAME)
 
 
-def spell(table: Table, address: str, seconds: float, lag: list[str] | None = None) -> float:
+def spell(table: Table, address: str, seconds: float, lag: list[Sample] | None = None) -> float:
     """Return the writer's appends a second; with ``lag`` beside a build, which is watched."""
     here, there = SPAWN.Pipe(duplex=False)
     uri = table.ports.uri
@@ -87,9 +89,10 @@ def spell(table: Table, address: str, seconds: float, lag: list[str] | None = No
         time.sleep(LOOK_S)
         if lag is not None:
             state = table.ports.log.load()
-            index = state.indexes[NAME]
-            left = chunks_lacking(index, state)
-            lag.append(f"{time.monotonic() - begun:.1f},{left},{index.lagging_commits}")
+            left = chunks_lacking(state.indexes[NAME], state)
+            lag.append((time.monotonic() - begun, left))
+            if not left:
+                lag = None
     return int(here.recv()) / seconds
 
 
@@ -145,7 +148,7 @@ def main() -> None:
     if given.quick:
         given.rows, given.rounds, given.seconds = 2_000_000, 1, 3.0
     spells: list[tuple[float, float, float]] = []
-    lag = ["seconds,chunks_lacking,commits_lacking"]
+    lags: list[list[Sample]] = []
     with tempfile.TemporaryDirectory() as place, EmbeddedZooKeeper(Path(place) / "zk") as server:
         uri = str(Path(place) / "table")
         table = Table.create(
@@ -157,7 +160,8 @@ def main() -> None:
             without = spell(table, server.address, given.seconds)
             table.create_index(NAME, columns=["n", "price"])
             fed = spell(table, server.address, given.seconds)
-            built = spell(table, server.address, given.seconds, lag)
+            lags.append([])
+            built = spell(table, server.address, given.seconds, lags[-1])
             table.drop_index(NAME)
             spells.append((without, fed, built))
             sys.stdout.write(f"appends/s: {without:.1f}, fed {fed:.1f}, built {built:.1f}\n")
@@ -166,7 +170,7 @@ def main() -> None:
         ratio = statistics.median(each[number] / each[0] for each in spells)
         sys.stdout.write(f"writer beside an index {what}: {ratio:.2f} of its throughput\n")
     if given.lag:
-        given.lag.write_text("\n".join(lag) + "\n")
+        given.lag.write_text(drawn(lags))
 
 
 if __name__ == "__main__":
