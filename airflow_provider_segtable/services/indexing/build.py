@@ -99,7 +99,7 @@ def build(
     while True:
         piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state, done))
         if piece is None:
-            settle(ports, attempt.lease, step.index, attempt.token)
+            settle(ports, step.index, attempt.token, attempt.lease.check)
         if not isinstance(piece, _Piece):
             return Built(files=len(done), stop=piece)
         jobs = [*_jobs(ports, attempt, piece, parallelism)]

@@ -5,19 +5,26 @@
 2. If the plan left time apart that is still lacking after it, another plan follows.
 3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
    planner's, goes on.
+4. An index that lacks nothing, but whose last plan was aborted, has its keys settled: the plan may
+   have ended before it did that.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
+from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
 from airflow_provider_segtable.core.log.events import Event, IndexBuilt
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.index_plan import IndexPlan
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.reads.published import segments_of
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import Execute
 from airflow_provider_segtable.services.indexing.index_request import requested_plan
-from airflow_provider_segtable.services.indexing.settle import COMMIT
+from airflow_provider_segtable.services.indexing.settle import COMMIT, settle
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import index_named
 
@@ -83,6 +90,8 @@ def run_index(
         results += carry_out(ports, ids, execute, timeout_s=timeout_s, report=report)
         if results[-1].ended is not Ended.COMPLETED:
             break
+    if not results and _aborted(begun, state):
+        settle(ports, begun.definition.id, ports.randomness.token())
     state = ports.log.load()
     index = state.indexes.get(name)
     message = f"index {begun.definition.name} lacks nothing"
@@ -96,6 +105,16 @@ def run_index(
         plans=tuple(result.plan_id for result in results),
         settled=_settled(mine),
     )
+
+
+def _aborted(index: IndexState, state: State) -> bool:
+    """Return whether the newest plan of an index was aborted."""
+    mine = [
+        known
+        for known in state.plans.values()
+        if isinstance(known.plan, IndexPlan) and known.plan.index == index.definition.id
+    ]
+    return bool(mine) and max(mine, key=attrgetter("last_n")).status is PlanStatus.ABORTED
 
 
 def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:

@@ -8,9 +8,10 @@
 3. Of keys that are to be corrected, the records are read. Their corrections are one event for each
    batch of keys, under a commit id of its own. If others wrote such a key meanwhile, the batch is
    looked at again.
+4. It may be done at any time, by anyone, and twice: a key that has one row needs no correction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,6 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.data.indexes.records.decision import decided, places_of
 from airflow_provider_segtable.data.merge.merging import key_codes
-from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import entry_rules, index_ports
 from airflow_provider_segtable.table.log.committer import (
@@ -49,14 +49,16 @@ class _Overtaken(Exception):  # not an error: the batch is looked at again
     """Another event has a key of the batch."""
 
 
-def settle(ports: TableContext, lease: Lease, index_id: str, token: str) -> None:
+def settle(
+    ports: TableContext, index_id: str, token: str, check: Callable[[], None] = lambda: None
+) -> None:
     """Correct the records of all keys that have several rows.
 
     Args:
         ports: the table's ports.
-        lease: the lease of the attempt.
         index_id: the index; nothing is done if it is not about records, or gone.
         token: the attempt; commit ids begin with it.
+        check: called before each event; raises if the attempt lost its lease.
 
     Raises:
         CommitConflict: others wrote the same keys, repeatedly.
@@ -68,7 +70,7 @@ def settle(ports: TableContext, lease: Lease, index_id: str, token: str) -> None
         return
     forward_feeds(ports, state)
     for number, facts in enumerate(_doubled(ports, index)):
-        _settled(ports, lease, index_id, facts, f"{COMMIT}{token}-{number}")
+        _settled(ports, check, index_id, facts, f"{COMMIT}{token}-{number}")
 
 
 def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
@@ -113,7 +115,7 @@ def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[p
 
 
 def _settled(
-    ports: TableContext, lease: Lease, index_id: str, facts: pa.Table, commit_id: str
+    ports: TableContext, check: Callable[[], None], index_id: str, facts: pa.Table, commit_id: str
 ) -> None:
     """Correct the records of some keys, as the newest version has them."""
     reason = "nothing was tried"
@@ -126,7 +128,7 @@ def _settled(
         if not route.corrections:
             discard(ports, route)
             return
-        outcome = _committed(ports, lease, state, route, f"{commit_id}-{attempt}")
+        outcome = _committed(ports, check, state, route, f"{commit_id}-{attempt}")
         if outcome is None:
             return
         reason = outcome
@@ -137,12 +139,12 @@ def _settled(
 
 
 def _committed(
-    ports: TableContext, lease: Lease, state: State, route: Route, commit_id: str
+    ports: TableContext, check: Callable[[], None], state: State, route: Route, commit_id: str
 ) -> str | None:
     """Commit the corrections of a route; return why they were refused, None if they were not."""
 
     def guard() -> None:
-        lease.check()
+        check()
         if not holds(ports, route, ports.log.refresh(state)):
             raise _Overtaken
 

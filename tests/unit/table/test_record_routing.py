@@ -10,13 +10,14 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.indexing import build
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
@@ -173,6 +174,27 @@ def test_what_was_there_before_is_settled_by_a_run(tmp_path: Path) -> None:
     table.rebuild_index(KEYS)
     assert table.run_index(KEYS).settled == 0
     assert read(table) == [(0, 0, 9), (1, 1, 9), (2, 2, 9)]
+
+
+def test_keys_are_settled_after_a_plan_that_was_aborted_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build whose plan is aborted between its last piece and the keys leaves them to a run."""
+    table = new_table(tmp_path, index=False)
+    for day in range(2):
+        upsert(table, {"key": 1, "day": day, "seq": day})
+    table.create_index(KEYS, "record_index")
+    with monkeypatch.context() as planted:
+        planted.setattr(build, "settle", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            table.run_index(KEYS)
+    (known,) = table.ports.log.load().pending_plans()
+    aborted = PlanAborted(plan_id=known.plan.id, attempt=known.attempt, reason="gave up")
+    commit_or_raise(table.ports, table.ports.log.load(), Change(action=aborted, commit_id="abort"))
+    assert table.index(KEYS).current
+    assert not unique(read(table))
+    assert table.run_index(KEYS).settled == 1
+    assert read(table) == [(1, 1, 1)]
 
 
 def test_a_load_that_was_not_routed_is_settled(
