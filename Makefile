@@ -9,9 +9,8 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.t
 # Tests start hundreds of processes. Without bytecode each compiles all that it imports anew, which
 # takes as long as the rest of its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-# tests/workers.py says which tests share a process, and why two cores have work for three.
-# JOBS=0 runs everything in one.
-JOBS ?= 3
+# tests/workers.py says which tests share a process. JOBS=0 runs everything in one.
+JOBS ?= 2
 # Classes of Spark for the JVMs that tests start; without it they start more slowly.
 CLASSES := .venv/spark-classes.jsa
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
@@ -34,7 +33,7 @@ demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (A
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 .PHONY: test
-test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=3)
+test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
 	@mkdir -p build; checks=0; tests=0; \
 	$(MAKE) --no-print-directory check || checks=$$?; \
 	$(PYTEST) $(PARALLEL) -m "not long" --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \

@@ -6,8 +6,8 @@
 3. The suites wait in one line. At its front are cheap ones, so that cheap failures show first; at
    its back are those that wait for several servers; between them are short units.
 4. The second process takes units from the back, the others take them from the front. What waits
-   runs beside what computes, so that two cores can carry three processes. They meet among short
-   units, and end at about the same time.
+   runs beside what computes, so that two cores have work. They meet among short units, and end at
+   about the same time. A third process made the computing ones slower by more than it brought.
 
 pytest-xdist has groups by mark (``--dist loadgroup``), but sets them through a private attribute of
 pytest that version 9.2 no longer reads. This scheduler needs the path alone.

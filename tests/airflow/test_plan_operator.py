@@ -21,6 +21,7 @@ from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmen
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.indexes import feed_writer
 
 from .conftest import SCHEMA, Flights
 
@@ -63,8 +64,11 @@ def test_planning_again_emits_the_same_run(flights: Flights) -> None:
     assert flights.table.state().n == version
 
 
-def test_the_table_of_an_index_is_planned_and_compacted_likewise(flights: Flights) -> None:
+def test_the_table_of_an_index_is_planned_and_compacted_likewise(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its run names it by its place, and the compacting task finds it there."""
+    monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)  # a file for each of the appends
     flights.table.create_index("files", kind="files")
     flights.append(8)
     dags = {"minor": "minor_dag", "semi-major": "semi_major_dag"}
