@@ -170,3 +170,9 @@ def pending_plan(index: str, plans: Iterable[PlanState]) -> PlanState | None:
         if known.status.pending and isinstance(plan, IndexPlan) and plan.index == index:
             return known
     return None
+
+
+def newest_plan(index: str, plans: Iterable[PlanState]) -> PlanState | None:
+    """Return the plan of an index that changed last, by the index's id."""
+    mine = (each for each in plans if isinstance(each.plan, IndexPlan) and each.plan.index == index)
+    return max(mine, key=lambda known: known.last_n, default=None)

@@ -11,13 +11,10 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from operator import attrgetter
 
-from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
 from airflow_provider_segtable.core.log.events import Event, IndexBuilt
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.index_plan import IndexPlan
+from airflow_provider_segtable.core.plans.index_plan import newest_plan
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.reads.published import segments_of
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
@@ -90,7 +87,8 @@ def run_index(
         results += carry_out(ports, ids, execute, timeout_s=timeout_s, report=report)
         if results[-1].ended is not Ended.COMPLETED:
             break
-    if not results and _aborted(begun, state):
+    newest = newest_plan(begun.definition.id, state.plans.values())
+    if not results and newest is not None and newest.status is PlanStatus.ABORTED:
         settle(ports, begun.definition.id, ports.randomness.token())
     state = ports.log.load()
     index = state.indexes.get(name)
@@ -105,16 +103,6 @@ def run_index(
         plans=tuple(result.plan_id for result in results),
         settled=_settled(mine),
     )
-
-
-def _aborted(index: IndexState, state: State) -> bool:
-    """Return whether the newest plan of an index was aborted."""
-    mine = [
-        known
-        for known in state.plans.values()
-        if isinstance(known.plan, IndexPlan) and known.plan.index == index.definition.id
-    ]
-    return bool(mine) and max(mine, key=attrgetter("last_n")).status is PlanStatus.ABORTED
 
 
 def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:
