@@ -7,8 +7,8 @@
    its back are those that wait for several servers; between them are short units.
 4. The second process takes units from the back, the others take them from the front. What waits
    runs beside what computes, so that two cores have work. They meet among short units, and end at
-   about the same time. A third process (``JOBS=3``) took 7 % off the whole run on two cores, and made
-   each test half as long again.
+   about the same time. A third process (``JOBS=3``) took 7 % off the whole run on two cores, and
+   made each test half as long again.
 
 pytest-xdist has groups by mark (``--dist loadgroup``), but sets them through a private attribute of
 pytest that version 9.2 no longer reads. This scheduler needs the path alone.
