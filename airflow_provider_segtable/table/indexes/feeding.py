@@ -15,7 +15,7 @@ Source of the idea: Hudi RFC-45, "Any inflight writers".
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import SegtableError, TableGone
@@ -105,8 +105,7 @@ class Feeder:
         ]
 
     def _fed(self, index: IndexState, state: State) -> Feed | None:
-        size = sum(segment.size for segment in self._files)
-        if size > MOST_BYTES or len(index.feeds) >= MOST_WAITING:
+        if left_out(self._files, index):
             return None
         try:
             if self._ready is not None:
@@ -119,6 +118,12 @@ class Feeder:
             name = index.definition.name
             _LOG.warning("%s: index %s was not fed: %s", self._ports.uri, name, error)
             return None
+
+
+def left_out(files: Iterable[Segment], index: IndexState) -> bool:
+    """Return whether an event with these files brings an index nothing, to keep writers quick."""
+    size = sum(segment.size for segment in files)
+    return size > MOST_BYTES or len(index.feeds) >= MOST_WAITING
 
 
 def _new_files(action: Action) -> tuple[Segment, ...]:

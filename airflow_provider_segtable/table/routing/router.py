@@ -8,8 +8,8 @@
    that bring one key to two time chunks end with one row, without a lock: the log decides who was
    first, and the other one corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
-   or the files are larger than ``MOST_BYTES``, the event is not routed: the log records that the
-   index lacks it, and the next run of the index settles the keys (``services.indexing.settle``).
+   or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
+   that the index lacks it, and its next run settles the keys (``services.indexing.settle``).
 """
 
 import logging
@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import feeding
+from airflow_provider_segtable.table.indexes.feeding import left_out
 from airflow_provider_segtable.table.routing.route import Route, discard, holds, routed
 
 _LOG = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Router:
             return False
 
     def _routed(self, index: IndexState, state: State) -> Route | None:
-        if sum(segment.size for segment in self._files) > feeding.MOST_BYTES:
+        if left_out(self._files, index):
             return None
         try:
             return self._route(index.definition.id, state)

@@ -197,14 +197,15 @@ def test_keys_are_settled_after_a_plan_that_was_aborted_before(
     assert read(table) == [(1, 1, 1)]
 
 
+@pytest.mark.parametrize("bound", ["MOST_BYTES", "MOST_WAITING"])
 def test_a_load_that_was_not_routed_is_settled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    """A large write commits at once; the next run builds what is lacking, and settles."""
+    """A write that is large, or comes when many feeds wait, commits; the next run settles it."""
     table = new_table(tmp_path)
     upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 5})
     with monkeypatch.context() as patch:
-        patch.setattr(feeding, "MOST_BYTES", 0)
+        patch.setattr(feeding, bound, 0)
         upsert(table, {"key": 1, "day": 3, "seq": 2}, {"key": 2, "day": 3, "seq": 4})
     assert not table.index(KEYS).current
     assert read(table) == [(1, 0, 1), (1, 3, 2), (2, 0, 5), (2, 3, 4)]
