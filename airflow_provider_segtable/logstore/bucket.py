@@ -6,7 +6,9 @@ which decide again. No record is copied.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
@@ -20,6 +22,14 @@ from airflow_provider_segtable.ports.log_store import RecordBatch
 
 State: TypeAlias = BucketLog[RecordBatch]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a writer hears of an append: the offset of its first record, and what is committed."""
+
+    first: Offset
+    committed: Offset
 
 
 class Bucket:
@@ -42,20 +52,36 @@ class Bucket:
             lambda log: writing.begin(log, epoch=epoch, writer=writer, committed=committed)
         ).end
 
-    def append(self, new: Append[RecordBatch], *, wait_s: float) -> Offset:
-        """Append records, and return the offset of the first.
+    def append(
+        self, batch: RecordBatch, *, epoch: Epoch, sequence: Offset, wait_s: float
+    ) -> Answer:
+        """Append records.
 
         Raises:
             LogStoreFull: there was no room until the deadline.
         """
         deadline = time.monotonic() + wait_s
+        new = Append(
+            epoch=epoch,
+            sequence=sequence,
+            count=batch.num_rows,
+            size=batch.nbytes,
+            content=batch,
+            at=time.time_ns() // 1000,
+        )
         with self._changed:
-            while isinstance(answer := self._appended(new), Full):
+            while isinstance(full := self._appended(new), Full):
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._full(answer, new, wait_s)
+                    raise self._full(full, new, wait_s)
                 self._changed.wait(left)
-            return answer
+            return Answer(first=sequence, committed=self._log.committed.offset)
+
+    @contextmanager
+    def held(self) -> Iterator[State]:
+        """Hold the state as it is."""
+        with self._changed:
+            yield self._opened()
 
     def position_of(self, whence: Whence) -> Position | None:
         """Return the earliest or latest position; None before the first writer."""
@@ -110,11 +136,11 @@ class Bucket:
             self._changed.notify_all()
         return log
 
-    def _appended(self, new: Append[RecordBatch]) -> Offset | Full:
+    def _appended(self, new: Append[RecordBatch]) -> Full | None:
         match writing.append(self._opened(), new, self._limits):
             case Stored(log=log):
                 self._set(log)
-                return new.sequence
+                return None
             case Full() as full:
                 return full
 

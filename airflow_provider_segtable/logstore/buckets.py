@@ -3,9 +3,12 @@
 1. A checkpoint cuts all buckets or none. The table's commit holds the cuts of all.
 2. A commit is recorded in every bucket, even if one of them refuses; the first refusal is raised
    at the end.
+3. The status is that of all buckets at one point in time.
+4. The store cannot commit. What can is told to it by ``serve_checkpoints``, and does so on request.
 """
 
 import threading
+from contextlib import ExitStack
 
 from airflow_provider_segtable.core.errors import (
     CheckpointPending,
@@ -15,8 +18,15 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
 )
 from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
+from airflow_provider_segtable.core.log_store.status import BucketStatus, status_of
 from airflow_provider_segtable.logstore.bucket import Bucket
-from airflow_provider_segtable.ports.log_store import Cut, LogContext, RecordBatch, Schema
+from airflow_provider_segtable.ports.log_store import (
+    Cut,
+    LogContext,
+    RecordBatch,
+    Schema,
+    ServeCheckpoint,
+)
 
 
 class Buckets:
@@ -26,6 +36,7 @@ class Buckets:
         self.context = context
         self._buckets = {n: Bucket(n, context.limits) for n in context.buckets}
         self._cutting = threading.Lock()
+        self._serve: ServeCheckpoint | None = None
         self._open = True
 
     def bucket(self, number: int) -> Bucket:
@@ -87,6 +98,29 @@ class Buckets:
         """Return the records of a cut to the next one."""
         for number, given_up in cut.buckets.items():
             self.bucket(number).abandon(given_up)
+
+    def status(self) -> dict[int, BucketStatus]:
+        """Return the status of all buckets at one point in time."""
+        with ExitStack() as holding:
+            logs = {n: holding.enter_context(self.bucket(n).held()) for n in self._buckets}
+            return {n: status_of(log) for n, log in logs.items()}
+
+    def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
+        """Let requests for a checkpoint be served."""
+        self._serve = serve
+
+    def request_checkpoint(self, wait_s: float) -> int | None:
+        """Have a checkpoint made; return the table's version that has all records.
+
+        Raises:
+            LogStoreUnavailable: no service commits the records of this store.
+        """
+        if not self._open or self._serve is None:
+            raise LogStoreUnavailable(
+                f"no service commits what this log store has of table {self.context.table}: "
+                "connect to its successor, or commit cuts yourself"
+            )
+        return self._serve(wait_s)
 
     def close(self) -> None:
         """End all waiting calls, and release the records."""

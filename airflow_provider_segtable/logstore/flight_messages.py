@@ -1,9 +1,11 @@
 """What writers, readers and the server of a log store say to each other, beside the records.
 
 1. Every message is a small JSON object. Records travel as Arrow batches, and never through JSON.
-2. ``begin`` is an action; its answer is the offset, then the schema of the table.
+2. ``begin`` is an action; its answer is the offset, then the schema of the table. ``status`` and
+   ``checkpoint`` are actions, too.
 3. A writer's stream names bucket and epoch. Each batch comes with its sequence number, and with how
-   long it may wait for room. Each is answered by the offset of its first record, in order.
+   long it may wait for room. Each is answered by the offset of its first record, and by
+   what is committed, in order.
 4. A reader's stream begins with the reader's position. Then follow batches with their first offset
    and the next position; resets; or that the reader is behind, which ends the stream.
 5. A refusal is a message, too: the name of an error type, and its text. It ends the stream.
@@ -16,12 +18,16 @@ from typing import Any, TypeAlias
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.errors import LogStoreUnavailable, SegtableError
 from airflow_provider_segtable.core.log_store.position import CommittedEnd, Lineage, Position
+from airflow_provider_segtable.core.log_store.status import BucketStatus
 
 Message: TypeAlias = Mapping[str, Any]
 Pair: TypeAlias = list[int]
 """A position in a message: epoch, offset."""
 
 BEGIN = "begin"
+STATUS = "status"
+CHECKPOINT = "checkpoint"
+_PAIRS = ("end", "committed")
 _SEPARATORS = (",", ":")
 
 
@@ -59,6 +65,33 @@ def committed_end(message: Message) -> CommittedEnd:
     return CommittedEnd(
         position=Position(epoch=epoch, offset=offset), lineage=Lineage(begins=tuple(begins))
     )
+
+
+def status_message(found: BucketStatus) -> Message:
+    """Return the status of a bucket for a message."""
+    return {
+        "bucket": found.bucket,
+        "epoch": found.epoch,
+        "start": found.start,
+        "end": pair(found.end),
+        "committed": pair(found.committed),
+        "uncommitted_bytes": found.uncommitted_bytes,
+        "uncommitted_since": found.uncommitted_since,
+    }
+
+
+def status(message: Message) -> BucketStatus:
+    """Return the status of a bucket from a message."""
+    positions = {name: Position(epoch=e, offset=o) for name in _PAIRS for e, o in [message[name]]}
+    return BucketStatus(**{**message, **positions})
+
+
+def accepted(message: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer; raise the error of a refusal."""
+    refusal = refused(message)
+    if refusal:
+        raise refusal
+    return message
 
 
 def refusal(error: SegtableError) -> Message:

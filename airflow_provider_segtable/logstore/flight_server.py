@@ -12,7 +12,7 @@
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from pyarrow import flight
 from airflow_provider_segtable.core.errors import LogStoreUnavailable, SegtableError
 from airflow_provider_segtable.core.log_store.position import Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
-from airflow_provider_segtable.core.log_store.writing import Append
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.logstore.buckets import Buckets
@@ -44,17 +43,17 @@ class FlightLogServer(flight.FlightServerBase):
         self._closing = threading.Lock()
 
     def do_action(self, _: Any, action: Any) -> Iterator[bytes]:
-        """Begin an epoch: answer with its offset and the table's schema."""
+        """Begin an epoch, or answer with the status, or with the version of a checkpoint."""
         asked = messages.decoded(action.body)
+        actions: dict[str, Callable[[Message], list[Any]]] = {
+            messages.BEGIN: self._begin,
+            messages.STATUS: self._status,
+            messages.CHECKPOINT: self._checkpoint,
+        }
         try:
-            end = self._buckets.bucket(asked["bucket"]).begin(
-                epoch=asked["epoch"],
-                writer=asked["writer"],
-                committed=messages.committed_end(asked["committed"]),
-            )
+            return iter(actions[action.type](asked))
         except SegtableError as error:
             return iter([encoded(messages.refusal(error))])
-        return iter([encoded({"end": end}), self._buckets.context.schema.serialize()])
 
     def do_put(self, _: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Append the batches of a writer, and answer each."""
@@ -88,6 +87,22 @@ class FlightLogServer(flight.FlightServerBase):
         ending = threading.Thread(target=self.shutdown, daemon=True)
         ending.start()
         ending.join(CLOSE_S)
+
+    def _begin(self, asked: Message) -> list[Any]:
+        """Answer with the offset of the epoch, and the table's schema."""
+        end = self._buckets.bucket(asked["bucket"]).begin(
+            epoch=asked["epoch"],
+            writer=asked["writer"],
+            committed=messages.committed_end(asked["committed"]),
+        )
+        return [encoded({"end": end}), self._buckets.context.schema.serialize()]
+
+    def _status(self, _: Message) -> list[Any]:
+        found = self._buckets.status().values()
+        return [encoded({"buckets": [*map(messages.status_message, found)]})]
+
+    def _checkpoint(self, asked: Message) -> list[Any]:
+        return [encoded({"version": self._buckets.request_checkpoint(asked["wait_s"])})]
 
     def _events(self, context: Any, asked: Message) -> Iterator[tuple[Any, bytes]]:
         try:
@@ -130,15 +145,10 @@ class _Answers:
 def _appended(bucket: Bucket, epoch: int, chunk: Any) -> Message:
     """Append one batch; return the answer."""
     asked = messages.decoded(chunk.app_metadata)
-    batch = chunk.data
-    new = Append(
-        epoch=epoch,
-        sequence=asked["sequence"],
-        count=batch.num_rows,
-        size=batch.nbytes,
-        content=batch,
+    answer = bucket.append(
+        chunk.data, epoch=epoch, sequence=asked["sequence"], wait_s=asked["wait_s"]
     )
-    return {"first": bucket.append(new, wait_s=asked["wait_s"])}
+    return {"first": answer.first, "committed": answer.committed}
 
 
 def _start(bucket: Bucket, asked: Message) -> Position | None:

@@ -4,8 +4,8 @@ Rules of the records are those of every store (``core.log_store``); ``flight_ser
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Position
 from airflow_provider_segtable.core.log_store.reading import Whence
+from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.buckets import Buckets
 from airflow_provider_segtable.logstore.flight_reader import FlightLogReader
@@ -20,7 +21,12 @@ from airflow_provider_segtable.logstore.flight_security import FlightSecurity
 from airflow_provider_segtable.logstore.flight_server import FlightLogServer
 from airflow_provider_segtable.logstore.flight_streams import Connection
 from airflow_provider_segtable.logstore.flight_writer import FlightLogWriter
-from airflow_provider_segtable.ports.log_store import Cut, DeployMode, LogContext
+from airflow_provider_segtable.ports.log_store import (
+    Cut,
+    DeployMode,
+    LogContext,
+    ServeCheckpoint,
+)
 
 OPEN = FlightSecurity()
 
@@ -87,6 +93,14 @@ class FlightLogStore:
         """Return the records of a cut to the next one."""
         self._buckets.abandon(cut)
 
+    def status(self) -> dict[int, BucketStatus]:
+        """Return the status of all buckets."""
+        return self._buckets.status()
+
+    def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
+        """Let requests for a checkpoint be served."""
+        self._buckets.serve_checkpoints(serve)
+
     def shutdown(self) -> None:
         """Stop serving, and end all streams."""
         self._buckets.close()
@@ -109,14 +123,24 @@ class FlightLogClient:
             "writer": uuid4().hex,
             "committed": messages.end_message(committed),
         }
-        answer, *schemas = connection.act(messages.BEGIN, asked)
-        begun: dict[str, Any] = messages.decoded(answer)
-        refusal = messages.refused(begun)
-        if refusal:
-            raise refusal
+        begun, *schemas = connection.act(messages.BEGIN, asked)
         schema = pa.ipc.read_schema(schemas[0])
         return FlightLogWriter(connection, schema, bucket, epoch, begun["end"])
 
     def reader(self, bucket: int, *, start: Position | Whence) -> FlightLogReader:
         """Read a bucket."""
         return FlightLogReader(self._connect(), bucket, start)
+
+    def status(self) -> dict[int, BucketStatus]:
+        """Return the status of all buckets."""
+        with closing(self._connect()) as connection:
+            (answer,) = connection.act(messages.STATUS, {})
+        found = map(messages.status, answer["buckets"])
+        return {each.bucket: each for each in found}
+
+    def checkpoint(self, *, wait_s: float) -> int | None:
+        """Have a checkpoint made."""
+        with closing(self._connect()) as connection:
+            (answer,) = connection.act(messages.CHECKPOINT, {"wait_s": wait_s}, wait_s=wait_s)
+        version: int | None = answer["version"]
+        return version

@@ -49,12 +49,17 @@ class Connection:
         with self.faults():
             self._client = security.client(address)
 
-    def act(self, name: str, message: Message) -> list[Any]:
-        """Return the answers to an action, which may be repeated."""
+    def act(self, name: str, message: Message, *, wait_s: float = 0.0) -> tuple[Any, ...]:
+        """Return the answer to an action, and what follows it; raise a refusal.
+
+        The action may be repeated. The store may take ``wait_s`` longer than for a call that waits
+        for nothing.
+        """
         action = flight.Action(name, encoded(message))
         with self.faults():
-            options = self._security.call_options(CALL_S)
-            return [result.body for result in self._client.do_action(action, options)]
+            options = self._security.call_options(CALL_S + wait_s)
+            answer, *more = [each.body for each in self._client.do_action(action, options)]
+        return messages.accepted(messages.decoded(answer)), *more
 
     def put(self, message: Message, schema: Any) -> tuple[Any, Any]:
         """Open a writer's stream: return its batches' end, and its answers' end."""

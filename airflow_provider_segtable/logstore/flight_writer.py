@@ -43,7 +43,7 @@ class FlightLogWriter:
     def __init__(
         self, connection: Connection, schema: Any, bucket: int, epoch: Epoch, end: Offset
     ) -> None:
-        self.epoch, self.end = epoch, end
+        self.epoch, self.end, self.committed = epoch, end, end
         self._connection, self._schema = connection, schema
         self._name = {"bucket": bucket, "epoch": epoch}
         self._unanswered: deque[Sent] = deque()
@@ -126,6 +126,7 @@ class FlightLogWriter:
         refusal = messages.refused(message)
         if refusal is None:
             self._bytes -= self._unanswered.popleft().size
+            self.committed = message["committed"]
             return
         self._stream = None
         if isinstance(refusal, LogStoreFull) and time.monotonic() < deadline:

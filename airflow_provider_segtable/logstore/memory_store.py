@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.log_store.position import (
     Position,
 )
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
-from airflow_provider_segtable.core.log_store.writing import Append
+from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.logstore.buckets import Buckets
 from airflow_provider_segtable.ports.log_store import (
@@ -26,6 +26,7 @@ from airflow_provider_segtable.ports.log_store import (
     LogContext,
     RecordBatch,
     Records,
+    ServeCheckpoint,
 )
 
 
@@ -81,6 +82,14 @@ class MemoryLogStore:
         """Return the records of a cut to the next one."""
         self.buckets.abandon(cut)
 
+    def status(self) -> dict[int, BucketStatus]:
+        """Return the status of all buckets."""
+        return self.buckets.status()
+
+    def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
+        """Let requests for a checkpoint be served."""
+        self.buckets.serve_checkpoints(serve)
+
     def shutdown(self) -> None:
         """Stop serving, and end all waiting calls."""
         self._running.pop(self.address, None)
@@ -103,27 +112,30 @@ class MemoryLogClient:
         """Read a bucket."""
         return MemoryLogReader(self._buckets.bucket(bucket), start)
 
+    def status(self) -> dict[int, BucketStatus]:
+        """Return the status of all buckets."""
+        return self._buckets.status()
+
+    def checkpoint(self, *, wait_s: float) -> int | None:
+        """Have a checkpoint made."""
+        return self._buckets.request_checkpoint(wait_s)
+
 
 class MemoryLogWriter:
     """The writer of a bucket in this process."""
 
     def __init__(self, buckets: Buckets, bucket: int, epoch: Epoch, end: Offset) -> None:
         self._buckets, self._number = buckets, bucket
-        self.epoch, self.end = epoch, end
+        self.epoch, self.end, self.committed = epoch, end, end
 
     def append(self, batch: RecordBatch, *, wait_s: float) -> Offset:
         """Append records and return the offset of the first."""
         self._buckets.check_schema(batch.schema)
-        new = Append(
-            epoch=self.epoch,
-            sequence=self.end,
-            count=batch.num_rows,
-            size=batch.nbytes,
-            content=batch,
-        )
-        first = self._buckets.bucket(self._number).append(new, wait_s=wait_s)
-        self.end = first + batch.num_rows
-        return first
+        bucket = self._buckets.bucket(self._number)
+        answer = bucket.append(batch, epoch=self.epoch, sequence=self.end, wait_s=wait_s)
+        self.end = answer.first + batch.num_rows
+        self.committed = answer.committed
+        return answer.first
 
     def send(self, batch: RecordBatch, *, wait_s: float) -> Offset:
         """Append records; here the answer takes no time."""

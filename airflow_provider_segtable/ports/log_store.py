@@ -26,15 +26,17 @@ Contract:
 6. A reader's position stands behind all that it returned. ``position`` may be stored, and another
    reader begins there. It is None as long as the bucket has not had a writer: such a reader begins
    at the first record, ``EARLIEST`` or ``LATEST``.
-7. A writer or reader belongs to one thread. One that ends without ``close`` leaves nothing behind.
-8. ``shutdown`` ends all waiting calls and streams within seconds, with ``LogStoreUnavailable``.
+7. A store cannot commit. A service that can is told to it (``serve_checkpoints``), and a client's
+   ``checkpoint`` asks this service. ``status`` is that of all buckets at one point in time.
+8. A writer or reader belongs to one thread. One that ends without ``close`` leaves nothing behind.
+9. ``shutdown`` ends all waiting calls and streams within seconds, with ``LogStoreUnavailable``.
    Uncommitted records are gone: the writer begins a new epoch with the next store.
-9. Errors: ``Fenced``, ``LogStoreFull``, ``LogStoreUnavailable``, ``CheckpointPending``;
+10. Errors: ``Fenced``, ``LogStoreFull``, ``LogStoreUnavailable``, ``CheckpointPending``;
    ``InvalidInput`` for a bucket that the store does not have, a batch above the limit, a snapshot
    older than one that the store knows, or a position that never was; ``SchemaMismatch``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeAlias
@@ -47,9 +49,12 @@ from airflow_provider_segtable.core.log_store.position import (
     Position,
 )
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
+from airflow_provider_segtable.core.log_store.status import BucketStatus
 
 Schema: TypeAlias = Any
 """An Arrow schema; ports import no library."""
+ServeCheckpoint: TypeAlias = Callable[[float], int | None]
+"""Commits all that was appended before, within so many seconds, and returns a version."""
 
 
 class DeployMode(StrEnum):
@@ -120,6 +125,11 @@ class LogWriter(Protocol):
         """Return the offset that its next record will get."""
         ...
 
+    @property
+    def committed(self) -> Offset:
+        """Return the committed end as of the newest answer: what is below it is in the table."""
+        ...
+
     def append(self, batch: RecordBatch, *, wait_s: float) -> Offset:
         """Append records and return the offset of the first; readers can see them."""
         ...
@@ -169,6 +179,22 @@ class LogClient(Protocol):
         """Read a bucket."""
         ...
 
+    def status(self) -> Mapping[int, BucketStatus]:
+        """Return the status of all buckets of the store at one point in time."""
+        ...
+
+    def checkpoint(self, *, wait_s: float) -> int | None:
+        """Have all that was appended before this call committed.
+
+        Returns:
+            A version of the table that has it; None if there was nothing, ever.
+
+        Raises:
+            LogStoreUnavailable: no service commits what this store has.
+            CheckpointPending: it was not committed in time. It may be later.
+        """
+        ...
+
 
 class LogStore(Protocol):
     """One service: the buckets of a context, between append and commit."""
@@ -197,6 +223,14 @@ class LogStore(Protocol):
 
     def abandon(self, cut: Cut) -> None:
         """Return the records of a cut to the next one, after a certain failure."""
+        ...
+
+    def status(self) -> Mapping[int, BucketStatus]:
+        """Return the status of all buckets at one point in time."""
+        ...
+
+    def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
+        """Let clients' requests for a checkpoint be served by the service of this store."""
         ...
 
     def shutdown(self) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     SegtableError,
 )
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.position import BEGINNING, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
+from airflow_provider_segtable.core.log_store.status import BucketStatus
 from tests.contract.log_worlds import (
     PATIENCE_S,
     ROW,
@@ -29,6 +31,15 @@ from tests.contract.log_worlds import (
 from tests.contract.worlds import Running
 
 WORLDS = {"memory": memory_world, "flight": flight_world}
+NO_STATUS = BucketStatus(
+    bucket=0,
+    epoch=0,
+    start=0,
+    end=BEGINNING,
+    committed=BEGINNING,
+    uncommitted_bytes=0,
+    uncommitted_since=None,
+)
 
 
 @pytest.fixture(params=WORLDS)
@@ -263,6 +274,60 @@ def test_a_late_commit_of_a_fenced_writer_is_refused(world: LogWorld) -> None:
         world.store.committed(cut)
     world.store.committed(type(cut)(buckets={1: cut.buckets[1]}))
     assert world.store.checkpoint().buckets == {}
+
+
+def test_the_status_says_what_waits_for_a_checkpoint(world: LogWorld) -> None:
+    """The status has each bucket's end, committed end and uncommitted records, and since when."""
+    client = world.provider.connect(world.address)
+    before = {n: replace(NO_STATUS, bucket=n) for n in (0, 1)}
+    assert client.status() == world.store.status() == before
+    first = world.writer()
+    begin = time.time_ns() // 1000
+    first.append(rows(0, 1, 2), wait_s=1)
+    after = time.time_ns() // 1000
+    first.append(rows(3), wait_s=1)
+    found = client.status()[0]
+    since = found.uncommitted_since
+    assert since is not None
+    assert begin <= since <= after
+    waiting = replace(NO_STATUS, epoch=1, end=at(1, 4), uncommitted_bytes=4 * ROW)
+    assert found == replace(waiting, uncommitted_since=since)
+    assert found.uncommitted_records == 4
+    world.checkpoint()
+    assert client.status()[0] == replace(NO_STATUS, epoch=1, end=at(1, 4), committed=at(1, 4))
+    assert client.status() == world.store.status()
+
+
+def test_answers_say_what_is_committed(world: LogWorld) -> None:
+    """A writer hears with each answer which of its records it may forget."""
+    writer = world.writer()
+    for expected in (0, 1):
+        writer.append(rows(1), wait_s=1)
+        assert writer.committed == expected
+        world.checkpoint()
+    assert world.writer().committed == 2
+
+
+def test_a_client_asks_for_a_checkpoint(world: LogWorld) -> None:
+    """A request is carried out by what serves the store, or refused with the reason."""
+    client = world.provider.connect(world.address)
+    with pytest.raises(LogStoreUnavailable, match="no service commits"):
+        client.checkpoint(wait_s=1)
+
+    def serve(wait_s: float) -> int | None:
+        if wait_s < 1:
+            raise CheckpointPending("not within 0.5 s")
+        world.checkpoint()
+        return 7
+
+    world.store.serve_checkpoints(serve)
+    world.writer().append(rows(0, 1), wait_s=1)
+    with pytest.raises(CheckpointPending, match="not within"):
+        client.checkpoint(wait_s=0.5)
+    assert client.checkpoint(wait_s=PATIENCE_S) == 7
+    assert world.tables[0] == [0, 1]
+    world.store.serve_checkpoints(lambda _: None)
+    assert client.checkpoint(wait_s=1) is None
 
 
 def test_a_new_store_goes_on_from_the_table(world: LogWorld) -> None:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Generic, TypeVar
 
 from airflow_provider_segtable.core.log_store.position import Offset
+from airflow_provider_segtable.core.time.interval import Instant
 
 T = TypeVar("T")
 BLOCK = 256
@@ -20,12 +21,13 @@ BLOCK = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(Generic[T]):
-    """One or more records that were appended together."""
+    """One or more records that were appended together, at an instant."""
 
     first: Offset
     count: int
     size: int
     content: T
+    at: Instant = 0
 
     @property
     def end(self) -> Offset:

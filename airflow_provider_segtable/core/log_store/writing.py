@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.log_store.position import (
     Offset,
     Position,
 )
+from airflow_provider_segtable.core.time.interval import Instant
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class Append(Generic[T]):
     count: int
     size: int
     content: T
+    at: Instant = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ def append(log: BucketLog[T], new: Append[T], limits: Limits) -> Stored[T] | Ful
     buffer = _with_room(log, new.size, limits)
     if buffer is None:
         return Full(uncommitted_bytes=log.buffer.since(log.committed.offset).size)
-    batch = Batch(first=log.end, count=new.count, size=new.size, content=new.content)
+    batch = Batch(first=log.end, count=new.count, size=new.size, content=new.content, at=new.at)
     return Stored(
         log=replace(log, buffer=buffer.added(batch), end=batch.end),
         repeated=False,

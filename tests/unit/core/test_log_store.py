@@ -16,6 +16,7 @@ from airflow_provider_segtable.core.log_store.position import (
     Position,
 )
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
+from airflow_provider_segtable.core.log_store.status import status_of
 from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
 
 LIMITS = Limits(bucket_bytes=100, kept_checkpoints=2)
@@ -236,3 +237,18 @@ def test_limits_are_checked() -> None:
     """Limits that hold nothing are refused with their values."""
     with pytest.raises(InvalidInput, match="0 B a bucket"):
         Limits(bucket_bytes=0)
+
+
+def test_the_status_counts_from_the_committed_end() -> None:
+    """What waits is what no commit is known to have, since its oldest append."""
+    log = appended(checkpointed(appended(NEW, 3)), 2)
+    new = Append(epoch=1, sequence=5, count=4, size=7, content="", at=50)
+    stored = writing.append(log, new, LIMITS)
+    assert isinstance(stored, Stored)
+    cut = checkpointing.cut(log)
+    log = checkpointing.commit(replace(stored.log, pending=cut.pending), cut_of(cut), LIMITS)
+    found = status_of(log)
+    assert (found.start, found.committed, found.end) == (0, at(1, 5), at(1, 9))
+    assert (found.uncommitted_records, found.uncommitted_bytes) == (4, 7)
+    assert found.uncommitted_since == 50
+    assert status_of(checkpointed(log)).uncommitted_since is None
