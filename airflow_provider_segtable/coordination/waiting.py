@@ -1,4 +1,4 @@
-"""Waiting rules of lock requests, shared by all adapters.
+"""Rules of lock requests and claims, shared by all adapters.
 
 1. For the requests behind it (``core.locks.lockbox.ahead``), a place in the queue counts as a lock
    on its segments and intervals, so that small requests do not starve a large one.
@@ -9,7 +9,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
+from airflow_provider_segtable.core.errors import InvalidInput, LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks.lockbox import (
     Extent,
     FencingToken,
@@ -44,6 +44,15 @@ def place_in_queue(request: LockRequest, since: Instant, token: FencingToken) ->
 def overtakers(place: Lock, on: Iterable[Lock]) -> set[str]:
     """Return the blocking groups that were granted after a place was taken."""
     return {lock.group for lock in on if not lock.waiting and place.token.older_than(lock.token)}
+
+
+def refuse_paths(*names: str) -> None:
+    """Raise ``InvalidInput`` for the name of a claim, or of its group, that is no node's name."""
+    for name in names:
+        if not name or "/" in name or "\0" in name or name in {".", ".."}:
+            raise InvalidInput(
+                f"{name!r} is not a name to claim: use one without '/', '.' and '..'"
+            )
 
 
 def revoked_error(lock: Lock) -> LockRevoked:

@@ -24,7 +24,10 @@ Contract:
    client gets its ids from the lock of that one. A kept lock ends when no append follows soon, and
    no later than the appends that use it when a request waits for it; ids that no append was given
    may be allocated again. Such a lease's ``check`` may rely on what the client knows.
-8. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
+8. ``claim`` gives a name of a group to one client at a time (``ports.claims``): which service has a
+   bucket, who is there. ``wait_claims`` returns when the claims of the group differ from ``seen``,
+   or at the deadline.
+9. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
    ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` if the group has another
    lock; ``UnreadableNode`` if a record may be a lock and cannot be read.
 """
@@ -32,23 +35,15 @@ Contract:
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
 
 Overtaken: TypeAlias = Callable[[], bool]
 """Returns whether an event is no longer the last one of its log; never raises."""
-
-
-class LeaseState(StrEnum):
-    """The state of a lease."""
-
-    HELD = "held"
-    DOUBTFUL = "doubtful"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +159,25 @@ class Coordinator(Protocol):
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""
         ...
 
-    def forget(self, table: str) -> None:
-        """Delete everything about a table that was dropped: locks, queues, ids, its head.
+    def claim(self, table: str, group: str, name: str, content: Mapping[str, str]) -> Claim | None:
+        """Claim a name of a group; None while another claim has it."""
+        ...
 
-        Holders lose their leases. A late request makes records anew: forget the table again.
+    def claims(self, table: str, group: str) -> Mapping[str, Claimed]:
+        """Return the live claims of a group, by name."""
+        ...
+
+    def wait_claims(
+        self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
+    ) -> Mapping[str, Claimed]:
+        """Wait until the claims of a group differ from ``seen``, and return them."""
+        ...
+
+    def forget(self, table: str) -> None:
+        """Delete everything about a table that was dropped: locks, queues, ids, its head, claims.
+
+        Holders lose their leases and claims. A late request makes records anew: forget the table
+        again.
         """
         ...
 

@@ -13,7 +13,8 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
 )
 from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState
+from airflow_provider_segtable.ports.claims import LeaseState
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from tests.contract.worlds import (
     LIFE_S,
     PATIENCE_S,

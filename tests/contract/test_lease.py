@@ -1,4 +1,4 @@
-"""A lease in ZooKeeper after its connection broke and came back within one session."""
+"""Leases and claims in ZooKeeper after its connection broke and came back within one session."""
 
 import socket
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )
-from airflow_provider_segtable.ports.coordination import LeaseState
-from tests.contract.worlds import ZooKeeperWorld, eventually, request
+from airflow_provider_segtable.ports.claims import LeaseState
+from tests.contract.worlds import TABLE, ZooKeeperWorld, eventually, request
 
 pytestmark = pytest.mark.zookeeper
 
@@ -45,4 +45,18 @@ def test_after_a_reconnection_a_lease_is_believed_only_once_its_node_was_seen(
     assert gone.state is LeaseState.HELD  # nothing is asked while the connection stands
     reconnect(client)
     assert client._link.session == session
+    assert (gone.state, stays.state) == (LeaseState.LOST, LeaseState.HELD)
+
+
+def test_after_a_reconnection_a_claim_is_believed_only_once_its_node_was_seen(
+    world: ZooKeeperWorld,
+) -> None:
+    """One whose node went away meanwhile is lost; another one is held."""
+    client = world.client()
+    gone, stays = (client.claim(TABLE, "log-buckets", name, {}) for name in "01")
+    assert gone
+    assert stays
+    world.admin.delete(f"{world.chroot}/tables/{TABLE}/claims/log-buckets/0")
+    assert gone.state is LeaseState.HELD
+    reconnect(client)
     assert (gone.state, stays.state) == (LeaseState.LOST, LeaseState.HELD)

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.ports.claims import LeaseState
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import (

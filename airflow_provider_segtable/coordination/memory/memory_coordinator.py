@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from airflow_provider_segtable.coordination.memory.memory_claims import MemoryClaim
 from airflow_provider_segtable.coordination.memory.memory_service import (
     Box,
     Held,
@@ -18,13 +19,14 @@ from airflow_provider_segtable.coordination.memory.memory_service import (
     Place,
     Session,
 )
-from airflow_provider_segtable.coordination.waiting import revoked_error, timed_out
+from airflow_provider_segtable.coordination.waiting import refuse_paths, revoked_error, timed_out
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, LockRevoked
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest, in_turn
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.claims import Claimed, LeaseState
 from airflow_provider_segtable.ports.clock import Clock
-from airflow_provider_segtable.ports.coordination import LeaseState, Overtaken, StrayNode
+from airflow_provider_segtable.ports.coordination import Overtaken, StrayNode
 
 __all__ = ["MemoryCoordinator", "MemoryLease", "MemoryService", "Session"]
 
@@ -234,6 +236,39 @@ class MemoryCoordinator:
             left_s = deadline - self._clock.monotonic()
             if left_s <= 0:
                 return None
+            self._clock.sleep(min(POLL_S, left_s))
+
+    def claim(
+        self, table: str, group: str, name: str, content: Mapping[str, str]
+    ) -> MemoryClaim | None:
+        """Claim a name of a group; None while another claim has it."""
+        refuse_paths(group, name)
+        while True:
+            session = self._contact()
+            now = self._service.time(self._clock)
+            made = self._service.claim((table, group, name), content, session, now)
+            if made:
+                return MemoryClaim(self._service, session, (table, group), made)
+            if session.alive:
+                return None
+
+    def claims(self, table: str, group: str) -> Mapping[str, Claimed]:
+        """Return the live claims of a group, by name."""
+        self._contact()
+        with self._service.box(table) as box:
+            held = box.claims.get(group, {})
+            return {name: held[name].claimed for name in sorted(held)}
+
+    def wait_claims(
+        self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
+    ) -> Mapping[str, Claimed]:
+        """Wait until the claims of a group differ from ``seen``, and return them."""
+        deadline = self._clock.monotonic() + wait_s
+        while True:
+            found = self.claims(table, group)
+            left_s = deadline - self._clock.monotonic()
+            if found != seen or left_s <= 0:
+                return found
             self._clock.sleep(min(POLL_S, left_s))
 
     def forget(self, table: str) -> None:

@@ -8,9 +8,10 @@
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from airflow_provider_segtable.coordination.waiting import overtakers, place_in_queue
 from airflow_provider_segtable.core.errors import InvalidInput
@@ -29,6 +30,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
 )
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.claims import Claimed
 from airflow_provider_segtable.ports.clock import Clock
 
 
@@ -61,6 +63,14 @@ class Place:
 
 
 @dataclass(eq=False, slots=True)
+class HeldClaim:
+    """A claim, with the session that owns it."""
+
+    claimed: Claimed
+    session: Session
+
+
+@dataclass(eq=False, slots=True)
 class Box:
     """The server's state of one table."""
 
@@ -70,12 +80,14 @@ class Box:
     last_version: Instant = 0
     head: int = -1
     turns: dict[object, Session] = field(default_factory=dict)
+    claims: dict[str, dict[str, "HeldClaim"]] = field(default_factory=dict)
 
     @property
     def used(self) -> bool:
         """Return whether there is anything to remember."""
         numbers = self.counters or self.last_version or self.head >= 0
-        return bool(self.held or self.queue or self.turns or numbers)
+        claims = any(self.claims.values())
+        return bool(self.held or self.queue or self.turns or claims or numbers)
 
 
 class MemoryService:
@@ -94,6 +106,7 @@ class MemoryService:
         self._opened = 0
         self._epoch = 1
         self._grants = 0
+        self._claims = count(1)  # not begun anew by a wipe: a number names one claim
 
     @property
     def epoch(self) -> str:
@@ -132,6 +145,9 @@ class MemoryService:
                 for group in [g for g, held in box.held.items() if held.session is session]:
                     del box.held[group]
                 box.queue = [place for place in box.queue if place.session is not session]
+                for claims in box.claims.values():
+                    for name in [n for n, held in claims.items() if held.session is session]:
+                        del claims[name]
 
     def suspend(self, session: Session) -> None:
         """Cut the client off: its leases become DOUBTFUL, its calls wait."""
@@ -170,6 +186,20 @@ class MemoryService:
             yield box
             if not box.used:
                 self._boxes.pop(table, None)
+
+    def claim(
+        self, at: tuple[str, str, str], content: Mapping[str, str], session: Session, now: Instant
+    ) -> Claimed | None:
+        """Return a new claim of a session; None if the name is held, or the session has ended."""
+        table, group, name = at
+        with self.box(table) as box:
+            held = box.claims.setdefault(group, {})
+            if name in held or not session.alive:
+                return None
+            number = next(self._claims)
+            made = Claimed(name=name, number=number, content=dict(content), since=now)
+            held[name] = HeldClaim(made, session)
+            return made
 
     def time(self, client: Clock) -> Instant:
         """Return the server's wall clock."""

@@ -234,6 +234,10 @@ class Nodes:
         """Return the node of the newest announced event."""
         return f"{self.table}/head"
 
+    def claims(self, group: str) -> str:
+        """Return the parent of a group's claims."""
+        return f"{self.table}/claims/{group}"
+
     def counter(self, chunk: ChunkKey, generation: Generation) -> str:
         """Return the node of the next id of a chunk."""
         return f"{self.table}/counters/{chunk}-{generation}"

@@ -16,6 +16,7 @@
         progress/<group>-<guid>       ephemeral; the holder's reported progress
         commits/<guid>-<sequence>     ephemeral; a committer that waits for its turn, or has it
         head                          the newest announced event
+        claims/<group>/<name>         ephemeral; a claimed name with its content (``claims``)
 
 1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
    ``core.locks.lockbox.decide``; and sends one multi: lockbox set at the version read, counters set
@@ -41,6 +42,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import (
@@ -52,13 +54,17 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
-from airflow_provider_segtable.coordination.waiting import overtakers, timed_out
+from airflow_provider_segtable.coordination.waiting import overtakers, refuse_paths, timed_out
+from airflow_provider_segtable.coordination.zookeeper.claims import (
+    ClaimRequest,
+    ZooKeeperClaim,
+    read_claims,
+)
 from airflow_provider_segtable.coordination.zookeeper.commits.announcing import Head
 from airflow_provider_segtable.coordination.zookeeper.commits.commit_queue import queued
 from airflow_provider_segtable.coordination.zookeeper.connection.client import ZooKeeperClient
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.locks.claim import (
-    Bell,
     Blocked,
     Claim,
     View,
@@ -85,6 +91,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     decide,
     gives_way,
 )
+from airflow_provider_segtable.ports.claims import Claimed
 from airflow_provider_segtable.ports.coordination import Overtaken, StrayNode
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError)
@@ -195,22 +202,41 @@ class ZooKeeperCoordinator(ZooKeeperClient):
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""
-        deadline = time.monotonic() + wait_s
         nodes = self._nodes(table)
         with self._border():
-            self._live()  # in a forked child this also drops the parent's bells
+            self._live()  # in a forked child this also drops the parent's heads
         if table in self._heads:
             self._heads[table].settle()
-        bell = self._bells.setdefault(table, Bell())
-        while True:
-            rung = bell.rung
-            head = self._retrying(lambda link: nodes.read_head(link, bell.ring))
-            left_s = deadline - time.monotonic()
-            if head > beyond:
-                return head
-            if left_s <= 0:
-                return None
-            bell.wait(rung, left_s)
+        head = self._awaited(nodes.head, nodes.read_head, lambda head: head > beyond, wait_s)
+        return head if head > beyond else None
+
+    def claim(
+        self, table: str, group: str, name: str, content: Mapping[str, str]
+    ) -> ZooKeeperClaim | None:
+        """Claim a name of a group; None while another claim has it."""
+        refuse_paths(group, name)
+        parent = self._nodes(table).claims(group)
+        asked = ClaimRequest(path=f"{parent}/{name}", content=content)
+        try:
+            return self._retrying(asked.take)
+        except BaseException:
+            if link := self._link:
+                link.clean(lambda: asked.undo(link))
+            raise
+
+    def claims(self, table: str, group: str) -> Mapping[str, Claimed]:
+        """Return the live claims of a group, by name."""
+        parent = self._nodes(table).claims(group)
+        return self._retrying(partial(read_claims, group=parent))
+
+    def wait_claims(
+        self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
+    ) -> Mapping[str, Claimed]:
+        """Wait until the claims of a group differ from ``seen``, and return them."""
+        parent = self._nodes(table).claims(group)
+        return self._awaited(
+            parent, partial(read_claims, group=parent), lambda found: found != seen, wait_s
+        )
 
     def forget(self, table: str) -> None:
         """Delete all nodes of a table, with what other clients make of it meanwhile."""
@@ -218,7 +244,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         head = self._heads.pop(table, None)
         if head is not None:
             head.settle()  # an announcement under way would make its node anew
-        self._bells.pop(table, None)
+        self._bells.pop(nodes.head, None)
         self._retrying(lambda link: delete_tree(link, nodes.table))
 
     def _nodes(self, table: str) -> Nodes:

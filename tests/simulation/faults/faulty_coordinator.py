@@ -11,13 +11,8 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.ports.coordination import (
-    Coordinator,
-    Lease,
-    LeaseState,
-    Overtaken,
-    StrayNode,
-)
+from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease, Overtaken, StrayNode
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.simulator import Actor
 
@@ -102,6 +97,25 @@ class FaultyCoordinator:
         self.actor.require_alive()
         return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
 
+    def claim(self, table: str, group: str, name: str, content: Mapping[str, str]) -> Claim | None:
+        """Claim a name, or fail."""
+        self.boundary("before claim")
+        made = self.inner.claim(table, group, name, content)
+        self.boundary("after claim")
+        return made and _FaultyClaim(made, self)
+
+    def claims(self, table: str, group: str) -> Mapping[str, Claimed]:
+        """Return the live claims, or fail."""
+        self.boundary("before claims")
+        return self.inner.claims(table, group)
+
+    def wait_claims(
+        self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
+    ) -> Mapping[str, Claimed]:
+        """Wait for other claims."""
+        self.actor.require_alive()
+        return self.inner.wait_claims(table, group, seen=seen, wait_s=wait_s)
+
     def forget(self, table: str) -> None:
         """Forget a table, or fail."""
         self.boundary("before forget")
@@ -171,6 +185,30 @@ class _FaultyLease:
     def report(self, progress: Mapping[str, str]) -> None:
         self.coordinator.actor.require_alive()
         self.inner.report(progress)
+
+    def release(self) -> None:
+        self.coordinator.boundary("before release")
+        self.inner.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _FaultyClaim:
+    """A claim that dies with its actor."""
+
+    inner: Claim
+    coordinator: FaultyCoordinator
+
+    @property
+    def number(self) -> int:
+        return self.inner.number
+
+    @property
+    def state(self) -> LeaseState:
+        return self.inner.state
+
+    def update(self, content: Mapping[str, str]) -> None:
+        self.coordinator.boundary("before update")
+        self.inner.update(content)
 
     def release(self) -> None:
         self.coordinator.boundary("before release")

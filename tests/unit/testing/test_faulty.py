@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.ports.claims import LeaseState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
 from tests.simulation.faults.faulty_storage import (

@@ -9,11 +9,12 @@
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
@@ -27,6 +28,8 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import Cache
 from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
 
 T = TypeVar("T")
+Ring: TypeAlias = Callable[[object], None]
+"""Called when a watched node changes."""
 
 FRESH_PROBE_S = 3.0
 MOST_INTERRUPTIONS = 8
@@ -142,6 +145,26 @@ class ZooKeeperClient:
                 except Interrupted:
                     link = self._recover(link, times)
         raise AssertionError  # count does not end
+
+    def _awaited(
+        self,
+        path: str,
+        read: Callable[[Link, Ring], T],
+        is_there: Callable[[T], bool],
+        wait_s: float,
+    ) -> T:
+        """Read what watches of a node ring for, until it is there or the time is over."""
+        deadline = time.monotonic() + wait_s
+        with self._border():
+            self._live()  # in a forked child this also drops the parent's bells
+        bell = self._bells.setdefault(path, Bell())
+        while True:
+            rung = bell.rung
+            found = self._retrying(lambda link: read(link, bell.ring))
+            left_s = deadline - time.monotonic()
+            if is_there(found) or left_s <= 0:
+                return found
+            bell.wait(rung, left_s)
 
     @contextmanager
     def _border(self) -> Iterator[None]:

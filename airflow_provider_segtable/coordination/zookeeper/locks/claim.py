@@ -120,7 +120,7 @@ class Blocked:
 
 
 class Bell:
-    """Signal that a head has changed; one per table, so that watches do not accumulate."""
+    """Signal that a node has changed; one for each, so that watches do not accumulate."""
 
     def __init__(self) -> None:
         """Start without rings."""

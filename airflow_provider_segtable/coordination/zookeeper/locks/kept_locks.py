@@ -41,7 +41,7 @@ from airflow_provider_segtable.core.locks.id_blocks import (
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.ports.claims import LeaseState
 
 KEPT_S = 1.0
 """How long an unused lock is kept, and how soon the next append has to follow."""

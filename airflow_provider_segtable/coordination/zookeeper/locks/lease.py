@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, LockLost
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.ports.claims import LeaseState
 
 MAX_PROGRESS_BYTES = 65_536
 
