@@ -147,7 +147,7 @@ class ClaimRequest:
     def _refuse_lasting(self, stat: Any) -> None:
         if not stat.ephemeralOwner:
             raise UnreadableNode(
-                f"ZooKeeper node {self.path} belongs to no session, so it is no claim and never "
+                f"ZooKeeper node {self.path} belongs to no session, so it is not a claim and never "
                 "ends: delete it with ZooKeeper's own command line"
             )
 
