@@ -112,6 +112,10 @@ class Bucket:
         """Return the records of a cut to the next one."""
         self._change(lambda log: checkpointing.abandon(log, given_up))
 
+    def fence(self, epoch: Epoch) -> None:
+        """Give the bucket up, unless a later epoch has begun."""
+        self._change(lambda log: writing.fence(log, epoch))
+
     def close(self) -> None:
         """End all waiting calls, and release the records."""
         with self._changed:

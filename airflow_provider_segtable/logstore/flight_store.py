@@ -21,6 +21,7 @@ from airflow_provider_segtable.logstore.flight_security import FlightSecurity
 from airflow_provider_segtable.logstore.flight_server import FlightLogServer
 from airflow_provider_segtable.logstore.flight_streams import Connection
 from airflow_provider_segtable.logstore.flight_writer import FlightLogWriter
+from airflow_provider_segtable.logstore.memory_store import MemoryLogClient
 from airflow_provider_segtable.ports.log_store import (
     Cut,
     DeployMode,
@@ -92,6 +93,14 @@ class FlightLogStore:
     def abandon(self, cut: Cut) -> None:
         """Return the records of a cut to the next one."""
         self._buckets.abandon(cut)
+
+    def fence(self, bucket: int, epoch: Epoch) -> None:
+        """Give a bucket up."""
+        self._buckets.bucket(bucket).fence(epoch)
+
+    def client(self) -> MemoryLogClient:
+        """Return a client in this process: its records do not go through the network."""
+        return MemoryLogClient(self._buckets)
 
     def status(self) -> dict[int, BucketStatus]:
         """Return the status of all buckets."""

@@ -82,6 +82,14 @@ class MemoryLogStore:
         """Return the records of a cut to the next one."""
         self.buckets.abandon(cut)
 
+    def fence(self, bucket: int, epoch: Epoch) -> None:
+        """Give a bucket up."""
+        self.buckets.bucket(bucket).fence(epoch)
+
+    def client(self) -> "MemoryLogClient":
+        """Return a client in this process."""
+        return MemoryLogClient(self.buckets)
+
     def status(self) -> dict[int, BucketStatus]:
         """Return the status of all buckets."""
         return self.buckets.status()

@@ -225,6 +225,17 @@ class LogStore(Protocol):
         """Return the records of a cut to the next one, after a certain failure."""
         ...
 
+    def fence(self, bucket: int, epoch: Epoch) -> None:
+        """Give up a bucket that the table's log has given away, unless a later epoch has begun.
+
+        Its uncommitted records are dropped; its writer and its readers get ``Fenced``.
+        """
+        ...
+
+    def client(self) -> LogClient:
+        """Return a client in this process; it may do without the network."""
+        ...
+
     def status(self) -> Mapping[int, BucketStatus]:
         """Return the status of all buckets at one point in time."""
         ...

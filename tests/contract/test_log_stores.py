@@ -330,6 +330,30 @@ def test_a_client_asks_for_a_checkpoint(world: LogWorld) -> None:
     assert client.checkpoint(wait_s=1) is None
 
 
+def test_a_bucket_that_was_given_away_refuses_its_clients(world: LogWorld) -> None:
+    """Waiting readers and the writer get ``Fenced`` at once; the other bucket goes on."""
+    writer, other, reader = world.writer(), world.writer(bucket=1), world.reader()
+    writer.append(rows(1), wait_s=1)
+    assert reader.until(1) == [1]
+    waiting = Running(reader.step)
+    world.store.fence(0, 1)
+    for call in (waiting.result, lambda: writer.append(rows(2), wait_s=1)):
+        with pytest.raises(Fenced, match="look up the bucket's address"):
+            call()
+    assert other.append(rows(3), wait_s=1) == 0
+    assert [*world.store.checkpoint().buckets] == [1]
+    assert world.writer().append(rows(4), wait_s=1) == 0
+
+
+def test_a_store_has_a_client_in_its_process(world: LogWorld) -> None:
+    """It is a client as any other, whatever the network is."""
+    local = world.store.client()
+    writer = local.writer(0, epoch=1, committed=world.ends[0])
+    assert writer.append(rows(1, 2), wait_s=1) == 0
+    assert world.reader().until(2) == [1, 2]
+    assert local.status() == world.provider.connect(world.address).status()
+
+
 def test_a_new_store_goes_on_from_the_table(world: LogWorld) -> None:
     """After the store's end, the next one knows from the commit what its readers have to forget."""
     world.writer().append(rows(0), wait_s=1)

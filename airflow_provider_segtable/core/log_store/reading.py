@@ -9,7 +9,7 @@
    started does not know where the table's log ends. Its earliest and its latest position are then
    the same, where its first epoch will begin, and stand as None.
 5. A position of a later epoch than the bucket's means that the reader has seen a newer store:
-   ``Fenced``.
+   ``Fenced``. So does a bucket whose writer was replaced elsewhere.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.errors import Fenced, InvalidInput
 from airflow_provider_segtable.core.log_store.bucket_log import BucketLog
 from airflow_provider_segtable.core.log_store.buffer import Batch
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
-from airflow_provider_segtable.core.log_store.writing import named
+from airflow_provider_segtable.core.log_store.writing import is_fenced, named, taken
 
 T = TypeVar("T")
 
@@ -77,7 +77,8 @@ def read(log: BucketLog[T], start: Position | None) -> Found[T] | Reset | Behind
         start: the position; None for the origin of the bucket.
 
     Raises:
-        Fenced: the position is of a later epoch than the bucket's newest.
+        Fenced: the position is of a later epoch than the bucket's newest, or the bucket was
+            given away.
         InvalidInput: the position is beyond the end of its own epoch.
     """
     if not log.epoch:
@@ -97,6 +98,8 @@ def read(log: BucketLog[T], start: Position | None) -> Found[T] | Reset | Behind
 
 
 def _check(log: BucketLog[T], at: Position) -> None:
+    if is_fenced(log):
+        raise taken(log)
     if at.epoch > log.epoch:
         raise Fenced(
             f"{named(log)} is in epoch {log.epoch}, the reader has seen epoch {at.epoch}: "

@@ -9,7 +9,10 @@
    missing. A lower one means that it is a repetition, which gets the same answer, however late.
    So a bucket needs no memory of earlier appends.
 3. An append of an older epoch is refused: ``Fenced``.
-4. An append that does not fit evicts committed records, oldest first. If this is not enough, the
+4. ``fence``: the table's log has given the bucket away, so no commit of this epoch can come. Its
+   uncommitted records are dropped. Its writer is refused, and so are readers, which find them
+   elsewhere; until another epoch begins here.
+5. An append that does not fit evicts committed records, oldest first. If this is not enough, the
    answer is ``Full``; the caller waits for a commit and tries again.
 """
 
@@ -112,6 +115,26 @@ def append(log: BucketLog[T], new: Append[T], limits: Limits) -> Stored[T] | Ful
     )
 
 
+def fence(log: BucketLog[T], epoch: Epoch) -> BucketLog[T]:
+    """Return the bucket without a writer, if its epoch is not a later one."""
+    if log.epoch > epoch or is_fenced(log):
+        return log
+    return replace(log, writer="", end=log.committed.offset, buffer=Buffer(), kept=(), pending=None)
+
+
+def is_fenced(log: BucketLog[T]) -> bool:
+    """Return whether the bucket's newest writer was replaced elsewhere."""
+    return log.epoch > 0 and not log.writer
+
+
+def taken(log: BucketLog[T]) -> Fenced:
+    """Return the refusal of a bucket that was given away."""
+    return Fenced(
+        f"{named(log)} was taken by another service or writer, so epoch {log.epoch} is over here: "
+        "look up the bucket's address, or begin again with a higher epoch"
+    )
+
+
 def named(log: BucketLog[T]) -> str:
     """Return the name of a bucket in messages."""
     return f"bucket {log.bucket} of the log store"
@@ -134,6 +157,8 @@ def _is_known(log: BucketLog[T], at: Position) -> bool:
 def _check(log: BucketLog[T], new: Append[T], limits: Limits) -> None:
     if new.epoch < log.epoch:
         raise fenced(log, new.epoch, log.epoch)
+    if is_fenced(log):
+        raise taken(log)
     if new.epoch > log.epoch:
         raise InvalidInput(
             f"{named(log)} is in epoch {log.epoch}, the append is of epoch {new.epoch}: "

@@ -7,13 +7,20 @@ from typing import Any
 
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.planning.properties.index_settings import PREFIX, IndexSettings
+from airflow_provider_segtable.planning.properties.log_store_settings import PREFIX as LOG_STORE
+from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
 
 DEFAULT, CREATION = "default", "creation"
 
 FAMILIES: Mapping[str, Any] = MappingProxyType(
-    {"compaction": Policy(), "retention": Retention(), PREFIX: IndexSettings()}
+    {
+        "compaction": Policy(),
+        "retention": Retention(),
+        PREFIX: IndexSettings(),
+        LOG_STORE: LogStoreSettings(),
+    }
 )
 """The properties' families, with their defaults; any other property ``index.NAME`` is an index."""
 

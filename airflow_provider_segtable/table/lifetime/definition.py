@@ -24,12 +24,16 @@ from airflow_provider_segtable.planning.properties.index_settings import (
     check_index_policy,
     names_index,
 )
+from airflow_provider_segtable.planning.properties.log_store_settings import (
+    PROPERTIES as LOG_STORE,
+)
+from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.planning.properties.policy import PROPERTIES as POLICY
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
 from airflow_provider_segtable.planning.properties.retention import Retention
 
-KNOWN = (*POLICY, *RETENTION, *INDEX)
+KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE)
 """The keys of all properties, beside ``index.NAME`` for an index of the policy."""
 
 
@@ -49,6 +53,7 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
             raise InvalidInput(f"{key!r} is not a property: known are {', '.join(KNOWN)}")
     policy = Policy.read(table.properties)
     Retention.read(table.properties)
+    LogStoreSettings.read(table.properties)
     check_index_policy(table)
     checked_order(policy.clustering, table)
     check_cut(policy.cut, table)

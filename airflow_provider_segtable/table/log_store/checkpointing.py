@@ -3,12 +3,17 @@
 1. An append table gets one file for each time chunk, with the records of all buckets, each bucket's
    in the order of their offsets. The footer has the offsets (``data.log_store.file_offsets``).
 2. A primary-key table gets log files, as from an upsert, for each bucket of the log store its own:
-   of each key the merge of the cut's records.
+   of each key the merge of the cut's records. If one key is in two buckets, the record of the
+   higher bucket counts as the later one; a writer that chooses the bucket by the key's hash does
+   not do this.
 3. The event has the range of each bucket; the log admits it only in the newest epoch, and right
    after the committed records (``log_store_events``).
-4. The commit id is made from the ranges. So a checkpoint that is repeated, in this process or
-   another, is committed once.
-5. A crash before the commit leaves files that no event names: orphans, which cleaning deletes.
+4. The commit id is made from the ranges, unless it is given. So a checkpoint that is repeated, in
+   this process or another, is committed once. A given one that stands for other ranges is refused.
+5. Records are in the columns of the version at which their store was opened. They are written so,
+   and read in the columns of each version, as all files are. No alteration of the table is waited
+   for, and none is in the way.
+6. A crash before the commit leaves files that no event names: orphans, which cleaning deletes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +26,11 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.digest import digest
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import Fenced, InvalidInput, OffsetGap
+from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant, Interval
@@ -61,7 +69,12 @@ class BucketRecords:
 
 
 def commit_cut(
-    ports: TableContext, cut: Cut, *, deleted: str | None = None, state: State | None = None
+    ports: TableContext,
+    cut: Cut,
+    *,
+    deleted: str | None = None,
+    columns: State | None = None,
+    commit_id: str | None = None,
 ) -> AppendResult | None:
     """Commit the records of a cut; return None if it has none.
 
@@ -69,28 +82,60 @@ def commit_cut(
         ports: the table's ports; a primary-key table needs no coordinator.
         cut: the cut of a log store.
         deleted: the column of the records that says which of them delete their key.
-        state: a recent state of the table; saves reading the log again.
+        columns: the version whose columns the records have; the newest if left out.
+        commit_id: equal ids commit once; by default one made from the ranges.
 
     Raises:
         Fenced: another service has taken a bucket, or the table was restored.
         OffsetGap: the cut does not begin at the committed end.
-        SchemaMismatch, TimeOutOfRange, InvalidInput: the records do not fit; nothing was written.
+        SchemaMismatch, TimeOutOfRange, InvalidInput: the records do not fit, or the commit id
+            stands for other records; nothing was written.
         LockLost, CommitConflict, StorageError: as an append; nothing was committed.
         CommitUnknown: the last reply was lost. Commit the same cut again: it commits once.
     """
     records = [_records(cut, bucket) for bucket in sorted(cut.buckets)]
     if not records:
         return None
-    seen = state or ports.log.load()
+    newest = ports.log.load()
+    seen = columns or newest
     ranges = tuple(each.range for each in records)
-    commit_id = checkpoint_id(ranges)
-    if commit_id in seen.commits:
-        return made_before(ports.log, seen, commit_id)
+    name = commit_id or checkpoint_id(ranges)
+    if name in newest.commits:
+        return _committed_before(ports, newest, name, ranges)
     if seen.table.kind.rules is None:
         prepare = _prepared(ports, records, seen)
-        return append(ports, prepare, commit_id=commit_id, state=seen, ranges=ranges)
+        return append(ports, prepare, commit_id=name, state=newest, ranges=ranges)
     write = partial(_written_logs, ports, records, seen, deleted)
-    return commit_logs(ports, write, commit_id=commit_id, state=seen, ranges=ranges)
+    return commit_logs(ports, write, commit_id=name, state=newest, ranges=ranges)
+
+
+def refused(state: State, cut: Cut) -> dict[int, Fenced | OffsetGap]:
+    """Return the buckets of a cut that the log refuses, and why."""
+    found: dict[int, Fenced | OffsetGap] = {}
+    for bucket, taken in cut.buckets.items():
+        try:
+            bucket_of(state, bucket).check(_range(taken))
+        except (Fenced, OffsetGap) as why:
+            found[bucket] = why
+    return found
+
+
+def _committed_before(
+    ports: TableContext, state: State, commit_id: str, ranges: tuple[LogRange, ...]
+) -> AppendResult:
+    """Return the result of a checkpoint that was made before, of these ranges."""
+    event = ports.log.event(state.commits[commit_id])
+    action = None if event is None else event.action
+    if isinstance(action, Appended) and action.log != ranges:
+        raise InvalidInput(
+            f"commit id {commit_id!r} stands for event {state.commits[commit_id]} with other "
+            "records: ask whether an id was committed before its records are appended"
+        )
+    return made_before(ports.log, state, commit_id)
+
+
+def _range(taken: BucketCut[Any]) -> LogRange:
+    return LogRange(bucket=taken.bucket, epoch=taken.epoch, start=taken.start, end=taken.end)
 
 
 def checkpoint_id(ranges: Sequence[LogRange]) -> str:
@@ -103,7 +148,7 @@ def _records(cut: Cut, bucket: int) -> BucketRecords:
     """Return the records of a bucket; raise if they are not one for each offset."""
     taken = cut.buckets[bucket]
     batches: list[Any] = [batch.content for batch in taken.batches]
-    given = LogRange(bucket=bucket, epoch=taken.epoch, start=taken.start, end=taken.end)
+    given = _range(taken)
     rows = pa.Table.from_batches(batches)
     if rows.num_rows != given.end - given.start:
         raise InvalidInput(
@@ -156,6 +201,14 @@ def _written_logs(
         bucket = each.range.bucket
         entries = encode_offsets([FileOffsets(bucket=bucket)], {})
         check = check_for(seen, deleted, check_rows)
-        given = records_of(each.rows, seen, deleted, check=check)
-        merged = unique_records(given, seen, ports.uri)
+        given = records_of(_marked(each.rows, deleted), seen, deleted, check=check)
+        merged = unique_records(given, replace(seen, indexes=state.indexes), ports.uri)
         yield from replace(writer, entries=entries).written(merged)
+
+
+def _marked(rows: pa.Table, deleted: str | None) -> pa.Table:
+    """Return records whose marks of deletes are never null."""
+    if deleted not in rows.column_names:
+        return rows
+    at = rows.column_names.index(deleted)
+    return rows.set_column(at, deleted, rows.column(deleted).fill_null(False))

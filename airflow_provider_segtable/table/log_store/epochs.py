@@ -9,7 +9,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown
+from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, Fenced
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import LogEpochBegun
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
@@ -37,15 +37,20 @@ class EpochBegun:
     state: State = field(repr=False)
 
 
-def begin_epoch(ports: TableContext, buckets: Sequence[int], *, owner: str) -> EpochBegun:
+def begin_epoch(
+    ports: TableContext, buckets: Sequence[int], *, owner: str, after: Epoch | None = None
+) -> EpochBegun:
     """Take buckets of the log store.
 
     Args:
         ports: the table's ports; a coordinator is not needed.
         buckets: the numbers of the buckets.
         owner: the service's name, for messages.
+        after: the writer's own epoch, if it goes on after a failure: another writer's is not
+            fenced then.
 
     Raises:
+        Fenced: a bucket is no longer in the epoch ``after``.
         InvalidInput: there are no buckets, or the table's rows do not show when they came.
         CommitConflict: other services were first ``TRIES`` times.
         CommitUnknown: the last reply was lost. Begin again; an epoch that is not used does no harm.
@@ -54,6 +59,7 @@ def begin_epoch(ports: TableContext, buckets: Sequence[int], *, owner: str) -> E
     state.table.kind.check_window(ports.uri)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
+        _check_own(ports, state, buckets, after)
         epoch = 1 + max((bucket_of(state, bucket).epoch for bucket in buckets), default=0)
         action = LogEpochBegun(buckets=tuple(buckets), epoch=epoch, owner=owner)
         change = Change(action=action, commit_id=ports.randomness.token())
@@ -66,3 +72,18 @@ def begin_epoch(ports: TableContext, buckets: Sequence[int], *, owner: str) -> E
             case Conflict() as outcome:
                 state = ports.log.refresh(state)
     raise CommitConflict(f"{ports.uri}: no epoch begun in {TRIES} attempts: {outcome.reason}")
+
+
+def _check_own(
+    ports: TableContext, state: State, buckets: Sequence[int], after: Epoch | None
+) -> None:
+    """Raise ``Fenced`` if a bucket has left a writer's own epoch."""
+    for bucket in buckets if after is not None else ():
+        known = bucket_of(state, bucket)
+        if known.epoch != after:
+            by = f", begun by {known.owner}" if known.owner else " since the table was restored"
+            raise Fenced(
+                f"{ports.uri}: bucket {bucket} of the log store is in epoch {known.epoch}{by}; "
+                f"this writer's was {after}: another writer has replaced it, so stop, or open a "
+                "writer again to replace that one"
+            )

@@ -7,7 +7,12 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CheckpointPending, Fenced, InvalidInput
 from airflow_provider_segtable.core.log_store import checkpointing, reading, writing
-from airflow_provider_segtable.core.log_store.bucket_log import BucketCut, BucketLog, Limits
+from airflow_provider_segtable.core.log_store.bucket_log import (
+    BucketCut,
+    BucketLog,
+    Limits,
+    violations,
+)
 from airflow_provider_segtable.core.log_store.buffer import BLOCK, Batch, Buffer
 from airflow_provider_segtable.core.log_store.position import (
     MOST_BEGINS,
@@ -252,3 +257,30 @@ def test_the_status_counts_from_the_committed_end() -> None:
     assert (found.uncommitted_records, found.uncommitted_bytes) == (4, 7)
     assert found.uncommitted_since == 50
     assert status_of(checkpointed(log)).uncommitted_since is None
+
+
+def test_a_fenced_bucket_drops_what_no_commit_can_hold() -> None:
+    """Writer and readers are refused until another epoch begins here, from the new end."""
+    log = checkpointing.cut(appended(checkpointed(appended(NEW, 3)), 2))
+    left = writing.fence(log, 1)
+    assert violations(left) == []
+    assert (left.start, left.end, left.pending) == (3, 3, None)
+    assert writing.fence(left, 1) is left
+    refused = Append(epoch=1, sequence=3, count=1, size=1, content="")
+    for call in (
+        lambda: writing.append(left, refused, LIMITS),
+        lambda: reading.read(left, at(1, 3)),
+        lambda: reading.read(left, None),
+    ):
+        with pytest.raises(Fenced, match=r"taken by another.*epoch 1 is over"):
+            call()
+    again = begun(left, 3, CommittedEnd(position=at(2, 9), lineage=Lineage(begins=(at(2, 3),))))
+    assert appended(again, 1).end == 10
+
+
+def test_news_of_an_old_epoch_fences_no_later_one() -> None:
+    """A commit that was refused late leaves the writer that has replaced it here."""
+    log = begun(appended(NEW, 1), 2)
+    assert writing.fence(log, 1) is log
+    nothing: Log = BucketLog()
+    assert writing.fence(nothing, 0).end == 0

@@ -103,10 +103,10 @@ def test_a_replaced_service_is_fenced_at_its_commit(logged: Logged, other: Table
 def test_a_checkpoint_that_is_repeated_is_committed_once(logged: Logged, other: Table) -> None:
     """By the same process, by another one, and after a lost reply."""
     cut = logged.cut(b0=4)
-    lost, state = trapped(logged.table), logged.table.state()
+    lost = trapped(logged.table)
     traps(lost.ports).extend(lost_reply(lost.ports, landed=False) for _ in range(99))
     with pytest.raises(CommitUnknown, match="commits once"):
-        commit_cut(lost.ports, cut, state=state)
+        commit_cut(lost.ports, cut)
     n = logged.commit(cut)
     repeated = commit_cut(other.ports, cut)
     assert repeated is not None
