@@ -62,9 +62,9 @@ def test_alterations_are_not_in_the_way_of_a_running_store(logged: Logged) -> No
     cut = logged.cut(b0=3)
     table.alter(
         columns=[
-            AddColumn("note", "string", default="none"),
-            RenameColumn("name", "title"),
-            DropColumn("price"),
+            AddColumn(name="note", type="string", default="none"),
+            RenameColumn(name="name", new="title"),
+            DropColumn(name="price"),
         ]
     )
     assert commit_cut(table.ports, cut, columns=columns)
