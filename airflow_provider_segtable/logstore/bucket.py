@@ -40,6 +40,7 @@ class Bucket:
         self._log: State = BucketLog(bucket=number)
         self._changed = threading.Condition()
         self._open = True
+        self._sealed = False
 
     @property
     def log(self) -> State:
@@ -48,6 +49,7 @@ class Bucket:
 
     def begin(self, *, epoch: Epoch, writer: str, committed: CommittedEnd) -> Offset:
         """Begin an epoch; return the offset of its next record."""
+        self._refuse_if_sealed()
         return self._change(
             lambda log: writing.begin(log, epoch=epoch, writer=writer, committed=committed)
         ).end
@@ -116,6 +118,12 @@ class Bucket:
         """Give the bucket up, unless a later epoch has begun."""
         self._change(lambda log: writing.fence(log, epoch))
 
+    def seal(self) -> None:
+        """Take no more records; what is here can be read and committed."""
+        with self._changed:
+            self._sealed = True
+            self._changed.notify_all()
+
     def close(self) -> None:
         """End all waiting calls, and release the records."""
         with self._changed:
@@ -140,7 +148,14 @@ class Bucket:
             self._changed.notify_all()
         return log
 
+    def _refuse_if_sealed(self) -> None:
+        if self._sealed:
+            raise LogStoreUnavailable(
+                f"{writing.named(self._log)} moves to another service: look up its address"
+            )
+
     def _appended(self, new: Append[RecordBatch]) -> Full | None:
+        self._refuse_if_sealed()
         match writing.append(self._opened(), new, self._limits):
             case Stored(log=log):
                 self._set(log)

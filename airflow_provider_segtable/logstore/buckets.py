@@ -5,9 +5,12 @@
    at the end.
 3. The status is that of all buckets at one point in time.
 4. The store cannot commit. What can is told to it by ``serve_checkpoints``, and does so on request.
+5. A bucket that moves to another service is sealed, committed, and then no longer served. Each of
+   these steps, a cut and a status come one after the other. A bucket that comes back begins empty.
 """
 
 import threading
+from collections.abc import Collection
 from contextlib import ExitStack
 
 from airflow_provider_segtable.core.errors import (
@@ -45,18 +48,34 @@ class Buckets:
         Raises:
             InvalidInput: this store does not serve the bucket.
         """
-        if not self._open:
-            raise LogStoreUnavailable(
-                f"the log store of table {self.context.table} was shut down: "
-                "connect to its successor"
+        self._refuse_if_shut_down()
+        if number not in self.context.buckets:
+            raise InvalidInput(
+                f"bucket {number} is not served here; this log store has the buckets "
+                f"{', '.join(map(str, self.context.buckets))} of table {self.context.table}"
             )
         try:
             return self._buckets[number]
         except KeyError:
-            raise InvalidInput(
-                f"bucket {number} is not served here; this log store has the buckets "
-                f"{', '.join(map(str, self._buckets))} of table {self.context.table}"
+            raise LogStoreUnavailable(
+                f"bucket {number} of table {self.context.table} is not served here now: look up "
+                "its address"
             ) from None
+
+    def seal(self, numbers: Collection[int]) -> None:
+        """Take no more records into some buckets."""
+        with self._cutting:
+            for number in numbers:
+                if sealed := self._buckets.get(number):
+                    sealed.seal()
+
+    def serve(self, numbers: Collection[int]) -> None:
+        """Serve these buckets and no others."""
+        with self._cutting:
+            for number in self._buckets.keys() - set(numbers):
+                self._buckets.pop(number).close()
+            for number in sorted(set(numbers) - self._buckets.keys()):
+                self._buckets[number] = Bucket(number, self.context.limits)
 
     def check_schema(self, schema: Schema) -> None:
         """Raise ``SchemaMismatch`` unless a schema is that of the table."""
@@ -80,7 +99,7 @@ class Buckets:
         return Cut(buckets=cuts)
 
     def committed(self, cut: Cut) -> None:
-        """Record the commit of a cut in all of its buckets.
+        """Record the commit of a cut in those of its buckets that are still served.
 
         Raises:
             Fenced: a bucket has discarded the records.
@@ -91,17 +110,20 @@ class Buckets:
                 self.bucket(number).commit(done)
             except Fenced as refusal:
                 refusals.append(refusal)
+            except LogStoreUnavailable:
+                self._refuse_if_shut_down()
         if refusals:
             raise refusals[0]
 
     def abandon(self, cut: Cut) -> None:
         """Return the records of a cut to the next one."""
         for number, given_up in cut.buckets.items():
-            self.bucket(number).abandon(given_up)
+            if still := self._buckets.get(number):
+                still.abandon(given_up)
 
     def status(self) -> dict[int, BucketStatus]:
         """Return the status of all buckets at one point in time."""
-        with ExitStack() as holding:
+        with self._cutting, ExitStack() as holding:
             logs = {n: holding.enter_context(self.bucket(n).held()) for n in self._buckets}
             return {n: status_of(log) for n, log in logs.items()}
 
@@ -125,8 +147,15 @@ class Buckets:
     def close(self) -> None:
         """End all waiting calls, and release the records."""
         self._open = False
-        for bucket in self._buckets.values():
+        for bucket in tuple(self._buckets.values()):
             bucket.close()
+
+    def _refuse_if_shut_down(self) -> None:
+        if not self._open:
+            raise LogStoreUnavailable(
+                f"the log store of table {self.context.table} was shut down: "
+                "connect to its successor"
+            )
 
 
 def checked_schema(schema: Schema, expected: Schema) -> None:

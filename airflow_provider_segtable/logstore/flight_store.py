@@ -3,7 +3,7 @@
 Rules of the records are those of every store (``core.log_store``); ``flight_server`` serves them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from uuid import uuid4
@@ -105,6 +105,14 @@ class FlightLogStore:
     def status(self) -> dict[int, BucketStatus]:
         """Return the status of all buckets."""
         return self._buckets.status()
+
+    def seal(self, buckets: Collection[int]) -> None:
+        """Take no more records into some buckets."""
+        self._buckets.seal(buckets)
+
+    def serve(self, buckets: Collection[int]) -> None:
+        """Serve these buckets and no others."""
+        self._buckets.serve(buckets)
 
     def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
         """Let requests for a checkpoint be served."""

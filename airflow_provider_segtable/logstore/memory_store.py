@@ -5,6 +5,7 @@
 3. An answer is never lost here, so ``send`` is ``append``.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import count
 from uuid import uuid4
@@ -93,6 +94,14 @@ class MemoryLogStore:
     def status(self) -> dict[int, BucketStatus]:
         """Return the status of all buckets."""
         return self.buckets.status()
+
+    def seal(self, buckets: Collection[int]) -> None:
+        """Take no more records into some buckets."""
+        self.buckets.seal(buckets)
+
+    def serve(self, buckets: Collection[int]) -> None:
+        """Serve these buckets and no others."""
+        self.buckets.serve(buckets)
 
     def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
         """Let requests for a checkpoint be served."""

@@ -29,14 +29,17 @@ Contract:
 7. A store cannot commit. A service that can is told to it (``serve_checkpoints``), and a client's
    ``checkpoint`` asks this service. ``status`` is that of all buckets at one point in time.
 8. A writer or reader belongs to one thread. One that ends without ``close`` leaves nothing behind.
-9. ``shutdown`` ends all waiting calls and streams within seconds, with ``LogStoreUnavailable``.
+9. A store serves all buckets of its context, until it is told which (``serve``). A bucket that
+   moves is sealed, committed, and then no longer served: clients that used it get
+   ``LogStoreUnavailable``, and look up its address. A bucket that comes back begins empty.
+10. ``shutdown`` ends all waiting calls and streams within seconds, with ``LogStoreUnavailable``.
    Uncommitted records are gone: the writer begins a new epoch with the next store.
-10. Errors: ``Fenced``, ``LogStoreFull``, ``LogStoreUnavailable``, ``CheckpointPending``;
+11. Errors: ``Fenced``, ``LogStoreFull``, ``LogStoreUnavailable``, ``CheckpointPending``;
    ``InvalidInput`` for a bucket that the store does not have, a batch above the limit, a snapshot
    older than one that the store knows, or a position that never was; ``SchemaMismatch``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeAlias
@@ -238,6 +241,14 @@ class LogStore(Protocol):
 
     def status(self) -> Mapping[int, BucketStatus]:
         """Return the status of all buckets at one point in time."""
+        ...
+
+    def seal(self, buckets: Collection[int]) -> None:
+        """Take no more records into buckets that will move; readers go on."""
+        ...
+
+    def serve(self, buckets: Collection[int]) -> None:
+        """Serve these buckets of the context and no others from now on."""
         ...
 
     def serve_checkpoints(self, serve: ServeCheckpoint) -> None:

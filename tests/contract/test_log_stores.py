@@ -401,3 +401,43 @@ def test_wrong_values_are_refused_with_the_way_out(world: LogWorld) -> None:
     with pytest.raises(InvalidInput, match="append smaller batches"):
         writer.append(rows(*range(800 // ROW + 1)), wait_s=1)
     assert writer.append(rows(1), wait_s=1) == 0
+
+
+def test_a_bucket_moves_away_and_comes_back(world: LogWorld) -> None:
+    """Sealed: no append, but reads and a commit. Not served: nobody. Back: it begins anew."""
+    writer, other = world.writer(), world.writer(1)
+    writer.append(rows(1, 2), wait_s=1)
+    other.append(rows(7), wait_s=1)
+    reader = world.reader()
+    assert reader.until(2) == [1, 2]
+    waiting = Running(reader.step)
+    world.store.seal([0])
+    with pytest.raises(LogStoreUnavailable, match="moves to another service"):
+        writer.append(rows(3), wait_s=PATIENCE_S)
+    with pytest.raises(LogStoreUnavailable, match="moves to another service"):
+        world.writer()
+    late = world.store.checkpoint()
+    world.commit(late)
+    world.store.serve([1])
+    with pytest.raises(LogStoreUnavailable, match="connect to its successor"):
+        waiting.result()
+    world.store.committed(late)
+    assert world.tables[0] == [1, 2]
+    assert world.store.status().keys() == {1}
+    for use in (world.writer, lambda: world.reader().step()):
+        with pytest.raises(LogStoreUnavailable, match="bucket 0 of table t is not served here now"):
+            use()
+    assert other.append(rows(8), wait_s=1) == 1
+    world.store.serve([0, 1])
+    assert world.writer().append(rows(3), wait_s=1) == 2
+    assert world.reader(start=at(1, 2)).until(3) == [3]
+
+
+def test_a_writer_that_waits_for_room_hears_that_its_bucket_moves(world: LogWorld) -> None:
+    """It does not wait for its deadline."""
+    writer = world.writer()
+    writer.append(rows(*range(100)), wait_s=1)
+    waiting = Running(lambda: writer.append(rows(1), wait_s=PATIENCE_S))
+    world.store.seal([0])
+    with pytest.raises(LogStoreUnavailable, match="moves to another service"):
+        waiting.result()
