@@ -106,7 +106,9 @@ def _of_bucket(
         return "all is committed"
     start = Position(epoch=status.epoch, offset=known.end)
     batches = _batches(client, bucket, start, status.end.offset)
-    return batches and BucketCut(
+    if batches is None:
+        return None
+    return BucketCut(
         bucket=bucket,
         epoch=status.epoch,
         start=known.end,
