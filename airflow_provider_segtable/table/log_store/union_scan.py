@@ -14,7 +14,6 @@ from airflow_provider_segtable.core.reads.read_plan import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.live_tail import Finder, LiveTail, live_tail
-from airflow_provider_segtable.table.log_store.log_schema import deleted_column
 from airflow_provider_segtable.table.log_store.rehearsal import rehearsed
 from airflow_provider_segtable.table.reads.scan import Scan
 
@@ -44,6 +43,5 @@ def union_scan(ports: TableContext, find: Finder, request: ReadRequest) -> Union
             commit; or the request does not fit the table.
     """
     tail = live_tail(ports, find)
-    deleted = deleted_column(tail.state)
-    own, state = rehearsed(ports, tail.state, tail.cut, deleted=deleted)
+    own, state = rehearsed(ports, tail.state, tail.cut)
     return UnionScan(ports=own, state=state, request=request, tail=tail)

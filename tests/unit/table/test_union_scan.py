@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable
 from airflow_provider_segtable.core.log_store.bucket_log import Limits
 from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
@@ -74,6 +75,18 @@ def test_of_a_key_the_newest_record_wins_and_deletes_count() -> None:
     made.send(0, changed, [False, True, False])
     found = made.union(columns=["row", "name"]).to_arrow().sort_by("row").to_pylist()
     assert [(row["row"], row["name"]) for row in found] == [(1, "new"), (3, "n3"), (4, "new")]
+
+
+def test_the_tail_has_the_columns_that_its_store_was_started_with(streamed: Streamed) -> None:
+    """An alteration renames and adds columns under a running store."""
+    streamed.table.alter(
+        columns=[RenameColumn(name="name", new="title"), AddColumn(name="more", type="int64")]
+    )
+    streamed.table.delete(where="row = 0")
+    found = streamed.union(columns=["row", "title", "more"], where="row > 9").to_arrow()
+    assert sorted(found.to_pylist(), key=lambda row: row["row"]) == [
+        {"row": n, "title": f"n{n}", "more": None} for n in range(10, 13)
+    ]
 
 
 Happens = Callable[[Streamed], None]
