@@ -61,6 +61,13 @@ class Behind:
     first_available: Offset
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """The records before ``position`` were cleaned: read a version of the table instead."""
+
+    position: Position
+
+
 def position_of(log: BucketLog[T], whence: Whence) -> Position | None:
     """Return the earliest or the latest position; None before the first writer."""
     if not log.epoch:

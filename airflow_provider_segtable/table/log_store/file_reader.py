@@ -11,7 +11,10 @@
 4. ``Reset`` comes before anything else if the reader's position is of an epoch whose records were
    discarded after it. ``Expired`` names the first position that is still readable. After either of
    them nothing follows: the reader begins again from there.
-5. One range is in memory at a time; it was in the memory of its writer, too.
+5. The position after a range is of the bucket's newest epoch, because its records are those of that
+   epoch. The epoch of its writer would not do: a restore may go forward again, to records whose
+   epoch an earlier restore has cut short, and so would reset each reader of them, again and again.
+6. One range is in memory at a time; it was in the memory of its writer, too.
 """
 
 from collections.abc import Iterator
@@ -27,7 +30,7 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset, Position
-from airflow_provider_segtable.core.log_store.reading import Reset
+from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
@@ -60,15 +63,13 @@ class RangeRecords:
     deleted: Flags | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expired:
-    """The records before ``position`` were cleaned: read a version of the table instead."""
-
-    position: Position
-
-
 def read_committed(
-    ports: TableContext, bucket: int, start: Position = BEGINNING, *, state: State | None = None
+    ports: TableContext,
+    bucket: int,
+    start: Position = BEGINNING,
+    *,
+    state: State | None = None,
+    through: int = -1,
 ) -> Iterator[RangeRecords | Reset | Expired]:
     """Yield the committed records of a bucket from a position on, up to the committed end.
 
@@ -77,6 +78,7 @@ def read_committed(
         bucket: the number of the bucket.
         start: the position of the reader; the first record by default.
         state: the version up to which is read; the newest if left out.
+        through: an event up to which all ranges end at or before ``start``; saves reading them.
 
     Raises:
         CorruptTable: a file does not have the records that the log says.
@@ -90,23 +92,39 @@ def read_committed(
         return
     at = start.offset
     try:
-        for event, found in _ranges(ports.log, seen, bucket, at):
+        for event, found in _ranges(ports.log, seen, bucket, at, through):
             if found.start > at:
                 yield Expired(position=Position(epoch=known.epoch, offset=found.start))
                 return
             yield _read(ports, seen, event, found, at)
             at = found.end
     except NotFound:
-        first = _first_available(ports, bucket)
-        if first.offset <= at:
+        gone = _gone(ports, bucket, Position(epoch=known.epoch, offset=at))
+        if gone is None:
             raise
-        yield Expired(position=first)
+        yield gone
         return
     if at < known.end:
         yield Expired(position=Position(epoch=known.epoch, offset=known.end))
 
 
-def _first_available(ports: TableContext, bucket: int) -> Position:
+def _gone(ports: TableContext, bucket: int, at: Position) -> Reset | Expired | None:
+    """Return why the records at a position went while they were read; None if they should not have.
+
+    A restore undoes records, which then expire. A reader of the version before it has not read
+    them, but has to go on with other ones: it is reset to where it is.
+    """
+    known = bucket_of(ports.log.load(), bucket)
+    left_at = known.lineage.left_at(at)
+    if left_at is not None:
+        return Reset(epoch=known.epoch, offset=left_at)
+    first = first_available(ports, bucket)
+    if first.offset > at.offset:
+        return Expired(position=first)
+    return Reset(epoch=known.epoch, offset=at.offset) if known.epoch > at.epoch else None
+
+
+def first_available(ports: TableContext, bucket: int) -> Position:
     """Return the first position that the newest version keeps."""
     newest = ports.log.load()
     known = bucket_of(newest, bucket)
@@ -115,11 +133,12 @@ def _first_available(ports: TableContext, bucket: int) -> Position:
 
 
 def _ranges(
-    log: EventLog, state: State, bucket: int, offset: Offset
+    log: EventLog, state: State, bucket: int, offset: Offset, through: int = -1
 ) -> Iterator[tuple[Event, LogRange]]:
     """Yield the ranges of retained events that have an offset or a later one, in order."""
+    begin = max(state.retained_from, through + 1)
     for span in bucket_of(state, bucket).spans(offset, state.n):
-        for n in range(max(span.first, state.retained_from), span.last + 1):
+        for n in range(max(span.first, begin), span.last + 1):
             event = log.event(n)
             if event is None:
                 raise NotFound(f"{log.storage.uri}/{event_path(n)} is missing")
@@ -135,7 +154,7 @@ def _read(
     action = event.action
     segments = published(state, action, event.time) if isinstance(action, Appended) else ()
     mine = tuple(_with_records(ports, segments, found.bucket))
-    after = Position(epoch=found.epoch, offset=found.end)
+    after = Position(epoch=bucket_of(state, found.bucket).epoch, offset=found.end)
     if state.table.kind.rules is None:
         rows = _rows(ports, state, found, mine)
         left = rows.slice(at - found.start)
