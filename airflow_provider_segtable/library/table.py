@@ -20,12 +20,14 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
+from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.services.compaction.compact_table import (
@@ -37,6 +39,8 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.union_scan import union_scan
+from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.versions.history import HistoryEntry, history
 from airflow_provider_segtable.table.writes.append import AppendResult
 from airflow_provider_segtable.table.writes.given import append_rows
@@ -66,6 +70,16 @@ class Table(base.Table):
         is more likely a mistake.
         """
         return append_rows(self.ports, rows, commit_id=commit_id, check=check_filled)
+
+    def read(self, request: ReadRequest) -> Scan:
+        """Return the scan that a read request describes; errors as for ``scan``.
+
+        Raises:
+            CoordinatorUnavailable: it includes the log store, and there is no ZooKeeper.
+        """
+        if request.include_log:
+            return union_scan(self.ports, log_finder(self.ports), request)
+        return base.Table.read(self, request)
 
     @property
     def schema(self) -> pa.Schema:

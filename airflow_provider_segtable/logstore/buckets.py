@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
 )
 from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
+from airflow_provider_segtable.core.log_store.position import Epoch
 from airflow_provider_segtable.core.log_store.status import BucketStatus, status_of
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.ports.log_store import (
@@ -120,6 +121,11 @@ class Buckets:
         for number, given_up in cut.buckets.items():
             if still := self._buckets.get(number):
                 still.abandon(given_up)
+
+    def fence(self, number: int, epoch: Epoch) -> None:
+        """Give a bucket up; nothing is left to do if it is not served any more."""
+        if still := self._buckets.get(number):
+            still.fence(epoch)
 
     def status(self) -> dict[int, BucketStatus]:
         """Return the status of all buckets at one point in time."""

@@ -96,7 +96,7 @@ class FlightLogStore:
 
     def fence(self, bucket: int, epoch: Epoch) -> None:
         """Give a bucket up."""
-        self._buckets.bucket(bucket).fence(epoch)
+        self._buckets.fence(bucket, epoch)
 
     def client(self) -> MemoryLogClient:
         """Return a client in this process: its records do not go through the network."""

@@ -85,7 +85,7 @@ class MemoryLogStore:
 
     def fence(self, bucket: int, epoch: Epoch) -> None:
         """Give a bucket up."""
-        self.buckets.bucket(bucket).fence(epoch)
+        self.buckets.fence(bucket, epoch)
 
     def client(self) -> "MemoryLogClient":
         """Return a client in this process."""

@@ -85,8 +85,8 @@ class RecordBatch(Protocol):
         """Return the Arrow schema."""
         ...
 
-    def slice(self, offset: int) -> Self:
-        """Return the records from the ``offset``-th on, without a copy."""
+    def slice(self, offset: int, length: int | None = None) -> Self:
+        """Return the records from the ``offset``-th on, all or so many, without a copy."""
         ...
 
 

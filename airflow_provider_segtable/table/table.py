@@ -7,6 +7,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
@@ -227,6 +228,7 @@ class Table(TableChanges, TableIndexes, TableVersions):
         rolled_up: bool = False,
         base_only: bool = False,
         checked: bool = True,
+        include_log: bool = False,
     ) -> Scan:
         """Return a scan, read by ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_reader``...
 
@@ -253,12 +255,15 @@ class Table(TableChanges, TableIndexes, TableVersions):
             base_only: of a primary-key table, only its base files, which need no merging: each
                 bucket as of its last semi-major compaction, so **older rows** than the newest.
             checked: compare data files with their checksums.
+            include_log: also the records that log stores hold and no commit has yet, as of now;
+                without a running service the newest version alone, which ``explain`` says.
 
         Raises:
             SchemaMismatch: there is no such column.
             InvalidInput: the condition is not parsable, or more than one version is named.
             VersionExpired: the version is no longer kept.
             WindowExpired: what was committed since then is no longer kept.
+            LogStoreUnavailable: with ``include_log``, a published service does not answer.
         """
         return self.read(
             read_request(
@@ -275,11 +280,21 @@ class Table(TableChanges, TableIndexes, TableVersions):
                 rolled_up=rolled_up,
                 base_only=base_only,
                 checked=checked,
+                include_log=include_log,
             )
         )
 
     def read(self, request: ReadRequest) -> Scan:
-        """Return the scan that a read request describes."""
+        """Return the scan that a read request describes.
+
+        Raises:
+            InvalidInput: it includes the log store, which ``library.Table`` reaches.
+        """
+        if request.include_log:
+            raise InvalidInput(
+                f"log stores of {self.ports.uri} are not reached from here: open the table by "
+                "airflow_provider_segtable.Table"
+            )
         log = self.ports.log
         end = version_read(log, request)
         start = start_read(log, request, end)

@@ -166,6 +166,7 @@ class ReadPlan:
         deletes: the deletes that are applied.
         merging: what is merged, in a primary-key table.
         index_notes: which indexes were not used, or not for all files, and why.
+        log_notes: of a read with the log store, what was found of each bucket.
     """
 
     table: str
@@ -181,6 +182,7 @@ class ReadPlan:
     deletes: DeletesApplied
     merging: Merging | None = None
     index_notes: tuple[IndexNote, ...] = ()
+    log_notes: tuple[str, ...] = ()
 
     @property
     def shown(self) -> Extent:
@@ -241,6 +243,7 @@ class ReadPlan:
             "deletes": asdict(self.deletes),
             "merging": None if self.merging is None else asdict(self.merging),
             "index_notes": [asdict(note) for note in self.index_notes],
+            "log_notes": list(self.log_notes),
             "not_looked_into": list(self.not_looked_into),
         }
 
@@ -296,6 +299,8 @@ def _lines(plan: ReadPlan) -> Iterator[str]:
         yield from _merged(plan.merging)
     for each in plan.index_notes:
         yield f"index {each.index}: {each.text}"
+    for found in plan.log_notes:
+        yield f"log store: {found}"
     for note in plan.not_looked_into:
         yield f"not looked into: {note}"
 

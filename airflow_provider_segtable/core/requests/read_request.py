@@ -43,6 +43,7 @@ class ReadRequest:
         rolled_up: of a rollup table, one row for each group; ``where`` filters these.
         base_only: of a primary-key table, only base files, without merging: older rows.
         checked: compare data files with their checksums.
+        include_log: with the live tail of the log stores, which is not committed yet.
     """
 
     version: int | None = None
@@ -58,6 +59,7 @@ class ReadRequest:
     rolled_up: bool = False
     base_only: bool = False
     checked: bool = True
+    include_log: bool = False
 
     def __post_init__(self) -> None:
         """Require one version at most, columns once each, and a condition that says something."""
@@ -79,10 +81,29 @@ class ReadRequest:
             raise InvalidInput(
                 "base_only leaves out the newest records, a window asks for them: leave out one"
             )
+        if self.include_log:
+            self._check_log()
         if self.columns is not None and len({*self.columns}) < len(self.columns):
             raise InvalidInput(f"columns {', '.join(self.columns)}: name each once")
         if isinstance(self.where, str) and not self.where.strip():
             raise InvalidInput(f"where={self.where!r} is empty: leave it out to read all rows")
+
+    def _check_log(self) -> None:
+        """Refuse what a read with the live tail cannot have besides."""
+        others = {
+            "version": self.version is not None,
+            "as_of": self.as_of is not None,
+            "tag": self.tag is not None,
+            "a start": self.windowed,
+            "rolled_up": self.rolled_up,
+            "base_only": self.base_only,
+        }
+        named = [name for name, given in others.items() if given]
+        if named:
+            raise InvalidInput(
+                f"include_log reads the newest version with what is not committed yet: leave out "
+                f"{' and '.join(named)}, or include_log"
+            )
 
     @property
     def windowed(self) -> bool:
@@ -111,6 +132,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
     rolled_up: bool = False,
     base_only: bool = False,
     checked: bool = True,
+    include_log: bool = False,
 ) -> ReadRequest:
     """Return a read request from a user's arguments; naive times are UTC.
 
@@ -133,6 +155,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
         rolled_up=rolled_up,
         base_only=base_only,
         checked=checked,
+        include_log=include_log,
     )
 
 

@@ -44,7 +44,7 @@ class BucketAddress:
 
 def addresses(coordinator: Coordinator, table: str) -> Mapping[int, BucketAddress]:
     """Return where the buckets of a table, by id, are served."""
-    return _addresses(coordinator.claims(table, BUCKETS))
+    return addresses_in(coordinator.claims(table, BUCKETS))
 
 
 def wait_addresses(
@@ -52,9 +52,9 @@ def wait_addresses(
 ) -> Mapping[int, BucketAddress]:
     """Wait until addresses may differ from ``seen``, and return them."""
     claims = coordinator.claims(table, BUCKETS)
-    if _addresses(claims) == seen:
+    if addresses_in(claims) == seen:
         claims = coordinator.wait_claims(table, BUCKETS, seen=claims, wait_s=wait_s)
-    return _addresses(claims)
+    return addresses_in(claims)
 
 
 class BucketFinder:
@@ -108,7 +108,7 @@ def _gone(old: BucketAddress, found: Mapping[int, BucketAddress]) -> bool:
     return now is None or now.number != old.number
 
 
-def _addresses(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
+def addresses_in(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
     """Return the addresses in claims; others than those of services are left out."""
     found: dict[int, BucketAddress] = {}
     for name, claim in claims.items():

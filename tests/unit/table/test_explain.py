@@ -166,7 +166,7 @@ def test_keys_are_stable(table: Table) -> None:
     assert " ".join(facts) == (
         "table version since_version where interval chunks segments hidden_segments bytes "
         "bytes_read files_opened row_groups_read columns columns_left_out steps files deletes "
-        "merging index_notes not_looked_into"
+        "merging index_notes log_notes not_looked_into"
     )
     assert " ".join(facts["steps"][0]) == (
         "by index files_before files_after row_groups_before row_groups_after bytes_before "

@@ -1,0 +1,22 @@
+"""Access to the log stores of a table, wherever they run: found by ZooKeeper, over Arrow Flight."""
+
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
+from airflow_provider_segtable.table.context import TableContext
+
+
+def log_finder(ports: TableContext) -> BucketFinder:
+    """Return what finds the store of each bucket of a table.
+
+    Raises:
+        CoordinatorUnavailable: there is no ZooKeeper, so it is not known which services run.
+    """
+    coordinator, table = ports.optional_coordinator, ports.log.load().table.table_id
+    if coordinator is None:
+        raise CoordinatorUnavailable(
+            f"the log stores of {ports.uri} are found by ZooKeeper and no address was given: pass "
+            "zookeeper='host:port' (--zookeeper on the command line), or read the table alone"
+        )
+    addresses(coordinator, table)  # an error now: later, an absent coordinator is no service
+    return BucketFinder(coordinator, table, FlightLogStoreProvider().connect)

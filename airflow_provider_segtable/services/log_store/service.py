@@ -1,0 +1,251 @@
+"""The service of a log store: it makes checkpoints, by the policy and on request.
+
+1. A thread looks at what waits every ``LOOK_S``, which is far shorter than a bucket takes to fill,
+   and makes a checkpoint when one is due (``core.log_store.checkpoint_policy``).
+2. One checkpoint is made at a time. A request that comes during one waits for the next: that one
+   began after the records of the request were appended. Requests that wait together share one.
+3. Failures of the storage, of ZooKeeper and lost races are tried again, after a pause; meanwhile
+   writers wait for room. Any other error ends the thread: it is the result of all later requests,
+   and of ``close``.
+4. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
+   loses what was not committed, nothing else. The thread keeps no process from ending.
+5. Buckets that were taken by others are given up, and reported to ``on_lost``.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.errors import (
+    CheckpointPending,
+    CommitConflict,
+    CommitUnknown,
+    CoordinationError,
+    LogStoreUnavailable,
+    SegtableError,
+    StorageError,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.checkpoint_policy import (
+    NO_FAILURES,
+    Backlog,
+    CheckpointPolicy,
+    Failures,
+    Wait,
+    next_step,
+)
+from airflow_provider_segtable.ports.log_store import LogStore
+from airflow_provider_segtable.services.log_store.checkpointer import Checkpointed, Checkpointer
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.writes.append import AppendResult
+
+LOOK_S = 0.05
+CLOSE_S = 30.0
+PASSING = (StorageError, CoordinationError, CommitConflict, CommitUnknown)
+"""Errors after which the same may succeed later."""
+
+OnLost: TypeAlias = Callable[[int], None]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a service has done; ``failure`` is the last error since the last success."""
+
+    checkpoints: int = 0
+    version: int | None = None
+    failures: Failures = NO_FAILURES
+    failure: SegtableError | None = None
+    lost: tuple[int, ...] = ()
+
+
+class LogService:
+    """Makes the checkpoints of one store.
+
+    Args:
+        ports: the table's ports. They are used by the service's thread, too.
+        store: a store that is not started yet.
+        policy: when checkpoints are made.
+        columns: the version whose columns the store's records have.
+        on_lost: is told the buckets that were taken by others.
+    """
+
+    def __init__(
+        self,
+        ports: TableContext,
+        store: LogStore,
+        policy: CheckpointPolicy,
+        *,
+        columns: State,
+        on_lost: OnLost = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.progress = Progress()
+        self.error: Exception | None = None
+        self._uri, self._clock = ports.uri, ports.clock
+        self._policy, self._on_lost = policy, on_lost
+        self._checkpointer = Checkpointer(replace(ports), store, columns)
+        self._turn = threading.Lock()
+        self._begun = self._succeeded = 0
+        self._last: AppendResult | None = None
+        self._since_s = ports.clock.monotonic()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="segtable-log", daemon=True)
+
+    def start(self) -> None:
+        """Start the store, and make its checkpoints from now on.
+
+        Raises:
+            LogStoreUnavailable: the store cannot listen.
+        """
+        self.store.start()
+        self.store.serve_checkpoints(self.request)
+        self._thread.start()
+        _LOG.info("%s: log store at %s", self._uri, self.store.address)
+
+    def checkpoint(
+        self, commit_id: str | None = None, *, wait_s: float = CLOSE_S
+    ) -> AppendResult | None:
+        """Commit all that was appended before this call; None if there is nothing to commit.
+
+        Args:
+            commit_id: equal ids commit once.
+            wait_s: how long to wait for a checkpoint that is under way.
+
+        Raises:
+            Fenced: a bucket was taken by another service; what the others have was committed.
+            CheckpointPending: an earlier checkpoint took too long.
+            SegtableError: as ``commit_cut``; what ended the service's thread.
+        """
+        arrived = self._begun
+        with self._my_turn(wait_s):
+            if self.error:
+                raise self.error
+            if commit_id is None and self._succeeded > arrived:
+                return self._last
+            done = self._attempted(commit_id)
+        for refusal in done.lost.values():
+            raise refusal
+        return done.result
+
+    def request(self, wait_s: float) -> int | None:
+        """Commit all that was appended before; return a version that has it, if there was any."""
+        if self._closing.is_set():
+            raise LogStoreUnavailable(
+                f"the log store of {self._uri} is closing: connect to its successor"
+            )
+        result = self.checkpoint(wait_s=wait_s)
+        return self.progress.version if result is None else result.n
+
+    def step(self) -> float:
+        """Make a checkpoint if one is due; return in how many seconds to look again.
+
+        The service's thread does so; a simulation does it without one.
+        """
+        found = next_step(
+            self._policy,
+            self._backlog(),
+            self.progress.failures,
+            now_s=self._clock.monotonic(),
+            requested=self._checkpointer.unsettled,
+        )
+        if isinstance(found, Wait):
+            return min(found.seconds, LOOK_S)
+        _LOG.debug("%s: checkpoint, because of %s", self._uri, found.reason)
+        with self._turn:
+            self._attempted(None)
+        return 0.0
+
+    def close(self, *, wait_s: float = CLOSE_S) -> None:
+        """Make a last checkpoint, and shut the store down.
+
+        Raises:
+            SegtableError: the last checkpoint failed for ``wait_s`` seconds, or cannot succeed.
+                What was not committed is lost.
+        """
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(wait_s)
+        try:
+            self._finish(self._clock.monotonic() + wait_s)
+        finally:
+            self.store.shutdown()
+            _LOG.info("%s: log store closed after %s", self._uri, self.progress)
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while self.error is None and not self._closing.wait(pause_s):
+            try:
+                pause_s = self.step()
+            except PASSING as error:
+                _LOG.warning("%s: checkpoint failed, tried again: %s", self._uri, error)
+            except Exception as error:  # noqa: BLE001 - raised by the next call
+                _LOG.exception("%s: no more checkpoints", self._uri)
+                self.error = error
+
+    def _finish(self, deadline_s: float) -> None:
+        """Make the last checkpoint; try again after errors that pass."""
+        while True:
+            try:
+                self.checkpoint()
+            except PASSING:
+                now_s = self._clock.monotonic()
+                if now_s >= deadline_s:
+                    raise
+                self._clock.sleep(max(LOOK_S, self.progress.failures.over_s - now_s))
+            else:
+                return
+
+    def _backlog(self) -> Backlog:
+        """Return what waits, and since when: since the last cut, or a look that saw nothing."""
+        found = self.store.status().values()
+        records = sum(each.uncommitted_records for each in found)
+        if not records:
+            self._since_s = self._clock.monotonic()
+        nbytes = sum(each.uncommitted_bytes for each in found)
+        return Backlog(nbytes=nbytes, records=records, since_s=self._since_s)
+
+    def _attempted(self, commit_id: str | None) -> Checkpointed:
+        """Make a checkpoint, and note its outcome; the caller has the turn."""
+        self._begun += 1
+        number, since_s = self._begun, self._clock.monotonic()
+        try:
+            done = self._checkpointer.run(commit_id)
+        except PASSING as error:
+            count = self.progress.failures.count + 1
+            failures = Failures(count=count, at_s=self._clock.monotonic())
+            self.progress = replace(self.progress, failures=failures, failure=error)
+            raise
+        self._succeeded, self._last, self._since_s = number, done.result, since_s
+        self._note(done)
+        return done
+
+    def _note(self, done: Checkpointed) -> None:
+        before, result = self.progress, done.result
+        self.progress = Progress(
+            checkpoints=before.checkpoints + (result is not None),
+            version=before.version if result is None else result.n,
+            lost=(*before.lost, *done.lost),
+        )
+        if result is not None:
+            _LOG.info("%s: checkpoint of the log store: %s", self._uri, result)
+        for bucket in done.lost:
+            self._on_lost(bucket)
+
+    @contextmanager
+    def _my_turn(self, wait_s: float) -> Iterator[None]:
+        if not self._turn.acquire(timeout=wait_s):
+            raise CheckpointPending(
+                f"{self._uri}: an earlier checkpoint of the log store is still under way after "
+                f"{wait_s:g} s: wait for it, and ask again"
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()

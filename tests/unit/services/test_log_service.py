@@ -1,0 +1,201 @@
+"""The service of a log store: when it commits, and what becomes of failures."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_segtable.core.errors import (
+    CheckpointPending,
+    CommitUnknown,
+    Fenced,
+    LogStoreFull,
+    LogStoreUnavailable,
+    StorageFull,
+    TableGone,
+)
+from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.services.log_store.service import LOOK_S
+from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.table import Table
+from tests.contract.worlds import PATIENCE_S, Running, eventually
+from tests.unit.services.logging_service import Served
+from tests.unit.table.committing import full, lost_reply
+from tests.unit.table.logged import tail
+
+AT_ONCE = CheckpointPolicy(seconds=1e9, nbytes=1, records=1)
+
+
+@pytest.fixture
+def served() -> Served:
+    """A store of two buckets, whose service is stepped by hand."""
+    return Served()
+
+
+def test_records_are_committed_when_they_are_old_enough(served: Served) -> None:
+    """Not before; their age counts from the first look that saw them."""
+    assert served.service.step() == LOOK_S
+    served.clock.advance(50)
+    assert served.service.step() == LOOK_S
+    served.append(3)
+    served.append(2, bucket=1)
+    served.clock.advance(9.9)
+    assert served.service.step() == LOOK_S
+    assert not served.numbers()
+    served.clock.advance(0.1)
+    served.service.step()
+    assert served.numbers() == [*range(5)]
+    assert served.service.progress.checkpoints == 1
+    assert served.service.progress.version == served.table.state().n
+
+
+def test_many_records_are_committed_at_once(served: Served) -> None:
+    """The policy's number is reached by all buckets together."""
+    served.append(60)
+    served.service.step()
+    assert not served.numbers()
+    served.append(40, bucket=1)
+    served.service.step()
+    assert len(served.numbers()) == 100
+
+
+def test_a_failing_storage_is_tried_again_after_a_pause(served: Served) -> None:
+    """Nothing is lost or doubled, and what came meanwhile is in the same commit."""
+    served.trap(full, full)
+    served.append(100)
+    for _ in range(2):
+        with pytest.raises(StorageFull):
+            served.service.step()
+        served.append(1)
+        assert served.service.step() == LOOK_S
+        served.clock.advance(1)
+    assert isinstance(served.service.progress.failure, StorageFull)
+    served.service.step()
+    assert served.numbers() == [*range(102)]
+    assert served.service.progress.failure is None
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_unknown_outcome_is_settled_before_anything_else(served: Served, landed: bool) -> None:  # noqa: FBT001
+    """The same records are committed again, once, and then what came meanwhile."""
+    served.append(100)
+    before = served.table.state().n
+
+    def lost_and_unreadable(path: str, data: bytes) -> None:
+        served.table.ports.storage.unreadable = 999  # type: ignore[attr-defined]
+        lost_reply(served.table.ports, landed=landed)(path, data)
+
+    served.trap(lost_and_unreadable)
+    with pytest.raises(CommitUnknown, match="commits once"):
+        served.service.step()
+    served.table.ports.storage.unreadable = 0  # type: ignore[attr-defined]
+    served.append(7)
+    served.clock.advance(1)
+    served.service.step()
+    assert served.numbers() == [*range(107)]
+    assert served.table.state().n == before + 2
+    assert tail(served.table, 0) == [*range(107)]
+
+
+def test_a_bucket_that_was_taken_is_left_out(served: Served) -> None:
+    """The others are committed; its writer is fenced, and the directory is told."""
+    served.append(3)
+    served.append(2, bucket=1)
+    begin_epoch(Table(replace(served.table.ports)).ports, [0], owner="another")
+    with pytest.raises(Fenced, match="begun by another"):
+        served.service.checkpoint()
+    assert served.numbers() == [3, 4]
+    assert served.lost == [0]
+    with pytest.raises(Fenced):
+        served.append(1)
+    served.append(1, bucket=1)
+    served.service.checkpoint()
+    served.begin(0)
+    served.append(4)
+    served.service.checkpoint()
+    assert served.numbers() == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_request_during_a_checkpoint_waits_for_the_next(served: Served) -> None:
+    """Its version has what was appended before it; requests that wait together share one."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def slow(path: str, data: bytes) -> None:
+        reached.set()
+        assert go_on.wait(PATIENCE_S)
+        served.table.ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
+
+    served.store.serve_checkpoints(served.service.request)
+    client = served.store.client()
+    assert client.checkpoint(wait_s=1) is None
+    served.trap(slow)
+    served.append(1)
+    first = Running(lambda: client.checkpoint(wait_s=1))
+    assert reached.wait(PATIENCE_S)
+    served.append(1)
+    with pytest.raises(CheckpointPending, match=r"still under way after 0.01 s"):
+        client.checkpoint(wait_s=0.01)
+    others = [Running(lambda: client.checkpoint(wait_s=PATIENCE_S)) for _ in range(2)]
+    go_on.set()
+    versions = [each.result() for each in (first, *others)]
+    assert versions[1] == versions[2] == versions[0] + 1
+    assert client.checkpoint(wait_s=1) == versions[1]
+    assert served.numbers() == [0, 1]
+
+
+def test_a_slow_storage_slows_the_writer() -> None:
+    """A full bucket lets appends wait; at their deadline they are refused, and nothing is lost."""
+    served, go_on = Served(AT_ONCE), threading.Event()
+
+    def slow(path: str, data: bytes) -> None:
+        assert go_on.wait(PATIENCE_S)
+        served.table.ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
+
+    def fill() -> None:
+        while True:
+            served.append(100)
+
+    served.trap(slow)
+    served.service.start()
+    with pytest.raises(LogStoreFull):
+        fill()
+    waiting = Running(lambda: served.append(100, wait_s=PATIENCE_S))
+    go_on.set()
+    waiting.result()
+    served.service.close()
+    assert served.numbers() == [*range(served.written)]
+
+
+def test_what_ends_the_service_reaches_its_users() -> None:
+    """An error that does not pass is raised by requests and by the end, with its type."""
+    served = Served(AT_ONCE)
+    served.service.start()
+    drop(served.table.ports, force=True)
+    served.append(1)
+    eventually(lambda: served.service.error is not None)
+    for call in (served.service.checkpoint, served.service.close):
+        with pytest.raises(TableGone):
+            call()
+    served.service.close()
+    with pytest.raises(LogStoreUnavailable, match="is closing"):
+        served.service.request(1)
+
+
+def test_the_end_commits_what_is_left(served: Served) -> None:
+    """After a pause if the storage fails; then clients are told."""
+    served.service.start()
+    served.append(5)
+    served.trap(full, full)
+    served.service.close()
+    assert served.numbers() == [*range(5)]
+    with pytest.raises(LogStoreUnavailable):
+        served.append(1)
+    broken = Served()
+    broken.service.start()
+    broken.append(1)
+    broken.trap(*[full] * 99)
+    with pytest.raises(StorageFull):
+        broken.service.close(wait_s=3)
+    with pytest.raises(LogStoreUnavailable):
+        broken.append(1)
