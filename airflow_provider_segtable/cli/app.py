@@ -10,6 +10,7 @@ from airflow_provider_segtable.cli.commands.health.doctor_command import doctor
 from airflow_provider_segtable.cli.commands.health.repair_command import repair
 from airflow_provider_segtable.cli.commands.health.verify_command import verify
 from airflow_provider_segtable.cli.commands.indexes.index_commands import indexes
+from airflow_provider_segtable.cli.commands.logstore.log_store_commands import log_stores
 from airflow_provider_segtable.cli.commands.rows.change_command import delete, merge, update
 from airflow_provider_segtable.cli.commands.rows.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
@@ -89,6 +90,7 @@ app.command()(clean)
 app.command()(tag)
 app.add_typer(consumers, name="consumers")
 app.add_typer(indexes, name="index")
+app.add_typer(log_stores, name="logstore")
 app.command()(locks)
 app.command()(verify)
 app.command()(doctor)

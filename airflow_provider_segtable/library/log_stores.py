@@ -1,7 +1,7 @@
 """Access to the log stores of a table, wherever they run: found by ZooKeeper, over Arrow Flight."""
 
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
 
@@ -19,4 +19,4 @@ def log_finder(ports: TableContext) -> BucketFinder:
             "zookeeper='host:port' (--zookeeper on the command line), or read the table alone"
         )
     addresses(coordinator, table)  # an error now: later, an absent coordinator is no service
-    return BucketFinder(coordinator, table, FlightLogStoreProvider().connect)
+    return BucketFinder(coordinator, table, log_provider().connect)

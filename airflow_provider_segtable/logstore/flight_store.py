@@ -36,11 +36,13 @@ OPEN = FlightSecurity()
 class FlightLogStoreProvider:
     """Creates stores that listen at ``host``, and connects to stores at any address.
 
-    ``port`` 0 takes a free one. No stream of a client lasts longer than ``stream_s``.
+    ``port`` 0 takes a free one. Clients reach the store at ``advertise``, by default at ``host``.
+    No stream of a client lasts longer than ``stream_s``.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
+    advertise: str = ""
     deploy_mode: DeployMode = DeployMode.EMBEDDED
     security: FlightSecurity = OPEN
     stream_s: float = 60.0
@@ -68,7 +70,8 @@ class FlightLogStore:
         """Return the address for clients, once started."""
         if self._server is None:
             raise LogStoreUnavailable("this log store has no address yet: start it")
-        return f"{self._provider.security.scheme}://{self._provider.host}:{self._server.port}"
+        host = self._provider.advertise or self._provider.host
+        return f"{self._provider.security.scheme}://{host}:{self._server.port}"
 
     def start(self) -> None:
         """Begin to serve."""

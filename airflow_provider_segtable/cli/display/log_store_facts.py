@@ -1,10 +1,17 @@
 """Turn what a table's log knows of its log store into facts and words."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Instant
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.library.log_listing import LogBucket
+
+SECOND_US = 1_000_000
 
 
 def log_store_facts(state: State) -> list[Facts]:
@@ -18,6 +25,28 @@ def log_store_facts(state: State) -> list[Facts]:
         }
         for bucket, known in sorted(state.log_store.items())
     ]
+
+
+def served_facts(found: "LogBucket", now: Instant) -> Facts:
+    """Return a bucket, its service and what waits there, as plain values.
+
+    ``end`` and ``uncommitted_...`` are null if no service says.
+    """
+    at, status = found.at, found.status
+    since = status.uncommitted_since if status else None
+    return {
+        "bucket": found.bucket,
+        "epoch": found.epoch,
+        "committed": found.committed,
+        "service": at.service if at else None,
+        "address": at.address if at else None,
+        "deploy_mode": at.deploy_mode.value if at else None,
+        "end": status.end.offset if status else None,
+        "uncommitted_records": status.uncommitted_records if status else None,
+        "uncommitted_bytes": status.uncommitted_bytes if status else None,
+        "uncommitted_s": None if since is None else max(0, now - since) / SECOND_US,
+        "trouble": found.trouble or None,
+    }
 
 
 def log_store_line(buckets: Sequence[Facts]) -> str:

@@ -35,6 +35,16 @@ class Moves:
     handed_over: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
 
+    @property
+    def any(self) -> bool:
+        """Return whether anything moved."""
+        return bool(self.taken or self.handed_over or self.lost)
+
+    def __str__(self) -> str:
+        """Return what moved, for people."""
+        done = {"took": self.taken, "handed over": self.handed_over, "lost": self.lost}
+        return ", ".join(f"{what} {named(buckets)}" for what, buckets in done.items() if buckets)
+
 
 class BucketShare:
     """The buckets of one table that one of several services has.
@@ -130,3 +140,10 @@ class BucketShare:
         self.serving -= buckets
         self._store.serve(self.serving)
         self._claims.release(buckets)
+
+
+def named(buckets: Collection[int]) -> str:
+    """Return the names of buckets, for people."""
+    if not buckets:
+        return "no bucket"
+    return f"bucket{'s' * (len(buckets) > 1)} {', '.join(map(str, sorted(buckets)))}"

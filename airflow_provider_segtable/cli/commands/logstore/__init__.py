@@ -1,0 +1,1 @@
+"""Commands on log stores: serve, list, checkpoint, tail."""

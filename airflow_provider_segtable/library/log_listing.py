@@ -1,0 +1,74 @@
+"""The buckets of a table's log store: what is committed, who serves them, and what waits there.
+
+1. The table's log says what is committed. The coordinator says who serves a bucket, and the service
+   what it has. The three are read one after the other, so they may be of different moments.
+2. A service that does not answer is part of the listing, not an error.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log_store.position import Epoch, Offset
+from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.library.log_access import log_provider
+from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
+from airflow_provider_segtable.services.log_store.directory import BucketAddress, addresses
+from airflow_provider_segtable.table.context import TableContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBucket:
+    """A bucket of a table's log store.
+
+    Attributes:
+        bucket: its number.
+        epoch: the newest epoch in the table's log.
+        committed: the number of records that the table's log has.
+        at: who serves the bucket; None if no service does.
+        status: what the service has; None if there is none, or it does not answer.
+        trouble: why there is no status although there is a service.
+    """
+
+    bucket: int
+    epoch: Epoch
+    committed: Offset
+    at: BucketAddress | None
+    status: BucketStatus | None
+    trouble: str = ""
+
+
+def log_buckets(ports: TableContext) -> list[LogBucket]:
+    """Return all buckets that the table, its log or a service knows, by number.
+
+    Raises:
+        CoordinatorUnavailable: there is no ZooKeeper.
+    """
+    state = ports.log.load()
+    served = addresses(ports.coordinator, state.table.table_id)
+    answers = {each: _asked(each) for each in {at.address for at in served.values()}}
+    wanted = range(LogStoreSettings.read(state.table.properties).buckets)
+    found = []
+    for bucket in sorted({*wanted, *served, *state.log_store}):
+        at, known = served.get(bucket), bucket_of(state, bucket)
+        answer = answers[at.address] if at else {}
+        found.append(
+            LogBucket(
+                bucket=bucket,
+                epoch=known.epoch,
+                committed=known.end,
+                at=at,
+                status=None if isinstance(answer, str) else answer.get(bucket),
+                trouble=answer if isinstance(answer, str) else "",
+            )
+        )
+    return found
+
+
+def _asked(address: str) -> Mapping[int, BucketStatus] | str:
+    """Return the status of a service's buckets, or why it does not say."""
+    try:
+        return log_provider().connect(address).status()
+    except SegtableError as error:
+        return str(error)
