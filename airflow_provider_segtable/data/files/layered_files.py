@@ -40,3 +40,8 @@ class LayeredFiles:
     def delete(self, path: str) -> None:
         """Delete a file in memory; those below stay."""
         self._above.delete(path)
+
+
+def held_files(files: DataFiles) -> Mapping[str, bytes]:
+    """Return the data files that only this process has."""
+    return files.held if isinstance(files, LayeredFiles) else {}

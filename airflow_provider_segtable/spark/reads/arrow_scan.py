@@ -2,7 +2,8 @@
 
 1. A task gets descriptors and row filters, and reads the files with ``data.parquet.segment_scan``,
    as ``Table`` does.
-2. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
+2. Files that are not stored, as those of a read with the live tail, are sent to the tasks.
+3. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
    digits. Of ``carried`` columns an exact copy is added.
 """
 
@@ -14,9 +15,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.files.layered_files import held_files
+from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.tasks.exact_columns import copied
-from airflow_provider_segtable.spark.tasks.reading import ReadTask
+from airflow_provider_segtable.spark.tasks.reading import Held, ReadTask
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
@@ -59,7 +62,14 @@ def arrow_scan(
         addressed=addressed,
         carried=tuple(carried),
         checked=snapshot.checked,
+        held=held_by(spark, snapshot.ports.files),
     )
     tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)
     numbers = spark.range(0, len(segments), 1, tasks)
     return numbers.mapInArrow(task.run, kinds)
+
+
+def held_by(spark: SparkSession, files: DataFiles) -> Held | None:
+    """Return the files that only this process has, for tasks; None if there are none."""
+    found = held_files(files)
+    return spark.sparkContext.broadcast(dict(found)) if found else None

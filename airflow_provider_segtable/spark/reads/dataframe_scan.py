@@ -12,7 +12,7 @@
    Files of each schema are read by its own names and types, then brought to the present columns
    (``file_columns``).
 4. Columns that Spark's reader does not support are read by pyarrow in tasks (``arrow_scan``): the
-   same rows, but slower, because they cross into Spark one by one.
+   same rows, but slower, because they cross into Spark one by one. So are files in memory.
 5. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
    own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
 6. Windows, and the origin of rows if it is asked for, are read by pyarrow in tasks
@@ -44,16 +44,16 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.where import condition
-from airflow_provider_segtable.data.deletes.row_bits import flags_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
+from airflow_provider_segtable.data.files.layered_files import held_files
 from airflow_provider_segtable.data.files.segment_files import check_footers
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.reads.file_columns import FileColumns, identified
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
 from airflow_provider_segtable.spark.reads.keyed_scan import keyed_scan
-from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unmarked, words_of
+from airflow_provider_segtable.spark.reads.row_bitmaps import by_place, by_root, file_of, unmarked
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, within
@@ -246,13 +246,15 @@ class _Stored:
 class _Way:
     """How a group of segments is read: its clip interval, and the names of its rows, if any.
 
-    ``schema`` is the number of the schema that its files were written with.
+    ``schema`` is the number of the schema that its files were written with. Files that are ``held``
+    are in this process alone.
     """
 
     clip: Interval | None
     schema: int
     places: bool = False
     hidden: bool = False
+    held: bool = False
     predicates: tuple[Predicate, ...] = ()
 
 
@@ -297,6 +299,7 @@ class _Asked:
             segment.schema,
             places=named and segment.traced,
             hidden=named and not segment.traced,
+            held=segment.path in held_files(self.snapshot.ports.files),
             predicates=row_filter.predicates,
         )
 
@@ -305,7 +308,8 @@ class _Asked:
         asked = [*self.wanted, *([time] if way.clip else [])]
         fields = _fields(self.known, list(dict.fromkeys(asked)))
         stored = FileColumns.of(self.snapshot.state.table, way.schema, fields)
-        if readable(fields) == fields and readable(stored.schema) == stored.schema:
+        plain = readable(fields) == fields and readable(stored.schema) == stored.schema
+        if plain and not way.held:
             if self.snapshot.checked:
                 check_footers(self.snapshot.ports.files, segments)
             frame = self._sifted(self._read(way, segments, fields), way, segments)
@@ -341,12 +345,12 @@ class _Asked:
         given = [(segment, self.row_filters[segment.id]) for segment in segments]
         if not way.places:
             roots = (str(root) for segment in segments for root in named_roots(segment))
-            return unmarked(frame, _by_root(given), roots)
-        texts = {_file(place(segment.path)) for segment in segments}
+            return unmarked(frame, by_root(given), roots)
+        texts = {file_of(segment.path) for segment in segments}
         full = len(texts) < len(segments)
         if full:
             texts = {place(segment.path) for segment in segments}
-        left = unmarked(frame, _by_place(given, full=full), texts, _PLACE if full else _FILE)
+        left = unmarked(frame, by_place(given, full=full), texts, _PLACE if full else _FILE)
         return left.withColumn(ROOT, F.col(_PLACE)) if self.addressed else left
 
 
@@ -362,29 +366,6 @@ def _placed(frame: DataFrame) -> DataFrame:
     where = F.substring_index(metadata["file_path"], "/", -2)
     named = {_PLACE: where, _FILE: metadata["file_name"], ROW: metadata["row_index"]}
     return frame.select("*", *(value.alias(name) for name, value in named.items()))
-
-
-def _file(where: str) -> str:
-    return where.rsplit("/", 1)[-1]
-
-
-def _by_place(given: Iterable[tuple[Segment, RowFilter]], *, full: bool) -> dict[str, Words]:
-    bitmaps: dict[str, Words] = {}
-    for segment, row_filter in given:
-        words = words_of(row_filter.gone())
-        if len(words):
-            name = place(segment.path)
-            bitmaps[name if full else _file(name)] = words
-    return bitmaps
-
-
-def _by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
-    """Return the united bits of all segments by root; a delete may be applied twice harmlessly."""
-    bitmaps: dict[str, Words] = {}
-    for bits, root in {(bits, root) for _, s in given for root, bits in s.deleted.items()}:
-        words = words_of(flags_of(bits))
-        bitmaps[root] = united(bitmaps[root], words) if root in bitmaps else words
-    return bitmaps
 
 
 def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:

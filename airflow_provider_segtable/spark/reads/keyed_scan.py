@@ -24,6 +24,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.keyed.record_columns import shown_defaults
+from airflow_provider_segtable.spark.reads.arrow_scan import held_by
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
@@ -114,6 +115,7 @@ def merged_rows(
         target=to_arrow_schema(kinds, timezone="UTC"),
         carried=tuple(carried),
         checked=snapshot.checked,
+        held=held_by(spark, snapshot.ports.files),
     )
     return spark.range(0, len(groups), 1, tasks).mapInArrow(task.run, kinds)
 

@@ -18,8 +18,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
-from airflow_provider_segtable.data.deletes.row_bits import Flags
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.data.deletes.row_bits import Flags, flags_of
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.spark.reads.file_locations import place
 
 Words: TypeAlias = npt.NDArray[np.int64]
 
@@ -38,6 +40,30 @@ def united(one: Words, other: Words) -> Words:
     both = long.copy()
     both[: len(short)] |= short
     return both
+
+
+def file_of(path: str) -> str:
+    """Return the name of a segment's file, as Spark shows it."""
+    return place(path).rsplit("/", 1)[-1]
+
+
+def by_place(given: Iterable[tuple[Segment, RowFilter]], *, full: bool) -> dict[str, Words]:
+    """Return the bits of deleted rows by file: by its name, or by its place if ``full``."""
+    bitmaps: dict[str, Words] = {}
+    for segment, row_filter in given:
+        words = words_of(row_filter.gone())
+        if len(words):
+            bitmaps[place(segment.path) if full else file_of(segment.path)] = words
+    return bitmaps
+
+
+def by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
+    """Return the united bits of all segments by root; a delete may be applied twice harmlessly."""
+    bitmaps: dict[str, Words] = {}
+    for bits, root in {(bits, root) for _, s in given for root, bits in s.deleted.items()}:
+        words = words_of(flags_of(bits))
+        bitmaps[root] = united(bitmaps[root], words) if root in bitmaps else words
+    return bitmaps
 
 
 def unmarked(

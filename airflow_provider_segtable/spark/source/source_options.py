@@ -52,6 +52,7 @@ _READS: Mapping[str, tuple[str, Parse]] = {
     "changes": ("changes", _flag),
     "rolledUp": ("rolled_up", _flag),
     "checked": ("checked", _flag),
+    "includeLog": ("include_log", _flag),
 }
 """Options of a read, with the arguments of ``read_request``."""
 _WANTED: Mapping[Parse, str] = {
@@ -144,7 +145,8 @@ def to_follow(options: Options) -> tuple[Place, FollowRequest]:
     Raises:
         InvalidInput: as ``to_read``; a limit is below 1.
     """
-    place, given = _parsed(options, {**_READS, **_LIMITS, **_STARTS})
+    known = {name: to for name, to in _READS.items() if name != "includeLog"}
+    place, given = _parsed(options, {**known, **_LIMITS, **_STARTS})
     limits = {name: given.pop(name) for name, _ in _LIMITS.values() if name in given}
     latest = given.get("since_version") == LATEST
     if latest:

@@ -7,6 +7,8 @@
 3. ``INSERT INTO`` a view or table of the catalog appends, ``INSERT OVERWRITE`` replaces all rows.
    Then the view reads the newest version, so that its author sees the rows. A view of anything but
    the whole newest version takes no rows.
+4. The option ``includeLog`` adds the live tail of the log stores, read by the driver when the
+   DataFrame or view is made. Its files are in memory, and are sent to the tasks that read them.
 """
 
 from collections.abc import Callable
@@ -19,14 +21,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
+from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.spark.reads.dataframe_scan import read
 from airflow_provider_segtable.spark.reads.spark_schemas import readable as in_spark
 from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
+from airflow_provider_segtable.spark.reads.window_scan import shows_origin
 from airflow_provider_segtable.spark.source.jvm_answers import (
     answered,
     frame_of,
@@ -36,8 +41,9 @@ from airflow_provider_segtable.spark.source.jvm_answers import (
 )
 from airflow_provider_segtable.spark.source.pushed_filters import pushed_condition
 from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
-from airflow_provider_segtable.spark.source.source_writing import readable, save
+from airflow_provider_segtable.spark.source.source_writing import opened, save
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.union_scan import union_scan
 from airflow_provider_segtable.table.reads.window import settled, version_read
 
 if TYPE_CHECKING:
@@ -54,11 +60,20 @@ class Asked:
 
     @staticmethod
     def of(ports: TableContext, request: ReadRequest) -> "Asked":
-        """Return what a request asks for now.
+        """Return what a request asks for now; with the log, ``ports`` have a coordinator.
 
         Raises:
             VersionExpired, WindowExpired, InvalidInput: see ``table.reads.window``.
+            LogStoreUnavailable: see ``table.log_store.live_tail``.
         """
+        if request.include_log:
+            found = union_scan(ports, log_finder(ports), ReadRequest(include_log=True))
+            if shows_origin(request, found.schema.names):
+                raise InvalidInput(
+                    f"{ports.uri} with its log stores has rows that are not committed: leave out "
+                    f"{' and '.join(ORIGIN_COLUMNS)}, or includeLog"
+                )
+            return Asked(ports=found.ports, state=found.state, request=request)
         state = version_read(ports.log, request)
         return Asked(ports=ports, state=state, request=settled(ports.log, request, state))
 
@@ -107,7 +122,8 @@ class SourceReading:
         Raises:
             NotATable, VersionExpired, WindowExpired, InvalidInput: as ``Asked.of``.
         """
-        asked = Asked.of(readable(place), request)
+        with opened(place, request) as ports:
+            asked = Asked.of(ports, request)
         whole = request == ReadRequest(checked=request.checked)
         return SourceReading(context, lambda: asked, place if whole else None)
 

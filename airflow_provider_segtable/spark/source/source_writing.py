@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import TableExists
+from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.spark.source.jvm_answers import answered, frame_of
 from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest_some
@@ -101,6 +102,11 @@ class StreamTarget:
 def readable(place: Place) -> TableContext:
     """Return a table's ports, without a coordinator."""
     return Table.open(place.uri, storage_options=place.storage_options).ports
+
+
+def opened(place: Place, request: ReadRequest) -> AbstractContextManager[TableContext]:
+    """Return a table's ports for a read; a coordinator is among them only to find log stores."""
+    return _writable(place) if request.include_log else nullcontext(readable(place))
 
 
 @contextmanager

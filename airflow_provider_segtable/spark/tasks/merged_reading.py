@@ -7,11 +7,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.spark.tasks.exact_columns import copies
-from airflow_provider_segtable.spark.tasks.reading import near
+from airflow_provider_segtable.spark.tasks.reading import Held, near, task_files
 
 
 class Groups(Protocol):
@@ -36,6 +35,7 @@ class MergedReadTask:
         target: the columns, in types that Spark can hold.
         carried: columns of which a copy is added (``exact_columns``).
         checked: compare data files with their checksums.
+        held: files that are not stored; None if all are.
     """
 
     uri: str
@@ -46,10 +46,11 @@ class MergedReadTask:
     target: pa.Schema
     carried: tuple[str, ...] = ()
     checked: bool = True
+    held: Held | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the groups numbered in the first column."""
-        files = open_files(self.uri, self.storage_options)
+        files = task_files(self.uri, self.storage_options, self.held)
         reader = GroupReader(files, self.table, checked=self.checked)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             for rows in self.merged.rows(reader, self.groups.value[number]):

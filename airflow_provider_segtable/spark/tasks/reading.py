@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.files.layered_files import LayeredFiles
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.tasks.exact_columns import copies, floored
 
 
@@ -22,12 +24,28 @@ class Broadcast(Protocol):
         ...
 
 
+class Held(Protocol):
+    """Data files that are not stored, sent to each executor once."""
+
+    @property
+    def value(self) -> Mapping[str, bytes]:
+        """Return their bytes, by path."""
+        ...
+
+
+def task_files(uri: str, options: Mapping[str, str], held: Held | None) -> DataFiles:
+    """Return the data files of a table, with those that the driver holds."""
+    stored = open_files(uri, options)
+    return stored if held is None else LayeredFiles(stored, held.value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
     """Read some of ``segments`` with the columns of ``schema``, cast to ``target``.
 
     Attributes:
         carried: columns of which a copy is added (``exact_columns``).
+        held: files that are not stored; None if all are.
     """
 
     uri: str
@@ -39,10 +57,11 @@ class ReadTask:
     addressed: bool
     carried: tuple[str, ...] = ()
     checked: bool = True
+    held: Held | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments numbered in the first column."""
-        files = open_files(self.uri, self.storage_options)
+        files = task_files(self.uri, self.storage_options, self.held)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             segment, row_filter = self.segments.value[number]
             for rows in SegmentRead(
