@@ -28,7 +28,11 @@ from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.library.log_stores import log_finder
+from airflow_provider_segtable.library.log_writer.open_writer import open_log_writer
+from airflow_provider_segtable.library.log_writer.table_log_writer import WAIT_S, TableLogWriter
+from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.services.compaction.compact_table import (
     CompactionResult,
@@ -94,6 +98,51 @@ class Table(base.Table):
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """Return the newest events, newest first; all that the log keeps without a limit."""
         return history(self.ports.log, limit)
+
+    def log_writer(
+        self,
+        *,
+        buckets: Sequence[int] | None = None,
+        embedded: bool | None = None,
+        checkpoint_seconds: float | None = None,
+        automatic: bool = True,
+        wait_s: float = WAIT_S,
+        provider: LogStoreProvider | None = None,
+    ) -> TableLogWriter:
+        """Open a writer of the table's log store: readers see its rows in milliseconds.
+
+        Soon the rows are committed as an ordinary append or upsert, by the table's
+        ``log_store.*``. If another process writes these buckets, it is replaced: its uncommitted
+        rows are discarded, and it gets ``Fenced``.
+
+        Args:
+            buckets: the buckets to write; all by default. Each has one writer at a time.
+            embedded: run the store in this process, as long as the writer is open; by default if
+                no service of another process (``segtable logstore serve``) has the buckets.
+            checkpoint_seconds: commit after so many seconds at the latest, instead of
+                ``log_store.checkpoint_seconds``; if embedded.
+            automatic: commit by the table's ``log_store.*``; otherwise only ``checkpoint`` and
+                ``close`` do; if embedded.
+            wait_s: how long calls wait for room, and for a service.
+            provider: what stores are made with, and reached by; by default Arrow Flight on
+                loopback, without a token.
+
+        Raises:
+            InvalidInput: the table is of a kind that cannot have a log store, or a bucket that it
+                does not have.
+            LogStoreUnavailable: no service has the buckets, or the store cannot listen.
+            CoordinatorUnavailable: external services are to be used, and there is no ZooKeeper.
+            CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
+        """
+        return open_log_writer(
+            self.ports,
+            provider=provider or FlightLogStoreProvider(),
+            buckets=buckets,
+            embedded=embedded,
+            checkpoint_seconds=checkpoint_seconds,
+            automatic=automatic,
+            wait_s=wait_s,
+        )
 
     def compact(
         self,

@@ -47,7 +47,7 @@ def begin_epoch(
         buckets: the numbers of the buckets.
         owner: the service's name, for messages.
         after: the writer's own epoch, if it goes on after a failure: another writer's is not
-            fenced then.
+            fenced then. The owner is then a name that no other writer has.
 
     Raises:
         Fenced: a bucket is no longer in the epoch ``after``.
@@ -59,7 +59,7 @@ def begin_epoch(
     state.table.kind.check_window(ports.uri)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        _check_own(ports, state, buckets, after)
+        _check_own(ports, state, buckets, after, owner)
         epoch = 1 + max((bucket_of(state, bucket).epoch for bucket in buckets), default=0)
         action = LogEpochBegun(buckets=tuple(buckets), epoch=epoch, owner=owner)
         change = Change(action=action, commit_id=ports.randomness.token())
@@ -75,12 +75,14 @@ def begin_epoch(
 
 
 def _check_own(
-    ports: TableContext, state: State, buckets: Sequence[int], after: Epoch | None
+    ports: TableContext, state: State, buckets: Sequence[int], after: Epoch | None, owner: str
 ) -> None:
-    """Raise ``Fenced`` if a bucket has left a writer's own epoch."""
+    """Raise ``Fenced`` if a bucket has left a writer's own epoch for that of another one."""
     for bucket in buckets if after is not None else ():
         known = bucket_of(state, bucket)
-        if known.epoch != after:
+        if (
+            known.epoch != after and known.owner != owner
+        ):  # its own may be one that it lost sight of
             by = f", begun by {known.owner}" if known.owner else " since the table was restored"
             raise Fenced(
                 f"{ports.uri}: bucket {bucket} of the log store is in epoch {known.epoch}{by}; "

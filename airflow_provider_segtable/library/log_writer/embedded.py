@@ -1,0 +1,129 @@
+"""The log store beside its writer: in one process, as long as the writer is open.
+
+1. The store listens on loopback unless it is told another host. Its writer reaches it without the
+   network; readers find its address in ZooKeeper.
+2. A thread claims the buckets there, and claims them again after a lost session. A bucket that was
+   taken by another writer is no longer claimed. Without ZooKeeper there are no readers in other
+   processes; all else is the same.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
+from airflow_provider_segtable.ports.log_store import LogClient, LogContext, LogStoreProvider
+from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
+from airflow_provider_segtable.services.log_store.service import LogService
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.log_schema import log_schema
+
+CLAIM_S = 1.0
+
+_LOG = logging.getLogger(__name__)
+
+
+class EmbeddedLog:
+    """A store, its service, and its claims.
+
+    Args:
+        ports: the table's ports.
+        state: the version whose columns the records have.
+        buckets: the buckets that are served.
+        provider: makes the store.
+        policy: when checkpoints are made.
+        name: the service's name, for people.
+    """
+
+    def __init__(
+        self,
+        ports: TableContext,
+        state: State,
+        buckets: Sequence[int],
+        *,
+        provider: LogStoreProvider,
+        policy: CheckpointPolicy,
+        name: str,
+    ) -> None:
+        context = LogContext(
+            table=state.table.table_id,
+            schema=log_schema(state, ports.uri),
+            buckets=tuple(buckets),
+            limits=LogStoreSettings.read(state.table.properties).limits,
+        )
+        store = provider.create(context)
+        self.service = LogService(ports, store, policy, columns=state, on_lost=self._lost)
+        self._client = store.client()
+        self._claims = self._claimed(ports, context.table, name)
+        self._buckets = frozenset(buckets)
+        self._wanted = self._buckets
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._claim, name="segtable-log-claims", daemon=True)
+
+    def start(self) -> None:
+        """Serve, and make checkpoints."""
+        self.service.start()
+
+    def publish(self) -> None:
+        """Publish the address: the writer's epoch has begun."""
+        self._wanted = self._buckets
+        if self._claims is not None and not self._thread.is_alive():
+            self._thread.start()
+
+    def client(self, bucket: int) -> LogClient:  # noqa: ARG002 - there is one store
+        """Return the client of a bucket's store."""
+        return self._client
+
+    def check(self) -> None:
+        """Raise what has ended the service's thread."""
+        if self.service.error is not None:
+            raise self.service.error
+
+    @property
+    def failure(self) -> SegtableError | None:
+        """Return why the last checkpoint failed, if it did."""
+        return self.service.progress.failure
+
+    def checkpoint(self, commit_id: str | None, *, wait_s: float) -> int | None:
+        """Commit all that was appended; return the version that has it, if there was any."""
+        result = self.service.checkpoint(commit_id, wait_s=wait_s)
+        return self.service.progress.version if result is None else result.n
+
+    def close(self) -> None:
+        """Make a last checkpoint, and end; errors as ``LogService.close``."""
+        try:
+            self.service.close()
+        finally:
+            self._ending.set()
+            if self._thread.is_alive():
+                self._thread.join(CLAIM_S)
+
+    def _claimed(self, ports: TableContext, table: str, name: str) -> ClaimedBuckets | None:
+        if ports.optional_coordinator is None:
+            _LOG.info("%s: no ZooKeeper, so other processes cannot read the log store", ports.uri)
+            return None
+        return ClaimedBuckets(
+            ports.optional_coordinator,
+            table,
+            service=name,
+            deploy_mode=self.service.store.deploy_mode,
+        )
+
+    def _lost(self, bucket: int) -> None:
+        self._wanted -= {bucket}
+
+    def _claim(self) -> None:
+        """Keep the claims as they should be, until the end."""
+        claims, ended = self._claims, False
+        while claims is not None and not ended:
+            ended = self._ending.is_set()
+            wanted = frozenset[int]() if ended else self._wanted
+            try:
+                claims.release(claims.held - wanted)
+                claims.take(wanted, self.service.store.address)
+            except SegtableError as error:
+                _LOG.info("the address of a log store is not published: %s", error)
+            ended or self._ending.wait(CLAIM_S)

@@ -1,0 +1,325 @@
+"""``TableLogWriter``: rows that readers see in milliseconds, and that then are the table's.
+
+1. The writer begins an epoch of its buckets by an event of the table. From then on an earlier
+   writer of them is fenced: it gets ``Fenced``, which is final.
+2. It keeps what is not committed. If the store fails, moves, or is replaced, it begins a new epoch
+   and sends these records again, with the same offsets. It does so only if no other writer has
+   begun one meanwhile. So no two writers fight over a bucket.
+3. ``append`` returns when readers can see the rows; ``send`` when they are on their way. They are
+   durable once they are committed: after ``checkpoint``, ``close``, or by themselves soon.
+4. If a bucket is full, both wait for a checkpoint. At the deadline ``LogStoreFull`` is raised and
+   nothing of the call was appended. If a part of it was already sent, the rest is waited for.
+5. An error that has ended the checkpoints is raised by the next call.
+
+A writer belongs to one thread.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CoordinationError,
+    Fenced,
+    InvalidInput,
+    LogStoreFull,
+    LogStoreUnavailable,
+    SchemaMismatch,
+    SegtableError,
+    StorageError,
+)
+from airflow_provider_segtable.core.log_store.position import Epoch, Offset
+from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.library.log_writer.lane import Lane
+from airflow_provider_segtable.library.log_writer.records import RecordSplitter
+from airflow_provider_segtable.ports.log_store import LogClient
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+
+WAIT_S = 60.0
+FAILOVER_S = 60.0
+"""How long a writer looks for a service after a failure, whatever its own deadline."""
+REST_S = 600.0
+"""How long the rest of an append is waited for that was sent in part."""
+PAUSE_S = 0.2
+PASSING = (LogStoreUnavailable, StorageError, CoordinationError, CommitConflict, CommitUnknown)
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class Log(Protocol):
+    """The stores of a writer's buckets: beside it, or elsewhere."""
+
+    @property
+    def failure(self) -> SegtableError | None:
+        """Return why the last checkpoint failed, if it is known."""
+        ...
+
+    def start(self) -> None:
+        """Make the stores ready."""
+        ...
+
+    def publish(self) -> None:
+        """Let readers find them: the epoch has begun."""
+        ...
+
+    def client(self, bucket: int) -> LogClient:
+        """Return the client of a bucket's store."""
+        ...
+
+    def check(self) -> None:
+        """Raise what has ended the checkpoints."""
+        ...
+
+    def checkpoint(self, commit_id: str | None, *, wait_s: float) -> int | None:
+        """Commit all that was appended; return a version that has it, if there was any."""
+        ...
+
+    def close(self) -> None:
+        """End what belongs to the writer."""
+        ...
+
+
+class TableLogWriter:
+    """The writer of some buckets of a table's log store. ``Table.log_writer`` opens one.
+
+    :Example:
+
+    >>> with table.log_writer() as log:
+    ...     log.append(rows)           # readers see them now
+    ...     log.checkpoint()           # committed: the version of the table that has them
+    """
+
+    def __init__(
+        self,
+        ports: TableContext,
+        log: Log,
+        splitter: RecordSplitter,
+        buckets: Sequence[int],
+        *,
+        owner: str,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._ports, self._log, self._splitter = ports, log, splitter
+        self._lanes = {bucket: Lane(bucket) for bucket in buckets}
+        self._owner, self._wait_s = owner, wait_s
+        self._epoch: Epoch | None = None
+        self._over: Exception | None = None
+        self._closed = False
+
+    def open(self) -> Self:
+        """Start the store if it is the writer's own, and begin an epoch.
+
+        Raises:
+            LogStoreUnavailable: no store can be reached, or listen.
+            CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
+        """
+        self._log.start()
+        try:
+            self._begin_within(self._wait_s)
+        except BaseException:
+            self._log.close()
+            raise
+        self._log.publish()
+        return self
+
+    def __enter__(self) -> Self:
+        """Return the writer, which is open."""
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        """Close the writer."""
+        self.close()
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return the writer's present epoch."""
+        return self._epoch or 0
+
+    @property
+    def committed(self) -> Mapping[int, Offset]:
+        """Return by bucket the offset below which records are known to be committed."""
+        return {bucket: lane.committed for bucket, lane in self._lanes.items()}
+
+    @property
+    def end(self) -> Mapping[int, Offset]:
+        """Return by bucket the offset of the next record."""
+        return {bucket: lane.end for bucket, lane in self._lanes.items()}
+
+    def append(self, rows: Rows, *, deleted: str | None = None) -> Mapping[int, Offset]:
+        """Append rows, and wait until readers can see them.
+
+        Args:
+            rows: the rows; nullable columns may be left out.
+            deleted: in a primary-key table: the column that says which rows delete their key.
+
+        Returns:
+            By bucket the offset of the first of these rows.
+
+        Raises:
+            SchemaMismatch, TimeOutOfRange, InvalidInput: the rows do not fit; none was appended.
+            LogStoreFull: there was no room in time; nothing was appended.
+            Fenced: another writer has taken a bucket; this one is at its end.
+            LogStoreUnavailable: no service could be reached in time.
+            SegtableError: what has ended the checkpoints.
+        """
+        first = self.send(rows, deleted=deleted)
+        self._flush(REST_S)
+        return first
+
+    def send(self, rows: Rows, *, deleted: str | None = None) -> Mapping[int, Offset]:
+        """Append rows without waiting for the answer; arguments and errors as for ``append``."""
+        first: dict[int, Offset] = {}
+        for bucket, batches in self._split(rows, deleted).items():
+            lane = self._lanes[bucket]
+            for batch in batches:
+                wait_s = REST_S if first else self._wait_s
+                offset = self._accepted(lane, batch, wait_s)
+                first.setdefault(bucket, offset)
+        return first
+
+    def flush(self) -> None:
+        """Wait until readers can see all rows; errors as for ``append``.
+
+        After ``LogStoreFull`` all rows are still here: flush again.
+        """
+        self._flush(self._wait_s)
+
+    def checkpoint(self, commit_id: str | None = None) -> int | None:
+        """Have all rows committed; return a version of the table that has them, if there are any.
+
+        Args:
+            commit_id: equal ids commit once. Ask ``committed_as`` before the rows are appended
+                again. Only with a store beside the writer, and best without checkpoints by the
+                policy (``automatic=False``).
+
+        Raises:
+            InvalidInput: the commit id stands for other rows, or a service commits for several
+                writers.
+            CheckpointPending: it was not committed in time. It may be later.
+            SegtableError: as ``append``, and as ``Table.append``: call it again.
+        """
+        return self._carried_out(lambda wait_s: self._checkpointed(commit_id, wait_s), self._wait_s)
+
+    def committed_as(self, commit_id: str) -> int | None:
+        """Return the version that a commit id stands for; None if it was never committed."""
+        return self._ports.log.load().commits.get(commit_id)
+
+    def close(self) -> None:
+        """Send the rest; make a last checkpoint if the store is the writer's own.
+
+        Raises:
+            SegtableError: what ended the checkpoints, or the last one failed. Rows that are not
+                committed are lost.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._over is None:
+                self.flush()
+        finally:
+            self._over = self._over or InvalidInput(
+                f"this writer of the log store of {self._ports.uri} was closed: open another one"
+            )
+            for lane in self._lanes.values():
+                lane.close()
+            self._log.close()
+
+    def _split(self, rows: Rows, deleted: str | None) -> Mapping[int, list[pa.RecordBatch]]:
+        try:
+            return self._splitter.split(rows, deleted)
+        except SchemaMismatch as error:
+            if not self._splitter.is_outdated(self._ports.log.load()):
+                raise
+            raise SchemaMismatch(
+                f"{error}; or close this writer and open another one: the columns of "
+                f"{self._ports.uri} were altered since this writer was opened"
+            ) from None
+
+    def _accepted(self, lane: Lane, batch: pa.RecordBatch, wait_s: float) -> Offset:
+        """Take a batch and send it; take it back if there is no room in time."""
+        if self._over is not None:
+            raise self._over
+        offset = lane.accept(batch)
+        try:
+            self._carried_out(lambda left_s: lane.push(wait_s=left_s), wait_s)
+        except LogStoreFull:
+            if lane.take_back(offset):
+                raise
+        return offset
+
+    def _flush(self, wait_s: float) -> None:
+        self._carried_out(self._flushed, wait_s)
+
+    def _flushed(self, wait_s: float) -> None:
+        for lane in self._lanes.values():
+            lane.push(wait_s=wait_s)
+            lane.flush(wait_s=wait_s)
+
+    def _checkpointed(self, commit_id: str | None, wait_s: float) -> int | None:
+        self._flushed(wait_s)
+        version = self._log.checkpoint(commit_id, wait_s=wait_s)
+        for bucket, lane in self._lanes.items():
+            lane.forget(self._log.client(bucket).status()[bucket].committed.offset)
+        return version
+
+    def _carried_out(self, act: Callable[[float], T], wait_s: float) -> T:
+        """Do something with the store; begin again and repeat it if the store is lost."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            if self._over is not None:
+                raise self._over
+            self._log.check()
+            try:
+                return act(max(0.0, deadline - time.monotonic()))
+            except LogStoreFull as error:
+                raise self._full(error) from error
+            except (LogStoreUnavailable, Fenced):
+                if time.monotonic() > deadline + FAILOVER_S:
+                    raise
+            self._begin_within(FAILOVER_S)
+            self._log.publish()
+
+    def _begin_within(self, wait_s: float) -> None:
+        """Begin an epoch; try again after errors that pass."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                return self._begin()
+            except (*PASSING, Fenced) as error:
+                if self._over is not None or time.monotonic() > deadline:
+                    raise
+                _LOG.info("%s: no epoch begun, tried again: %s", self._ports.uri, error)
+            self._log.check()
+            time.sleep(PAUSE_S)
+
+    def _begin(self) -> None:
+        """Begin an epoch where stores can be reached, unless another writer has begun one."""
+        clients = {bucket: self._log.client(bucket) for bucket in self._lanes}
+        for client in {id(each): each for each in clients.values()}.values():
+            client.status()
+        try:
+            begun = begin_epoch(self._ports, [*self._lanes], owner=self._owner, after=self._epoch)
+        except Fenced as error:
+            self._over = error
+            raise
+        self._epoch = begun.epoch
+        for bucket, lane in self._lanes.items():
+            lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
+        _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
+
+    def _full(self, error: LogStoreFull) -> LogStoreFull:
+        """Return the error with the reason why no checkpoint makes room."""
+        why = self._log.failure
+        return error if why is None else LogStoreFull(f"{error}; the last one failed: {why}")
