@@ -248,7 +248,7 @@ def test_alterations_are_not_in_the_way_of_a_writer() -> None:
         log.append(rows(1))
         table.alter(columns=[AddColumn(name="note", type="string", default="none")])
         log.append(rows(2))
-        with pytest.raises(SchemaMismatch, match="'note'.* altered since this writer was opened"):
+        with pytest.raises(SchemaMismatch, match=r"'note'.* altered since this writer was opened"):
             log.append(rows(3).append_column("note", pa.array(["x"])))
     with table.log_writer(provider=MemoryLogStoreProvider()) as log:
         log.append(rows(4).append_column("note", pa.array(["y"])))
