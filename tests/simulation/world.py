@@ -85,6 +85,11 @@ class Shape:
     tenders: int = 0
     hours: int = 0
     deleting: float = 0.25
+    log_buckets: int = 0
+    log_stores: int = 0
+    log_writers: int = 0
+    sends_each: int = 3
+    log_readers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +258,7 @@ def commit_ids(shape: Shape) -> Iterator[str]:
         (upsert_id, shape.upserters, shape.upserts_each),
         (batch_id, shape.streams, shape.batches_each),
         (wish_id, shape.requesters, shape.wishes_each),
+        (send_id, shape.log_writers, shape.sends_each),
     ):
         yield from (name(number, turn) for number in range(authors) for turn in range(turns))
 
@@ -295,6 +301,11 @@ def batch_id(stream: int, turn: int) -> str:
 def wish_id(requester: int, turn: int) -> str:
     """Return the id of a requester's wish number ``turn``."""
     return f"wish-{requester}-{turn}"
+
+
+def send_id(writer: int, turn: int) -> str:
+    """Return the name of the records that a writer of the log store sends as its ``turn``-th."""
+    return f"send-{writer}-{turn}"
 
 
 def failed(actor: Actor, what: str, error: SegtableError) -> None:

@@ -53,7 +53,7 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
         for turn in range(world.shape.upserts_each):
             name = upsert_id(number, turn)
             if name not in world.ledger.intended:
-                made = _records(actor, number * 1000 + turn, world.shape)
+                made = made_records(actor, number * 1000 + turn, world.shape)
                 world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)
@@ -63,7 +63,7 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
     return run
 
 
-def _records(actor: Actor, number: int, shape: Shape) -> tuple[Record, ...]:
+def made_records(actor: Actor, number: int, shape: Shape) -> tuple[Record, ...]:
     """Make up records; their values are no other record's.
 
     Where keys move, a batch has each key once: two records of one key may be in two log files.
@@ -116,7 +116,7 @@ def streamer(world: World, number: int) -> Callable[[Actor], None]:
             name = batch_id(number, progress[0])
             if name not in world.ledger.intended:
                 turn = (OF_STREAMS + number) * 1000 + progress[0]
-                made = _records(actor, turn, world.shape)
+                made = made_records(actor, turn, world.shape)
                 world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)

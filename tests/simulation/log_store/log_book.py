@@ -1,0 +1,129 @@
+"""What should be in the log store: a plain list of records for each epoch of each bucket.
+
+1. An epoch begins with the records that are committed then. Writers tell what they append to it.
+   So a position, (epoch, offset), stands for a known list of records.
+2. A range that an event commits is of the bucket's newest epoch, begins where the last one ended,
+   and has the records of that list. So each committed offset has one content.
+3. Epochs of a bucket only grow, whatever is restored. A restore brings back the list of its
+   version.
+4. The table's log, folded, has the same ends and epochs, after every event.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Event,
+    LogEpochBegun,
+    VersionRestored,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import LogRange
+from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
+from airflow_provider_segtable.ports.log_store import Cut
+
+Content: TypeAlias = tuple[object, ...]
+"""The values of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed record, and the event that committed it."""
+
+    content: Content
+    n: int
+
+
+@dataclass(slots=True)
+class LogBook:
+    """The records of each epoch, what is about to be committed, and what each version has.
+
+    Attributes:
+        written: the records of a bucket as of an epoch, by offset.
+        cuts: the ranges of checkpoints, by commit id, with their records.
+        versions: the committed records of each bucket, by version.
+        newest: the newest epoch of each bucket.
+    """
+
+    written: dict[tuple[int, Epoch], list[Content]] = field(default_factory=dict)
+    cuts: dict[str, Mapping[LogRange, Sequence[Content]]] = field(default_factory=dict)
+    versions: dict[int, Mapping[int, tuple[Committed, ...]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    newest: dict[int, Epoch] = field(default_factory=dict)
+
+    def intend(self, commit_id: str, cut: Cut) -> list[Content]:
+        """Note what a checkpoint is about to commit; return all of its records."""
+        self.cuts[commit_id] = {
+            LogRange(bucket=bucket, epoch=each.epoch, start=each.start, end=each.end): [
+                content for batch in each.batches for content in contents(batch.content)
+            ]
+            for bucket, each in cut.buckets.items()
+        }
+        return [content for some in self.cuts[commit_id].values() for content in some]
+
+    def appended(
+        self, bucket: int, epoch: Epoch, first: Offset, records: Sequence[Content]
+    ) -> None:
+        """Note records that a store has taken."""
+        known = self.written[bucket, epoch]
+        assert first == len(known), f"an append at {first} of epoch {epoch}, which has {len(known)}"
+        known += records
+
+    def at(self, bucket: int, position: Position, start: Offset = 0) -> list[Content]:
+        """Return the records that a position stands for, from an offset on."""
+        return self.written.get((bucket, position.epoch), [])[start : position.offset]
+
+    def committed(self, bucket: int, n: int) -> tuple[Committed, ...]:
+        """Return the committed records of a bucket as of a version."""
+        return self.versions[n].get(bucket, ())
+
+    def follow(self, event: Event, state: State) -> None:
+        """Move by an event, after which the table's log is in ``state``.
+
+        Raises:
+            AssertionError: saying which rule the log store broke.
+        """
+        now = dict(self.versions[event.n - 1])
+        match event.action:
+            case LogEpochBegun(buckets=buckets, epoch=epoch):
+                for bucket in buckets:
+                    self._begin(bucket, epoch, now.get(bucket, ()))
+            case Appended(log=ranges):
+                for each in ranges:
+                    now[each.bucket] = self._extended(event, each, now.get(each.bucket, ()))
+            case VersionRestored(version=version):
+                now = dict(self.versions[version])
+                for bucket in tuple(self.newest):
+                    self._begin(bucket, state.log_store[bucket].epoch, now.get(bucket, ()))
+        self.versions[event.n] = now
+        for bucket, epoch in self.newest.items():
+            known = state.log_store[bucket]
+            found, right = (known.epoch, known.end), (epoch, len(now.get(bucket, ())))
+            assert found == right, f"bucket {bucket} is at {found} (epoch, end), not at {right}"
+
+    def _begin(self, bucket: int, epoch: Epoch, records: Sequence[Committed]) -> None:
+        before = self.newest.get(bucket, 0)
+        assert epoch > before, f"epochs of bucket {bucket} do not grow: {epoch} after {before}"
+        self.newest[bucket] = epoch
+        self.written[bucket, epoch] = [each.content for each in records]
+
+    def _extended(
+        self, event: Event, new: LogRange, before: tuple[Committed, ...]
+    ) -> tuple[Committed, ...]:
+        told = self.cuts[event.commit].get(new)
+        assert told is not None, f"event {event.n} commits {new}, which no checkpoint has cut"
+        newest = self.newest.get(new.bucket, 0)
+        assert new.epoch == newest, f"a fenced service committed {new} of epoch {new.epoch}"
+        assert new.start == len(before), f"{new} follows {len(before)}: offsets are not dense"
+        right = self.written[new.bucket, new.epoch][new.start : new.end]
+        assert right == told, f"{new} has {told}, not {right}: an offset has two contents"
+        return (*before, *(Committed(content, event.n) for content in told))
+
+
+def contents(batch: object) -> list[Content]:
+    """Return the records of a batch."""
+    return [tuple(row.values()) for row in batch.to_pylist()]  # type: ignore[attr-defined]

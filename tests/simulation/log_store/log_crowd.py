@@ -1,0 +1,148 @@
+"""What the actors of a log store share: where stores run, and how records are made.
+
+Records of an append table are rows with numbers of their own. Records of a primary-key table are
+upserts and deletes of few keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.log_store.bucket_log import Limits
+from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
+from airflow_provider_segtable.ports.log_store import LogContext
+from tests.simulation.authors import SCHEMA, plain, times_of
+from tests.simulation.keyed import records as keyed
+from tests.simulation.keyed.keyed_ledger import KeyedLedger
+from tests.simulation.keyed.writers import made_records
+from tests.simulation.ledger import Ledger
+from tests.simulation.log_store.log_book import Content, LogBook, contents
+from tests.simulation.model import Append
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_segtable.core.log.events import Event
+    from airflow_provider_segtable.ports.log_store import LogClient
+    from tests.simulation.model import Intention
+    from tests.simulation.simulator import Actor
+    from tests.simulation.world import Shape, World
+
+OF_LOGS = 3_000_000
+"""Row numbers from here on are of the log store."""
+OF_KEYED_LOGS = 700
+"""Numbers of authors from here on are writers of the log store."""
+LIMITS = Limits(bucket_bytes=400, kept_checkpoints=1)
+"""So little that appends wait for room, and readers fall behind."""
+
+
+class BookedLedger(Ledger):
+    """The ledger of an append table with a log store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.book = LogBook()
+
+    def _move(self, event: Event) -> None:
+        super()._move(event)
+        assert self.checked is not None
+        self.book.follow(event, self.checked)
+
+    def _intention(self, commit_id: str) -> Intention:
+        assert commit_id in self.intended, f"nobody was to commit {commit_id}"
+        return super()._intention(commit_id)
+
+
+class BookedKeyedLedger(BookedLedger, KeyedLedger):
+    """The ledger of a primary-key table with a log store."""
+
+
+@dataclass(slots=True)
+class RowsMade:
+    """Records of an append table."""
+
+    schema = SCHEMA
+    deleted = None
+    _numbers: count[int] = field(default_factory=lambda: count(OF_LOGS))
+
+    def batch(self, _: Actor, shape: Shape, many: int) -> pa.RecordBatch:
+        """Return new records."""
+        numbers = [next(self._numbers) for _ in range(many)]
+        return plain(numbers, times_of(shape, numbers)).to_batches()[0]
+
+    def intention(self, shape: Shape, records: Sequence[Content]) -> Intention:
+        """Return what the commit of records is to do."""
+        rows = tuple(int(str(record[1])) for record in records)
+        return Append(rows=rows, times=times_of(shape, rows))
+
+    def names(self, rows: pa.Table | Sequence[Content]) -> list[Any]:
+        """Return the numbers of the rows."""
+        return rows["row"].to_pylist() if isinstance(rows, pa.Table) else [r[1] for r in rows]
+
+
+@dataclass(slots=True)
+class UpsertsMade:
+    """Records of a primary-key table."""
+
+    schema = keyed.SCHEMA.append(pa.field(keyed.GONE, pa.bool_()))
+    deleted = keyed.GONE
+    _turns: count[int] = field(default_factory=lambda: count(OF_KEYED_LOGS * 1000))
+    _made: dict[Content, keyed.Record] = field(default_factory=dict)
+
+    def batch(self, actor: Actor, shape: Shape, many: int) -> pa.RecordBatch:
+        """Return new records."""
+        records = made_records(actor, next(self._turns), shape)[:many]
+        batch = keyed.batch(records, shape.chunks).to_batches()[0]
+        self._made |= zip(contents(batch), records, strict=True)
+        return batch
+
+    def intention(self, _: Shape, records: Sequence[Content]) -> Intention:
+        """Return what the commit of records is to do."""
+        return keyed.Upsert(records=tuple(self._made[each] for each in records))
+
+    def names(self, rows: pa.Table | Sequence[Content]) -> list[Any]:
+        """Return the keys, each once: a range of a primary-key table is merged."""
+        found = rows["row"].to_pylist() if isinstance(rows, pa.Table) else [r[1] for r in rows]
+        return sorted(set(found))
+
+
+@dataclass
+class LogCrowd:
+    """The stores of a world, in the order in which they started, and how its records are made."""
+
+    world: World
+    made: RowsMade | UpsertsMade
+    provider: MemoryLogStoreProvider = field(default_factory=MemoryLogStoreProvider)
+    addresses: list[str] = field(default_factory=list)
+
+    @cached_property
+    def book(self) -> LogBook:
+        """Return the book that the world's ledger holds the log against."""
+        assert isinstance(self.world.ledger, BookedLedger)
+        return self.world.ledger.book
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Return the buckets of the log store."""
+        return tuple(range(self.world.shape.log_buckets))
+
+    def started(self, actor: Actor) -> MemoryLogStore:
+        """Start a store, which ends with its process."""
+        context = LogContext(
+            table="simulated", schema=self.made.schema, buckets=self.buckets, limits=LIMITS
+        )
+        store = self.provider.create(context)
+        store.start()
+        actor.on_crash.append(store.shutdown)
+        self.addresses.append(store.address)
+        return store
+
+    def client(self, actor: Actor) -> LogClient | None:
+        """Connect to one of the last two stores that started: the older one may be replaced."""
+        recent = self.addresses[-2:]
+        return self.provider.connect(recent[int(actor.uniform() * len(recent))]) if recent else None

@@ -1,0 +1,129 @@
+"""The standing disaster with a log store: its stores, writers and readers beside everybody else.
+
+    python -m tests.simulation.log_store.scenario --seeds 100
+
+Every third seed has a primary-key table. Beyond what its ledger checks of any table, the
+``LogBook`` says what each offset holds, and readers hold what they were told against it.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from unittest.mock import patch
+
+from airflow_provider_segtable.core.log_store import manifest
+from tests.simulation import scenario
+from tests.simulation.disasters import faults_of
+from tests.simulation.droppers import until_gone
+from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.keyed import scenario as keyed_scenario
+from tests.simulation.log_store.log_crowd import (
+    BookedKeyedLedger,
+    BookedLedger,
+    LogCrowd,
+    RowsMade,
+    UpsertsMade,
+)
+from tests.simulation.log_store.log_readers import log_reader
+from tests.simulation.log_store.log_writers import log_writer, store_keeper
+from tests.simulation.scenario import checkpoints_of, run
+from tests.simulation.world import Shape, World
+
+MOST_WAYPOINTS = 3
+
+
+def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
+    """Make a world of an append table with a log store."""
+    world = scenario.build(seed, shape, faults)
+    world.ledger = BookedLedger()
+    populate(LogCrowd(world, RowsMade()))
+    return world
+
+
+def build_keyed(seed: int, shape: Shape, faults: Faults | None = None) -> World:
+    """Make a world of a primary-key table with a log store."""
+    world = keyed_scenario.build(seed, shape, faults)
+    world.ledger = BookedKeyedLedger()
+    populate(LogCrowd(world, UpsertsMade()))
+    return world
+
+
+def populate(crowd: LogCrowd) -> None:
+    """Add the actors of the log store."""
+    world, shape = crowd.world, crowd.world.shape
+    for many, count in (
+        (store_keeper, shape.log_stores),
+        (log_writer, shape.log_writers),
+        (log_reader, shape.log_readers),
+    ):
+        for number in range(count):
+            act = until_gone(world, many(crowd, number))
+            world.simulation.spawn(world.named(f"{many.__name__}{number}"), act)
+
+
+def shape_of(seed: int) -> Shape:
+    """Return the shape that a seed has."""
+    random = Random(seed)
+    keyed = seed % 3 == 2
+    buckets = 1 if keyed else random.randint(1, 2)
+    return Shape(
+        appenders=0 if keyed else random.choice((0, 1)),
+        appends_each=2,
+        upserters=random.choice((0, 1)) if keyed else 0,
+        compactors=random.choice((1, 2)),
+        chunks=random.randint(1, 2),
+        asks=random.choice((0, 1)),
+        cleaners=random.choice((0, 1)),
+        taggers=random.choice((0, 0, 1)),
+        changers=random.choice((0, 1)),
+        changes_each=2,
+        alterers=0 if keyed else random.choice((0, 1)),
+        alterations_each=2,
+        restorers=random.choice((0, 1)),
+        restores_each=random.randint(1, 3),
+        log_buckets=buckets,
+        log_stores=random.randint(1, 3),
+        log_writers=random.randint(buckets, buckets + 1),
+        sends_each=random.randint(2, 6),
+        log_readers=2 * buckets,
+    )
+
+
+@contextmanager
+def small(seed: int) -> Iterator[None]:
+    """Keep few waypoints, and checkpoint the table's log often for two seeds of three."""
+    with patch.object(manifest, "MOST", MOST_WAYPOINTS), checkpoints_of(seed):
+        yield
+
+
+def simulate(seed: int) -> World:
+    """Build and run one seed."""
+    make: Callable[..., World] = build_keyed if seed % 3 == 2 else build
+    world = make(seed, shape_of(seed), faults_of(seed))
+    with small(seed):
+        run(world)
+    return world
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds; print which failed, and why."""
+    parser = argparse.ArgumentParser(description="Simulate disasters of a log store.")
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
+    given = parser.parse_args(argv)
+    failed = 0
+    for seed in range(given.first, given.first + given.seeds):
+        try:
+            simulate(seed)
+        except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
+            failed += 1
+            told = "\n  ".join([str(wrong), *getattr(wrong, "__notes__", ())])
+            sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {told}\n")
+    sys.stdout.write(f"{given.seeds - failed} seeds passed, {failed} failed\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The log store beside everybody else, and errors planted in its code, each of which is seen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.log_store import manifest
+from airflow_provider_segtable.core.log_store.manifest import BucketManifest
+from airflow_provider_segtable.core.log_store.position import NO_EPOCHS
+from airflow_provider_segtable.table.log_store import checkpointing, epochs
+from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.log_store.scenario import build, build_keyed, small
+from tests.simulation.scenario import run
+from tests.simulation.world import Shape
+
+Patch = pytest.MonkeyPatch
+SEEDS = 6
+ALONE = Shape(
+    appenders=0,
+    compactors=1,
+    planners=1,
+    chunks=1,
+    log_buckets=1,
+    log_stores=2,
+    log_writers=2,
+    sends_each=3,
+    log_readers=2,
+)
+RESTORED = replace(ALONE, restorers=3, restores_each=4, sends_each=4)
+EVERYBODY = replace(
+    ALONE,
+    appenders=1,
+    appends_each=2,
+    cleaners=1,
+    changers=1,
+    alterers=1,
+    alterations_each=1,
+    restorers=1,
+    log_buckets=2,
+)
+KEYED = replace(
+    EVERYBODY, appenders=0, alterers=0, changers=0, upserters=1, sends_each=2, log_buckets=1
+)
+
+
+def mixed(seed: int) -> Faults:
+    """Crashes, pauses, requests that arrive late, replies that do not arrive."""
+    return Faults(random=Random(seed), delay=0.05, crash=0.006, lost_reply=0.05, late=0.05)
+
+
+def test_offsets_have_one_content_and_readers_no_gap() -> None:
+    """Whatever is restored, compacted, cleaned and altered meanwhile, and whoever dies."""
+    with small(1):
+        run(build(1, EVERYBODY, mixed(1)))
+
+
+def test_a_log_store_of_a_primary_key_table() -> None:
+    """The table is the merge of the committed records and of all others."""
+    with small(1):
+        run(build_keyed(1, KEYED, mixed(1)))
+
+
+def epochs_not_checked(monkeypatch: Patch) -> None:
+    """A commit of an older epoch is admitted."""
+    right = BucketManifest.check
+    monkeypatch.setattr(
+        BucketManifest,
+        "check",
+        lambda known, new: right(known, replace(new, epoch=known.epoch)),
+    )
+
+
+def starts_not_checked(monkeypatch: Patch) -> None:
+    """A range may begin anywhere."""
+    right = BucketManifest.check
+    monkeypatch.setattr(
+        BucketManifest,
+        "check",
+        lambda known, new: right(known, replace(new, start=known.end, end=known.end + 1)),
+    )
+
+
+def epoch_of_before_a_restore(monkeypatch: Patch) -> None:
+    """A restore does not raise the epoch."""
+    right = BucketManifest.restored
+    monkeypatch.setattr(
+        BucketManifest,
+        "restored",
+        lambda known, *args: replace(right(known, *args), epoch=known.epoch),
+    )
+
+
+def checkpoints_forgotten(monkeypatch: Patch) -> None:
+    """The log does not remember the commit ids of checkpoints."""
+    right = RecentCommits.__getitem__
+
+    def forgetful(known: RecentCommits, name: str) -> int:
+        if name.startswith("log-"):
+            raise KeyError(name)
+        return right(known, name)
+
+    monkeypatch.setattr(RecentCommits, "__getitem__", forgetful)
+
+
+def checkpoints_named_by_chance(monkeypatch: Patch) -> None:
+    """A repeated checkpoint has another commit id."""
+    numbers = count()
+    right = checkpointing.checkpoint_id
+    monkeypatch.setattr(
+        checkpointing, "checkpoint_id", lambda ranges: f"{right(ranges)}{next(numbers)}"
+    )
+
+
+def waypoints_thinned_at_random(monkeypatch: Patch) -> None:
+    """Waypoints of restores go like others, so readers find ranges that were undone."""
+    monkeypatch.setattr(
+        manifest,
+        "_thinned",
+        lambda known: known if len(known) <= manifest.MOST else known[::2],
+    )
+
+
+def events_skipped(monkeypatch: Patch) -> None:
+    """The last event before a waypoint is not looked at."""
+    right = manifest._last_before
+    monkeypatch.setattr(manifest, "_last_before", lambda waypoint: right(waypoint) - 1)
+
+
+def lineage_lost(monkeypatch: Patch) -> None:
+    """Checkpoints of the table's log do not have the lineage."""
+    right = manifest._decoded
+    monkeypatch.setattr(manifest, "_decoded", lambda body: replace(right(body), lineage=NO_EPOCHS))
+
+
+def ends_read_before_the_epoch(monkeypatch: Patch) -> None:
+    """A writer goes on from the committed end that it read before its epoch began."""
+    right = epochs.commit
+
+    def early(ports: Any, state: Any, change: Any) -> Any:
+        done = right(ports, state, change)
+        return replace(done, state=state) if hasattr(done, "state") else done
+
+    monkeypatch.setattr(epochs, "commit", early)
+
+
+def resets_too_late(monkeypatch: Patch) -> None:
+    """Two lineages are taken for the same up to the end of the shorter list."""
+    monkeypatch.setattr(manifest, "common_end", lambda one, other: min(one.end, other.end))
+
+
+PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
+    (epochs_not_checked, ALONE, 0, "a fenced service committed"),
+    (starts_not_checked, ALONE, 0, "offsets are not dense"),
+    (epoch_of_before_a_restore, RESTORED, 0, "do not grow"),
+    (checkpoints_forgotten, ALONE, 0, "a repeated checkpoint is refused"),
+    (checkpoints_named_by_chance, ALONE, 0, "nobody was to commit"),
+    (waypoints_thinned_at_random, RESTORED, 4, "the records of"),
+    (events_skipped, RESTORED, 2, "kept from"),
+    (lineage_lost, RESTORED, 8, "the records of"),
+    (ends_read_before_the_epoch, ALONE, 3, "an append at"),
+    (resets_too_late, RESTORED, 4, "the records of"),
+)
+
+
+@pytest.mark.parametrize(
+    ("plant", "shape", "first", "message"), PLANTED, ids=[each[0].__name__ for each in PLANTED]
+)
+def test_planted_errors_are_seen(
+    plant: Callable[[Patch], None], shape: Shape, first: int, message: str, monkeypatch: Patch
+) -> None:
+    """The book or a reader finds each of them, in one of a few seeds."""
+    plant(monkeypatch)
+    found = []
+    for seed in range(first, first + SEEDS):
+        try:
+            with small(1):
+                run(build(seed, shape, mixed(seed)))
+        except AssertionError as error:
+            found.append(str(error))
+            if message in found[-1]:
+                return
+    pytest.fail(f"{message!r} is not in {found}")
