@@ -18,7 +18,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -90,31 +90,44 @@ def read_committed(
     if left_at is not None:
         yield Reset(epoch=known.epoch, offset=left_at)
         return
-    at = start.offset
-    try:
-        for event, found in _ranges(ports.log, seen, bucket, at, through):
-            if found.start > at:
-                yield Expired(position=Position(epoch=known.epoch, offset=found.start))
+    yield from _read_from(ports, seen, bucket, start.offset, through)
+
+
+def _read_from(
+    ports: TableContext, seen: State, bucket: int, at: Offset, through: int
+) -> Iterator[RangeRecords | Reset | Expired]:
+    """Yield the records from an offset on; go on without the events that expire meanwhile."""
+    known = bucket_of(seen, bucket)
+    while at < known.end:
+        try:
+            for event, found in _ranges(ports.log, seen, bucket, at, through):
+                if found.start > at:
+                    yield Expired(position=Position(epoch=known.epoch, offset=found.start))
+                    return
+                yield _read(ports, seen, event, found, at)
+                at = found.end
+        except NotFound:
+            newest = ports.log.load()
+            gone = _gone(ports, newest, bucket, Position(epoch=known.epoch, offset=at))
+            if gone is not None:
+                yield gone
                 return
-            yield _read(ports, seen, event, found, at)
-            at = found.end
-    except NotFound:
-        gone = _gone(ports, bucket, Position(epoch=known.epoch, offset=at))
-        if gone is None:
-            raise
-        yield gone
+            if newest.retained_from <= seen.retained_from:
+                raise
+            seen = replace(seen, retained_from=newest.retained_from)
+            continue
+        if at < known.end:
+            yield Expired(position=Position(epoch=known.epoch, offset=known.end))
         return
-    if at < known.end:
-        yield Expired(position=Position(epoch=known.epoch, offset=known.end))
 
 
-def _gone(ports: TableContext, bucket: int, at: Position) -> Reset | Expired | None:
-    """Return why the records at a position went while they were read; None if they should not have.
+def _gone(ports: TableContext, newest: State, bucket: int, at: Position) -> Reset | Expired | None:
+    """Return why the records at a position went while they were read; None if they are there.
 
     A restore undoes records, which then expire. A reader of the version before it has not read
     them, but has to go on with other ones: it is reset to where it is.
     """
-    known = bucket_of(ports.log.load(), bucket)
+    known = bucket_of(newest, bucket)
     left_at = known.lineage.left_at(at)
     if left_at is not None:
         return Reset(epoch=known.epoch, offset=left_at)
