@@ -1,6 +1,7 @@
 """Who may speak to a log store over the network: addresses, TLS and a token.
 
-1. A store listens on loopback unless it is given another host. Beyond loopback it needs a token.
+1. A store listens on loopback unless it is given another host. Beyond loopback it needs a token,
+   and TLS, which hides the token.
 2. With a certificate and its key, the store speaks TLS (``grpc+tls://``); clients are given the
    root certificates that they trust.
 3. The token travels in a header of each call, and is compared in constant time.
@@ -38,12 +39,18 @@ class FlightSecurity:
         """Return what a Flight server at ``host`` is made with.
 
         Raises:
-            InvalidInput: the host is not loopback and there is no token, or a key is missing.
+            InvalidInput: the host is not loopback and there is no token, or no certificate to hide
+                it; or a key is missing.
         """
         if not self.token and not _is_loopback(host):
             raise InvalidInput(
                 f"a log store at {host} can be reached from other hosts, and has no token: give a "
                 "token, or listen on 127.0.0.1"
+            )
+        if not self.certificate and not _is_loopback(host):
+            raise InvalidInput(
+                f"a log store at {host} can be reached from other hosts, and its token would "
+                "travel unencrypted: give a certificate and its key, or listen on 127.0.0.1"
             )
         options: dict[str, Any] = {}
         if self.certificate:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
@@ -121,7 +122,7 @@ def test_a_store_may_be_a_process_of_its_own() -> None:
 
 
 def test_only_the_token_opens_a_store() -> None:
-    """Calls with another token, or none, are refused; beyond loopback a store needs one."""
+    """Calls with another one, or none, are refused; beyond loopback it is needed, under TLS."""
     world = LogWorld(FlightLogStoreProvider(security=FlightSecurity(token=TOKEN)))
     world.start()
     world.writer().append(rows(1), wait_s=PATIENCE_S)
@@ -132,8 +133,10 @@ def test_only_the_token_opens_a_store() -> None:
             stranger.connect(world.address).reader(0, start=Whence.EARLIEST)
     world.end()
     outside = FlightLogStoreProvider(host="0.0.0.0")  # noqa: S104  # what is refused
-    with pytest.raises(InvalidInput, match=r"0\.0\.0\.0 can be reached from other hosts"):
-        outside.create(LogContext(table="t", schema=SCHEMA, buckets=(0,))).start()
+    plain = replace(outside, security=FlightSecurity(token=TOKEN))
+    for provider, why in ((outside, "and has no token"), (plain, "would travel unencrypted")):
+        with pytest.raises(InvalidInput, match=rf"0\.0\.0\.0 can be reached .*{why}"):
+            provider.create(LogContext(table="t", schema=SCHEMA, buckets=(0,))).start()
 
 
 def test_tls_is_spoken_with_trusted_clients() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -97,5 +98,24 @@ def test_wrong_options_are_named(
     assert store
     monkeypatch.setenv("SEGTABLE_LOG_STORE_OPTIONS", options)
     refused = run("logstore", "checkpoint", table)
+    assert refused.exit_code == 2
+    assert said in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--host", "192.0.2.1"), "192.0.2.1 can be reached from other hosts, and has no token"),
+        (("--host", "192.0.2.1", "--token-file", "token"), "would travel unencrypted"),
+        (("--token-file", "nowhere"), "--token-file nowhere cannot be read"),
+        (("--tls-cert", "token"), "has a certificate without its key: give both"),
+    ],
+)
+def test_a_service_is_not_started_with_open_doors(
+    run: Run, table: str, options: tuple[str, ...], said: str
+) -> None:
+    """Each is a usage error, which names the value and the way out."""
+    Path("token").write_text("open sesame")
+    refused = run("logstore", "serve", table, *options)
     assert refused.exit_code == 2
     assert said in refused.stderr
