@@ -1,7 +1,6 @@
 """``Table.scan(include_log=True)`` finds running log stores by ZooKeeper, reads them by Flight."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -12,15 +11,9 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from tests.integration.served_logs import served
 from tests.unit.table.conftest import new_table
 from tests.unit.table.logged import rows_of
-
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -28,24 +21,7 @@ def table() -> Iterator[Table]:
     """Three committed rows; four more in each of two services, which hold a bucket each."""
     made = Table(new_table(MemoryService()).ports)
     made.append(rows_of(range(3)))
-    begun = begin_epoch(made.ports, (0, 1), owner="host:7")
-    with ExitStack() as until:
-        for bucket in (0, 1):
-            context = LogContext(table="t", schema=log_schema(made.state()), buckets=(bucket,))
-            provider = FlightLogStoreProvider()
-            store = provider.create(context)
-            store.start()
-            until.callback(store.shutdown)
-            mode = DeployMode.EMBEDDED
-            name = f"service-{bucket}"
-            claims = ClaimedBuckets(made.ports.coordinator, "t", service=name, deploy_mode=mode)
-            claims.take([bucket], store.address)
-            client = provider.connect(store.address)
-            end = begun.ends[bucket]
-            writer = client.writer(bucket, epoch=begun.epoch, committed=end)
-            until.callback(writer.close)
-            for batch in rows_of(range(10 * bucket + 10, 10 * bucket + 14)).to_batches(2):
-                writer.append(batch, wait_s=WAIT_S)
+    with served(made.ports, {0: rows_of(range(10, 14)), 1: rows_of(range(20, 24))}):
         yield made
 
 
