@@ -23,6 +23,7 @@ from airflow_provider_segtable.provider_info import get_provider_info
 PACKAGE = "airflow_provider_segtable"
 LIBRARY: Mapping[str, tuple[str, ...]] = {
     "library.table": ("Table",),
+    "library.log_writer.table_log_writer": ("TableLogWriter",),
     "table.table": ("Table",),
     "table.table_changes": ("TableChanges",),
     "table.table_indexes": ("TableIndexes",),

@@ -27,10 +27,10 @@ from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
+from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer.open_writer import open_log_writer
 from airflow_provider_segtable.library.log_writer.table_log_writer import WAIT_S, TableLogWriter
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
@@ -125,7 +125,7 @@ class Table(base.Table):
                 ``close`` do; if embedded.
             wait_s: how long calls wait for room, and for a service.
             provider: what stores are made with, and reached by; by default Arrow Flight on
-                loopback, without a token.
+                loopback, with the token of ``$SEGTABLE_LOG_STORE_OPTIONS``.
 
         Raises:
             InvalidInput: the table is of a kind that cannot have a log store, or a bucket that it
@@ -136,7 +136,7 @@ class Table(base.Table):
         """
         return open_log_writer(
             self.ports,
-            provider=provider or FlightLogStoreProvider(),
+            provider=provider or log_provider(),
             buckets=buckets,
             embedded=embedded,
             checkpoint_seconds=checkpoint_seconds,

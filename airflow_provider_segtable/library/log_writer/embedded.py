@@ -61,15 +61,16 @@ class EmbeddedLog:
         self._buckets = frozenset(buckets)
         self._wanted = self._buckets
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._claim, name="segtable-log-claims", daemon=True)
+        self._thread = threading.Thread(target=self._keep_claims, name="log-claims", daemon=True)
 
     def start(self) -> None:
         """Serve, and make checkpoints."""
         self.service.start()
 
     def publish(self) -> None:
-        """Publish the address: the writer's epoch has begun."""
+        """Publish the address, and keep it so: the writer's epoch has begun."""
         self._wanted = self._buckets
+        self._claim(self._wanted)
         if self._claims is not None and not self._thread.is_alive():
             self._thread.start()
 
@@ -115,15 +116,19 @@ class EmbeddedLog:
     def _lost(self, bucket: int) -> None:
         self._wanted -= {bucket}
 
-    def _claim(self) -> None:
+    def _keep_claims(self) -> None:
         """Keep the claims as they should be, until the end."""
-        claims, ended = self._claims, False
-        while claims is not None and not ended:
-            ended = self._ending.is_set()
-            wanted = frozenset[int]() if ended else self._wanted
-            try:
-                claims.release(claims.held - wanted)
-                claims.take(wanted, self.service.store.address)
-            except SegtableError as error:
-                _LOG.info("the address of a log store is not published: %s", error)
-            ended or self._ending.wait(CLAIM_S)
+        while not self._ending.wait(CLAIM_S):
+            self._claim(self._wanted)
+        self._claim(frozenset())
+
+    def _claim(self, wanted: frozenset[int]) -> None:
+        """Have claims of these buckets alone, as far as it is possible now."""
+        claims = self._claims
+        if claims is None:
+            return
+        try:
+            claims.release(claims.held - wanted)
+            claims.take(wanted, self.service.store.address)
+        except SegtableError as error:
+            _LOG.info("the address of a log store is not published: %s", error)

@@ -94,7 +94,7 @@ class LogService:
         self._last: AppendResult | None = None
         self._since_s = ports.clock.monotonic()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="segtable-log", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="log-service", daemon=True)
 
     def start(self) -> None:
         """Start the store, and make its checkpoints from now on.
