@@ -9,6 +9,7 @@
 5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` draws others, and
    twenty times as many of each property (``examples.py``).
 6. What was imported for the tests stays to the end: no garbage collection looks through it again.
+   Tests make many short-lived objects and few cycles, so collections are rare.
 7. Temporary files are kept in memory, if there is enough of it: tests make thousands of files
    durable (fsync), which a disk takes milliseconds for, each time. ``TMPDIR`` says otherwise.
 """
@@ -87,8 +88,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take all that is there out of garbage collections."""
+    """Take all that is there out of garbage collections, which become rare."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:

@@ -59,11 +59,11 @@ class MemoryStorage:
         """Yield objects below a folder, as they were at the call, in ascending order."""
         below = folder(prefix, self._uri)
         with self._mutex:
-            found = sorted(self._objects.items())
+            found = [each for each in self._objects.items() if within(each[0], below)]
         return (
             Entry(path=path, size=len(data), modified=modified)
-            for path, (data, modified) in found
-            if within(path, below) and (after is None or path > after)
+            for path, (data, modified) in sorted(found)
+            if after is None or path > after
         )
 
     def delete(self, path: str) -> None:

@@ -66,6 +66,7 @@ from tests.simulation.faults.faulty_storage import (
 from tests.simulation.followers import follower
 from tests.simulation.indexes.index_actors import KINDS, builder, requester, tender
 from tests.simulation.ledger import Ledger
+from tests.simulation.shared_reading import shared_reading
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import NEVER, Founding, Shape, World
 
@@ -205,7 +206,8 @@ def run(world: World) -> None:
 
     world.ledger.check(ports)
     _check_indexes(world, _newest(world), ports)
-    with patch.object(pruning, "LEAST_FILES", 1):  # indexes are used for tables as small as these
+    small = patch.object(pruning, "LEAST_FILES", 1)  # indexes are used for tables as small as these
+    with small, shared_reading():
         world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
         _conclude(world, outside)
 
