@@ -37,7 +37,7 @@ def test_an_executor_without_pyarrow_is_told_in_one_line(desk: Desk) -> None:
     conf.mkdir()
     lines = (desk.cluster.folder / "conf" / "spark-defaults.conf").read_text()
     lines = lines.replace(str(desk.cluster.python), str(empty))
-    (conf / "spark-defaults.conf").write_text(lines)
+    (conf / "spark-defaults.conf").write_text(f"{lines}\nspark.task.maxFailures 1\n")
     told = desk.run(
         ["ingest", "trips", desk.file(0), "--engine", "spark"], SPARK_CONF_DIR=str(conf)
     )

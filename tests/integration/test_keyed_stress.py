@@ -26,7 +26,7 @@ from tests.stress.keyed import run, worker
 from tests.stress.keyed.observer import Observer
 from tests.stress.keyed.verdict import Verdict
 
-SECONDS, LONG_SECONDS = 10.0, 300.0
+SECONDS, LONG_SECONDS = 5.0, 300.0
 
 
 @pytest.fixture

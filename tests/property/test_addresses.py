@@ -179,7 +179,7 @@ def world(sizes: Sequence[int], seed: int, grain: int) -> World:
     return World(files, random.Random(seed), rows, list(segments), tables[0].schema)
 
 
-@examples(45)
+@examples(30)
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
     seed=st.integers(0, 999),

@@ -64,7 +64,7 @@ def play(steps: list[Step]) -> Ours:
     return ours
 
 
-@examples(150)
+@examples(90)
 @given(st.integers(0, 2**32))
 def test_changes_commute_with_compactions(seed: int) -> None:
     """After every event of any history readers find exactly what appends and changes left."""

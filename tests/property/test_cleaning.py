@@ -108,7 +108,7 @@ class CleanedHistory(History):
         assert read_checkpoint(write_checkpoint(self.state)) == self.state
 
 
-@examples(120)
+@examples(70)
 @given(st.randoms(use_true_random=False))
 def test_kept_versions_stay_whole_and_the_rest_goes(draw: random.Random) -> None:
     """Whatever is cleaned when, no kept version misses a file, and at rest nothing is left over."""

@@ -10,6 +10,7 @@ from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
+from tests.examples import examples
 from tests.unit.data.making import content, job, merged, parquet, put, rich, written
 
 grains = st.builds(
@@ -30,6 +31,7 @@ options = st.fixed_dictionaries(
 )
 
 
+@examples(50)
 @given(
     sizes=st.lists(st.integers(1, 80), min_size=1, max_size=8),
     seed=st.integers(0, 99),
@@ -53,6 +55,7 @@ def test_any_cut_gives_the_same_rows(
     assert [read_descriptor(files, result.path) for result in results] == list(results)
 
 
+@examples(50)
 @given(
     parts=st.lists(st.tuples(st.integers(0, 80), options), min_size=1, max_size=5),
     seed=st.integers(0, 99),

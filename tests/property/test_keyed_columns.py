@@ -346,7 +346,7 @@ def world(place: str, merge: MergeEngine) -> World:
     return made
 
 
-@examples(15)
+@examples(10)
 @given(
     st.sampled_from(["latest", "partial_update"]),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 23)), max_size=14),

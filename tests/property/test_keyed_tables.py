@@ -240,7 +240,7 @@ class World:
         return found
 
 
-@examples(12)
+@examples(8)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["", "seq"]),

@@ -87,7 +87,7 @@ def shuffled(chance: random.Random, some: Sequence[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["latest", "partial_update"])
-@examples(250)
+@examples(100)
 @given(seed=seeds)
 def test_readers_see_what_the_rules_say(*, partial: bool, seed: int) -> None:
     """A merge of runs, in any order and any batches, shows the rows of the records' own merge."""
@@ -100,7 +100,7 @@ def test_readers_see_what_the_rules_say(*, partial: bool, seed: int) -> None:
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["latest", "partial_update"])
-@examples(250)
+@examples(100)
 @given(seed=seeds)
 def test_merging_is_associative(*, partial: bool, seed: int) -> None:
     """Merging merges of any parts, in any order, stores the same rows as merging all at once."""
@@ -116,7 +116,7 @@ def test_merging_is_associative(*, partial: bool, seed: int) -> None:
     assert [row for table in runs[0] for row in table.to_pylist()] == once
 
 
-@examples(150)
+@examples(60)
 @given(seed=seeds)
 def test_forgotten_tombstones_change_no_read(seed: int) -> None:
     """A base compaction that drops tombstones shows the same rows, also after newer records."""

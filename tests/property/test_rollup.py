@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, rolled_up
+from tests.examples import examples
 from tests.property import rollup_model as model
 
 HOW = model.rollup()
@@ -23,6 +24,7 @@ def again(rows: pa.Table) -> pa.Table:
     return rolled_up(rows, HOW, time_column="at")
 
 
+@examples(50)
 @given(rows=model.rows(), granularity=granularities)
 def test_given_rows_become_what_plain_python_says(
     rows: pa.Table, granularity: QueryGranularity
@@ -34,6 +36,7 @@ def test_given_rows_become_what_plain_python_says(
     assert sum(made.column(EVENTS).to_pylist()) == rows.num_rows
 
 
+@examples(50)
 @given(rows=model.rows(), data=st.data())
 def test_any_split_and_merge_order_gives_the_same(rows: pa.Table, data: st.DataObject) -> None:
     """Rows dealt to any parts, the parts merged in any order and grouping: one answer."""
@@ -53,6 +56,7 @@ def test_any_split_and_merge_order_gives_the_same(rows: pa.Table, data: st.DataO
     assert model.found(again(parts[0]), HOW) == model.expected(rows, HOW)
 
 
+@examples(50)
 @given(rows=model.rows())
 def test_rolling_up_twice_changes_nothing(rows: pa.Table) -> None:
     """Perfectly rolled-up rows are a fixed point, in order and types, too."""
@@ -62,6 +66,7 @@ def test_rolling_up_twice_changes_nothing(rows: pa.Table) -> None:
     assert again(again(once)).num_rows == once.num_rows
 
 
+@examples(50)
 @given(rows=model.rows(), chunk=st.integers(1, 7))
 def test_dictionaries_and_chunks_make_no_difference(rows: pa.Table, chunk: int) -> None:
     """Text as dictionaries, of other words in each chunk: the same rows, dictionaries still."""
@@ -75,6 +80,7 @@ def test_dictionaries_and_chunks_make_no_difference(rows: pa.Table, chunk: int) 
     assert model.found(again(made), HOW) == model.expected(rows, HOW)
 
 
+@examples(50)
 @given(rows=model.rows())
 def test_rows_come_sorted_by_dimensions_then_time(rows: pa.Table) -> None:
     """The order that compaction promises comes with rolling up, nulls first."""
@@ -86,6 +92,7 @@ def test_rows_come_sorted_by_dimensions_then_time(rows: pa.Table) -> None:
     assert keys == sorted(keys)
 
 
+@examples(50)
 @given(rows=model.rows())
 def test_the_schema_is_the_physical_one(rows: pa.Table) -> None:
     """What is made has the stored schema's columns and types, then the hidden ones."""
