@@ -24,6 +24,8 @@ PACKAGE = "airflow_provider_segtable"
 LIBRARY: Mapping[str, tuple[str, ...]] = {
     "library.table": ("Table",),
     "library.log_writer.table_log_writer": ("TableLogWriter",),
+    "library.log_reader": ("TableLogReader", "BucketReset", "BucketExpired"),
+    "table.log_store.tail": ("LogRecords",),
     "table.table": ("Table",),
     "table.table_changes": ("TableChanges",),
     "table.table_indexes": ("TableIndexes",),

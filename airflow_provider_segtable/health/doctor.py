@@ -193,7 +193,7 @@ def _lost_indexes(ports: TableContext, state: State, before: Instant) -> list[st
 
 def _consumers(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:
     """Yield the consumers that lag behind the events of the log."""
-    unread = {name: unread_since(ports.log, each) for name, each in state.consumers.items()}
+    unread = {name: unread_since(ports.log, state, each) for name, each in state.consumers.items()}
     try:
         hours = Retention.read(state.table.properties).consumer_hours
     except InvalidInput:  # cleaning says so

@@ -2,12 +2,13 @@
 
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.library.log_access import log_provider
+from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
 
 
-def log_finder(ports: TableContext) -> BucketFinder:
-    """Return what finds the store of each bucket of a table.
+def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) -> BucketFinder:
+    """Return what finds the store of each bucket of a table, and reaches it by a provider.
 
     Raises:
         CoordinatorUnavailable: there is no ZooKeeper, so it is not known which services run.
@@ -19,4 +20,4 @@ def log_finder(ports: TableContext) -> BucketFinder:
             "zookeeper='host:port' (--zookeeper on the command line), or read the table alone"
         )
     addresses(coordinator, table)  # an error now: later, an absent coordinator is no service
-    return BucketFinder(coordinator, table, log_provider().connect)
+    return BucketFinder(coordinator, table, (provider or log_provider()).connect)

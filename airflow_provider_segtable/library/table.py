@@ -28,11 +28,12 @@ from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.library.log_access import log_provider
+from airflow_provider_segtable.library.log_reader import TableLogReader
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer.open_writer import open_log_writer
 from airflow_provider_segtable.library.log_writer.table_log_writer import WAIT_S, TableLogWriter
 from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.ports.log_store import LogStoreProvider
+from airflow_provider_segtable.ports.log_store import LogClient, LogStoreProvider
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.services.compaction.compact_table import (
     CompactionResult,
@@ -43,6 +44,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.readers.starts import Start
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
 from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.versions.history import HistoryEntry, history
@@ -143,6 +145,40 @@ class Table(base.Table):
             automatic=automatic,
             wait_s=wait_s,
         )
+
+    def log_reader(
+        self,
+        start: Start = "latest",
+        *,
+        buckets: Sequence[int] | None = None,
+        group: str | None = None,
+        provider: LogStoreProvider | None = None,
+    ) -> TableLogReader:
+        """Follow the table's log store: its rows as they are written, before they are committed.
+
+        The reader yields ``LogRecords``, each with the rows of one bucket in the order of their
+        offsets; ``BucketReset`` where rows that it has returned were discarded; ``BucketExpired``
+        where rows were cleaned before they were read. Without ZooKeeper, or where no service
+        runs, rows come when they are committed.
+
+        Args:
+            start: ``latest``, ``earliest``, the number of a version, a time, or positions by
+                bucket, such as ``positions`` of another reader.
+            buckets: the buckets to read; all by default.
+            group: the name of a consumer group: its readers share the buckets, and ``store`` keeps
+                their positions with the table. ``start`` is for buckets without one.
+            provider: what stores are reached by; by default Arrow Flight, with the token of
+                ``$SEGTABLE_LOG_STORE_OPTIONS``.
+
+        Raises:
+            InvalidInput: the start is no position of the table, or it does not have a bucket.
+            InvalidName: the group's name is not a valid file name.
+            VersionExpired: the version of the start was cleaned.
+            CoordinatorUnavailable: a group needs ZooKeeper.
+        """
+        served = self.ports.optional_coordinator is not None
+        find = log_finder(self.ports, provider) if served else _not_served
+        return TableLogReader(self.ports, find, start=start, buckets=buckets, group=group)
 
     def compact(
         self,
@@ -252,3 +288,8 @@ class Table(base.Table):
             all_versions: check every version that is kept.
         """
         return verify(self.ports, deep=deep, all_versions=all_versions)
+
+
+def _not_served(bucket: int) -> LogClient | None:  # noqa: ARG001 - a Finder
+    """Find no service: without ZooKeeper none is known."""
+    return None

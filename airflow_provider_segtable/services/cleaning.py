@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
     forgettable,
     passed_over,
 )
+from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
@@ -294,12 +295,13 @@ def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[
 
 
 def _held(log: EventLog, newest: State, until: Instant) -> Iterator[int]:
-    """Yield the consumers' positions that have been waiting to be read since ``until`` at most."""
+    """Yield the versions from which on consumers read, and wait to since ``until`` at most."""
     for consumer in newest.consumers.values():
-        if consumer.version >= newest.retained_from:
-            unread = unread_since(log, consumer)
+        needed = needed_from(newest, consumer)
+        if needed >= newest.retained_from:
+            unread = unread_since(log, newest, consumer)
             if unread is None or unread > until:
-                yield consumer.version
+                yield needed
 
 
 def _foreseen(head: State, found: Cleanable) -> State:

@@ -7,6 +7,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
@@ -31,7 +32,7 @@ def lagging_consumers(
         hours: for how long cleaning keeps what consumers have yet to read.
     """
     for name, consumer in sorted(state.consumers.items()):
-        if consumer.version < state.retained_from:
+        if needed_from(state, consumer) < state.retained_from:
             yield _lost(table, name, consumer, state)
         elif (since := unread[name]) is not None and now - since > MOST * hours * HOUR_US:
             yield _lagging(table, name, consumer, (now - since) / HOUR_US, hours)

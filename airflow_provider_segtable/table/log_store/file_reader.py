@@ -100,7 +100,7 @@ def _read_from(
     known = bucket_of(seen, bucket)
     while at < known.end:
         try:
-            for event, found in _ranges(ports.log, seen, bucket, at, through):
+            for event, found in ranges(ports.log, seen, bucket, at, through):
                 if found.start > at:
                     yield Expired(position=Position(epoch=known.epoch, offset=found.start))
                     return
@@ -141,11 +141,11 @@ def first_available(ports: TableContext, bucket: int) -> Position:
     """Return the first position that the newest version keeps."""
     newest = ports.log.load()
     known = bucket_of(newest, bucket)
-    starts = (found.start for _, found in _ranges(ports.log, newest, bucket, 0))
+    starts = (found.start for _, found in ranges(ports.log, newest, bucket, 0))
     return Position(epoch=known.epoch, offset=next(starts, known.end))
 
 
-def _ranges(
+def ranges(
     log: EventLog, state: State, bucket: int, offset: Offset, through: int = -1
 ) -> Iterator[tuple[Event, LogRange]]:
     """Yield the ranges of retained events that have an offset or a later one, in order."""

@@ -12,7 +12,7 @@
 5. A follower belongs to one thread.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -45,10 +45,8 @@ from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.ports.log_store import LogClient, LogReader, Records
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.file_reader import RangeRecords, read_committed
+from airflow_provider_segtable.table.log_store.live_tail import Finder
 from airflow_provider_segtable.table.log_store.log_schema import DELETED
-
-Finder: TypeAlias = Callable[[int], LogClient | None]
-"""Returns a client of the service that has a bucket; None if no service has it."""
 
 NEWS_S = 0.5
 """Longest wait for an event of the table before the service is looked up again."""

@@ -13,7 +13,13 @@ from airflow_provider_segtable.core.errors import (
     InvalidName,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import ConsumerAdvanced, ConsumerDropped
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    ConsumerAdvanced,
+    ConsumerDropped,
+    Event,
+)
+from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.reads.consumer import Consumer
@@ -46,6 +52,11 @@ def advance(
             f"there: the oldest position is {newest.retained_from}"
         )
     known = newest.consumers.get(name)
+    if known and known.log:
+        raise InvalidInput(
+            f"consumer {name!r} reads the log store: its readers store their positions "
+            "(Table.log_reader); use another name, or drop it first"
+        )
     if known and before in (None, known.version) and _nothing_read(ports.log, known, wanted):
         return known.version
     action = ConsumerAdvanced(name=name, version=wanted, before=before)
@@ -64,10 +75,25 @@ def _nothing_read(log: EventLog, known: Consumer, wanted: int) -> bool:
     return not any(event is None or effects(event.action) for event in events)
 
 
-def unread_since(log: EventLog, consumer: Consumer) -> Instant | None:
-    """Return the time of the first change of rows after a position; None if there is none."""
-    changed = (event.time for event in log.events(consumer.version + 1) if effects(event.action))
-    return next(changed, None)
+def unread_since(log: EventLog, state: State, consumer: Consumer) -> Instant | None:
+    """Return the time of the first event that a consumer has yet to read; None if there is none."""
+    first = needed_from(state, consumer) + 1
+    if consumer.log and first > state.n:
+        return None
+    unread = _has_unread_records if consumer.log else _changes_rows
+    return next((event.time for event in log.events(first) if unread(event, consumer)), None)
+
+
+def _changes_rows(event: Event, consumer: Consumer) -> bool:  # noqa: ARG001 - as the other one
+    return bool(effects(event.action))
+
+
+def _has_unread_records(event: Event, consumer: Consumer) -> bool:
+    ranges = event.action.log if isinstance(event.action, Appended) else ()
+    return any(
+        each.bucket in consumer.log and each.end > consumer.log[each.bucket].position.offset
+        for each in ranges
+    )
 
 
 def drop_consumer(ports: TableContext, name: str) -> None:

@@ -63,6 +63,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
 )
 from airflow_provider_segtable.core.log_store.position import Lineage, Position
 from airflow_provider_segtable.core.plans.index_plan import IndexPlan
+from airflow_provider_segtable.core.reads.consumer import LogMark
 from airflow_provider_segtable.core.segments.roots import replaced, roots_of
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.tables.evolution import (
@@ -301,6 +302,15 @@ ACTIONS: tuple[Action, ...] = (
         },
     ),
     FeedsJoined(index="a-1", first=5, through=9, segments=_FILES),
+    ConsumerAdvanced(
+        name="tail",
+        version=12,
+        log={
+            0: LogMark(position=Position(epoch=2, offset=70), through=11),
+            4: LogMark(position=Position(epoch=1, offset=9), through=12),
+        },
+        log_before={0: Position(epoch=1, offset=50)},
+    ),
 )
 
 _FEEDS: dict[type, tuple[Feed, ...]] = {

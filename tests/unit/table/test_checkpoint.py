@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
     Waypoint,
 )
 from airflow_provider_segtable.core.log_store.position import Lineage, Position
-from airflow_provider_segtable.core.reads.consumer import Consumer
+from airflow_provider_segtable.core.reads.consumer import Consumer, LogMark
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
@@ -106,7 +106,10 @@ def full() -> State:
         predicate_deletes=(PredicateDelete(n=4, predicate=IsNull("carrier")),),
         vectors_pruned_through=2,
         overwritten=(Overwritten(3, (JANUARY,)), Overwritten(6, ())),
-        consumers={"billing": Consumer(3, 17)},
+        consumers={
+            "billing": Consumer(3, 17),
+            "tail": Consumer(3, 18, {4: LogMark(position=Position(epoch=1, offset=9), through=2)}),
+        },
         indexes={
             "a": IndexState(
                 definition=IndexDefinition(name="a", id="a-1", kind=BloomFilter(columns=(1,))),

@@ -34,6 +34,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, needed, newest, paths
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path
@@ -143,7 +144,8 @@ def passed_over(state: State, retained_from: int) -> dict[str, int]:
     Consumers that have lost it already are not among them.
     """
     lost = range(state.retained_from, retained_from)
-    return {name: each.version for name, each in state.consumers.items() if each.version in lost}
+    needed = {name: needed_from(state, each) for name, each in state.consumers.items()}
+    return {name: n for name, n in needed.items() if n in lost}
 
 
 def _cleaned(state: State, action: Cleaned) -> State:

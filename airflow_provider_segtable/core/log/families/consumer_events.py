@@ -10,16 +10,32 @@
    A cleaning is refused if a consumer would lose its position by it that its author had not read
    (``cleaning_events``).
 
-Source of the idea: Paimon's consumer ids, Kafka's committed offsets.
+5. A consumer group of the log store stores marks, each for a bucket that a member has. They are
+   admitted only if each bucket's mark is still where the member went on from: else ``Fenced``,
+   because another member has the bucket now. Groups and readers of windows do not share a name.
+6. A group needs the events from the first one on that has a record behind a mark. One that has read
+   everything that is committed needs no old event.
+
+Source of the idea: Paimon's consumer ids, Kafka's committed offsets and groups.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
+from airflow_provider_segtable.core.errors import Fenced
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.consumer import Consumer, known_consumer_name
+from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.reads.consumer import (
+    Consumer,
+    LogMark,
+    decode_marks,
+    encode_marks,
+    known_consumer_name,
+)
 from airflow_provider_segtable.core.time.interval import Instant
 
 
@@ -27,12 +43,16 @@ from airflow_provider_segtable.core.time.interval import Instant
 class ConsumerAdvanced:
     """A consumer has read everything up to ``version``.
 
-    ``before`` is the position that it went on from; None if that does not matter.
+    ``before`` is the position that it went on from; None if that does not matter. Of a consumer
+    group, ``log`` has marks of buckets, and ``log_before`` the positions that were stored before;
+    buckets that had none are left out.
     """
 
     name: str
     version: int
     before: int | None = None
+    log: Mapping[int, LogMark] = field(default_factory=dict)
+    log_before: Mapping[int, Position] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +67,23 @@ ConsumerEvent: TypeAlias = ConsumerAdvanced | ConsumerDropped
 
 def _encode_advanced(action: ConsumerAdvanced) -> dict[str, Any]:
     before = {} if action.before is None else {"before": action.before}
-    return {"name": action.name, "version": action.version, **before}
+    log = {
+        "log": encode_marks(action.log),
+        "log_before": [[b, at.epoch, at.offset] for b, at in sorted(action.log_before.items())],
+    }
+    return {
+        "name": action.name,
+        "version": action.version,
+        **before,
+        **(log if action.log else {}),
+    }
+
+
+def _advanced_line(action: ConsumerAdvanced) -> str:
+    if not action.log:
+        return f"consumer {action.name} has read version {action.version}"
+    read = (f"bucket {b} up to {mark.position.offset}" for b, mark in sorted(action.log.items()))
+    return f"consumer group {action.name} has read {', '.join(read)}"
 
 
 KINDS = (
@@ -59,8 +95,13 @@ KINDS = (
             name=known_consumer_name(body["name"]),
             version=body["version"],
             before=body.get("before"),
+            log=decode_marks(body.get("log", ())),
+            log_before={
+                bucket: Position(epoch=epoch, offset=offset)
+                for bucket, epoch, offset in body.get("log_before", ())
+            },
         ),
-        line=lambda action: f"consumer {action.name} has read version {action.version}",
+        line=_advanced_line,
     ),
     EventKind(
         type=ConsumerDropped,
@@ -76,7 +117,10 @@ def apply(state: State, action: ConsumerEvent, time: Instant) -> State:
     """Return the state with the consumer's position, or without the consumer."""
     match action:
         case ConsumerAdvanced(name=name, version=version):
-            return replace(state, consumers={**state.consumers, name: Consumer(version, time)})
+            known = state.consumers.get(name)
+            marks = {**(known.log if known else {}), **action.log}
+            advanced = Consumer(version, time, marks)
+            return replace(state, consumers={**state.consumers, name: advanced})
         case ConsumerDropped(name=gone):
             left = {name: each for name, each in state.consumers.items() if name != gone}
             return replace(state, consumers=left)
@@ -99,4 +143,45 @@ def admit(action: ConsumerEvent, state: State) -> ConsumerEvent | Conflict:
         kept = f"kept are {state.retained_from} to {state.n}"
         reason = f"consumer {action.name!r} cannot be set to version {action.version}: {kept}"
         return Conflict(reason=reason)
+    if known and bool(known.log) != bool(action.log):
+        reads = "the log store" if known.log else "windows of versions"
+        return Conflict(reason=f"consumer {action.name!r} reads {reads}: use another name")
+    _check_marks(action, known)
     return action
+
+
+def _check_marks(action: ConsumerAdvanced, known: Consumer | None) -> None:
+    """Refuse marks of buckets that another member has stored meanwhile.
+
+    Raises:
+        Fenced: a mark is not where the author went on from.
+    """
+    for bucket in action.log:
+        mark = known.log.get(bucket) if known else None
+        at, before = mark.position if mark else None, action.log_before.get(bucket)
+        if at != before:
+            raise Fenced(
+                f"bucket {bucket} of consumer group {action.name!r} is at {at}, not at {before}: "
+                "another member has read it since; go on from the stored position"
+            )
+
+
+def needed_from(state: State, consumer: Consumer) -> int:
+    """Return the version after which the events begin that a consumer has yet to read.
+
+    Of a bucket that is read up to the committed end, none of them is needed.
+    """
+    if not consumer.log:
+        return consumer.version
+    behind = (
+        max(mark.through, _before_waypoint(state, bucket, mark.position))
+        for bucket, mark in consumer.log.items()
+        if mark.position.offset < bucket_of(state, bucket).end
+    )
+    return min(behind, default=state.n)
+
+
+def _before_waypoint(state: State, bucket: int, at: Position) -> int:
+    """Return an event up to which, by the waypoints, no range has the position."""
+    span = next(bucket_of(state, bucket).spans(at.offset, state.n), None)
+    return -1 if span is None else span.first - 1
