@@ -93,7 +93,7 @@ def _checked(state: State, bucket: int, at: Position) -> Position:
     known = bucket_of(state, bucket)
     if at.epoch > known.epoch or at.epoch < 0 or at.offset < 0:
         raise InvalidInput(
-            f"{at} is no position of bucket {bucket}: its newest epoch is {known.epoch}; begin at "
-            "a position that a reader returned, or at 'earliest' or 'latest'"
+            f"{at} is not a position of bucket {bucket}: its newest epoch is {known.epoch}; "
+            "begin at a position that a reader returned, or at 'earliest' or 'latest'"
         )
     return at
