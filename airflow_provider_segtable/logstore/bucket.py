@@ -1,10 +1,9 @@
 """One bucket, shared by threads: its state under a lock, and waiting for it to change.
 
 All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
-which decide again. No record is copied.
+which decide again. States do not change, so readers need no lock. No record is copied.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from airflow_provider_segtable.core.log_store.bucket_log import BucketCut, Bucke
 from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
 from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
+from airflow_provider_segtable.logstore.changes import Changes
 from airflow_provider_segtable.ports.log_store import RecordBatch
 
 State: TypeAlias = BucketLog[RecordBatch]
@@ -38,7 +38,7 @@ class Bucket:
     def __init__(self, number: int, limits: Limits) -> None:
         self._limits = limits
         self._log: State = BucketLog(bucket=number)
-        self._changed = threading.Condition()
+        self._changes = Changes()
         self._open = True
         self._sealed = False
 
@@ -71,18 +71,19 @@ class Bucket:
             content=batch,
             at=time.time_ns() // 1000,
         )
-        with self._changed:
-            while isinstance(full := self._appended(new), Full):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise self._full(full, new, wait_s)
-                self._changed.wait(left)
-            return Answer(first=sequence, committed=self._log.committed.offset)
+        while True:
+            with self._changes.mutex:
+                seen = self._changes.number
+                full = self._appended(new)
+                if full is None:
+                    return Answer(first=sequence, committed=self._log.committed.offset)
+            if not self._changes.wait(seen, deadline - time.monotonic()):
+                raise self._full(full, new, wait_s)
 
     @contextmanager
     def held(self) -> Iterator[State]:
         """Hold the state as it is."""
-        with self._changed:
+        with self._changes.mutex:
             yield self._opened()
 
     def position_of(self, whence: Whence) -> Position | None:
@@ -94,13 +95,13 @@ class Bucket:
     ) -> Found[RecordBatch] | Reset | Behind | None:
         """Wait for what is at a position (None: the origin); None if nothing comes in time."""
         deadline = time.monotonic() + wait_s
-        with self._changed:
-            while (found := reading.read(self._opened(), start)) is None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return None
-                self._changed.wait(left)
-            return found
+        while True:
+            seen = self._changes.number
+            found = reading.read(self._opened(), start)
+            if found is not None:
+                return found
+            if not self._changes.wait(seen, deadline - time.monotonic()):
+                return None
 
     def cut(self) -> BucketCut[RecordBatch] | None:
         """Take the uncommitted records; None if there are none."""
@@ -120,16 +121,16 @@ class Bucket:
 
     def seal(self) -> None:
         """Take no more records; what is here can be read and committed."""
-        with self._changed:
+        with self._changes.mutex:
             self._sealed = True
-            self._changed.notify_all()
+            self._changes.made()
 
     def close(self) -> None:
         """End all waiting calls, and release the records."""
-        with self._changed:
+        with self._changes.mutex:
             self._open = False
             self._log = BucketLog(bucket=self._log.bucket)
-            self._changed.notify_all()
+            self._changes.made()
 
     def _opened(self) -> State:
         if not self._open:
@@ -139,13 +140,13 @@ class Bucket:
         return self._log
 
     def _change(self, transition: Callable[[State], State]) -> State:
-        with self._changed:
+        with self._changes.mutex:
             return self._set(transition(self._opened()))
 
     def _set(self, log: State) -> State:
         if log is not self._log:
             self._log = log
-            self._changed.notify_all()
+            self._changes.made()
         return log
 
     def _refuse_if_sealed(self) -> None:

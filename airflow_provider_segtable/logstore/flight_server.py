@@ -38,7 +38,7 @@ class FlightLogServer(flight.FlightServerBase):
     def __init__(self, location: str, buckets: Buckets, **options: Any) -> None:
         super().__init__(location, **options)
         self._buckets = buckets
-        self._empty = pa.RecordBatch.from_pylist([], schema=buckets.context.schema)
+        self._empty = _empty(buckets.context.schema)
         self._writers: set[_Answers] = set()
         self._closing = threading.Lock()
 
@@ -140,6 +140,11 @@ class _Answers:
                 self._writer.write(encoded(message))
             except (flight.FlightError, pa.ArrowException, OSError):
                 return
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    """Return no records. They are nulls, as pyarrow imports pandas to convert Python lists."""
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _appended(bucket: Bucket, epoch: int, chunk: Any) -> Message:

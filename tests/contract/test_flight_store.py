@@ -40,7 +40,7 @@ writer = client.writer(0, epoch=1, committed=CommittedEnd())
 writer.append(pa.record_batch([pa.array([1])], names=["n"]), wait_s=60)
 reader.read(wait_s=60)
 print("reading", flush=True)
-reader.read(wait_s=600)
+reader.read(wait_s=60)
 """
 
 
@@ -86,7 +86,7 @@ def test_a_killed_client_leaves_nothing() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout
         assert client.stdout.readline() == "reading\n"
-        assert streams() == {"do_put", "_events"}
+        eventually(lambda: streams() == {"do_put", "_events"})
         client.kill()
     eventually(lambda: not streams())
     world.end()
