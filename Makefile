@@ -85,6 +85,10 @@ stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, k
 stress-keyed: venv ## Eight writers of the same keys for MINUTES=5, without locks: compactions, cleaning, kills (ARGS=...)
 	@$(BIN)/python -m tests.stress.keyed.run --minutes $(or $(MINUTES),5) $(ARGS)
 
+.PHONY: stress-log-store
+stress-log-store: venv ## Writers, services and readers of log stores for MINUTES=5: kills, sleep, slow storage, ZooKeeper away (ARGS=...)
+	@$(BIN)/python -m tests.stress.log_store.run --minutes $(or $(MINUTES),5) $(ARGS)
+
 .PHONY: bench
 bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)
 	@$(BIN)/python benchmarks/minor.py $(ARGS)
