@@ -12,6 +12,7 @@ from airflow_provider_segtable.cli.commands.health.verify_command import verify
 from airflow_provider_segtable.cli.commands.indexes.index_commands import indexes
 from airflow_provider_segtable.cli.commands.logstore.log_store_commands import log_stores
 from airflow_provider_segtable.cli.commands.logstore.serve_command import serve
+from airflow_provider_segtable.cli.commands.logstore.tail_command import tail
 from airflow_provider_segtable.cli.commands.rows.change_command import delete, merge, update
 from airflow_provider_segtable.cli.commands.rows.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
@@ -92,6 +93,7 @@ app.command()(tag)
 app.add_typer(consumers, name="consumers")
 app.add_typer(indexes, name="index")
 log_stores.command()(serve)
+log_stores.command()(tail)
 app.add_typer(log_stores, name="logstore")
 app.command()(locks)
 app.command()(verify)

@@ -9,14 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_segtable.cli.commands.logstore.tail_command import lines_of, text_of
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.core.log_store.position import CommittedEnd
+from airflow_provider_segtable.core.log_store.position import CommittedEnd, Position
 from airflow_provider_segtable.core.secret import Secret
+from airflow_provider_segtable.library.log_reader import BucketReset
+from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_security import FlightSecurity
 from airflow_provider_segtable.logstore.flight_store import FlightLogStore, FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, trips
 
 Facts = Callable[..., Any]
 ROWS = pa.record_batch([pa.array([1, 2], pa.int64())], names=["n"])
@@ -119,3 +122,32 @@ def test_a_service_is_not_started_with_open_doors(
     refused = run("logstore", "serve", table, *options)
     assert refused.exit_code == 2
     assert said in refused.stderr
+
+
+def test_rows_are_followed_from_files_to_a_service(run: Run, facts: Facts, table: str) -> None:
+    """Committed ones by offset, then those that no commit has; it ends after the limit, or idle."""
+    opened, tail = Table.open(table), ("logstore", "tail", table)
+    with opened.log_writer() as log:
+        log.append(trips(3))
+        log.checkpoint()
+        log.append(trips(2, first_hour=9))
+        said = run(*tail, "--from", "earliest", "--limit", "5", "--format", "json")
+        assert said.exit_code == 0, said.stderr
+        text = run(*tail, "--from", "1", "--idle", "0.2s").stdout
+    lines = [json.loads(line) for line in said.stdout.splitlines()]
+    assert [(each["bucket"], each["offset"]) for each in lines] == [(0, n) for n in range(5)]
+    assert lines[0]["row"] == {"at": "2013-01-01T00:00:00Z", "who": "user 0", "amount": 0.0}
+    assert [line.split("\t")[:2] for line in text.splitlines()] == [["0", f"{n}"] for n in range(5)]
+    assert text.splitlines()[4].endswith("user 1\t0.25")
+    assert "5 of bucket 0" in run(*tail, "--idle", "0.1s").stderr
+    assert facts("logstore", "list", table)["buckets"][0]["committed"] == 5
+
+
+def test_discarded_rows_are_said_to_be(run: Run, table: str) -> None:
+    """A reset names the offset from which on a writer's rows are to be forgotten."""
+    reset = BucketReset(bucket=3, position=Position(epoch=2, offset=7))
+    assert [*lines_of(reset)] == [{"bucket": 3, "reset": 7}]
+    assert text_of({"bucket": 3, "reset": 7}) == "3\t7\t(reset)"
+    said = run("logstore", "tail", table, "--from", "yesterday-ish")
+    assert said.exit_code == 2
+    assert "yesterday-ish" in said.stderr
