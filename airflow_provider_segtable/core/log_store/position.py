@@ -54,6 +54,15 @@ class Lineage:
         first = next(later, position.offset)
         return first if first < position.offset else None
 
+    def span(self, start: Position, end: Position) -> tuple[Offset, Offset]:
+        """Return the offsets between two positions, as far as these records were not discarded.
+
+        A position behind discarded records counts as the offset from which they were discarded.
+        """
+        left = (self.left_at(start), self.left_at(end))
+        first = start.offset if left[0] is None else left[0]
+        return first, max(first, end.offset if left[1] is None else left[1])
+
 
 BEGINNING = Position()
 NO_EPOCHS = Lineage()

@@ -9,7 +9,7 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
@@ -95,8 +95,15 @@ class EmbeddedLog:
 
     def close(self) -> None:
         """Make a last checkpoint, and end; errors as ``LogService.close``."""
+        self._end(self.service.close)
+
+    def discard(self) -> None:
+        """End without a last checkpoint."""
+        self._end(self.service.discard)
+
+    def _end(self, end: Callable[[], None]) -> None:
         try:
-            self.service.close()
+            end()
         finally:
             self._ending.set()
             if self._thread.is_alive():

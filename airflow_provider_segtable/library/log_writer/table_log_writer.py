@@ -87,6 +87,10 @@ class Log(Protocol):
         """End what belongs to the writer."""
         ...
 
+    def discard(self) -> None:
+        """End it, and leave uncommitted what is not committed."""
+        ...
+
 
 class TableLogWriter:
     """The writer of some buckets of a table's log store. ``Table.log_writer`` opens one.
@@ -229,12 +233,24 @@ class TableLogWriter:
             if self._over is None:
                 self.flush()
         finally:
-            self._over = self._over or InvalidInput(
-                f"this writer of the log store of {self._ports.uri} was closed: open another one"
-            )
-            for lane in self._lanes.values():
-                lane.close()
-            self._log.close()
+            self._end(self._log.close)
+
+    def discard(self) -> None:
+        """End without a last checkpoint: rows that are not committed are gone.
+
+        With a store beside the writer; an external service commits what it has.
+        """
+        if not self._closed:
+            self._closed = True
+            self._end(self._log.discard)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        self._over = self._over or InvalidInput(
+            f"this writer of the log store of {self._ports.uri} was closed: open another one"
+        )
+        for lane in self._lanes.values():
+            lane.close()
+        end()
 
     def _split(self, rows: Rows, deleted: str | None) -> Mapping[int, list[pa.RecordBatch]]:
         try:

@@ -178,6 +178,13 @@ class LogService:
             self.store.shutdown()
             _LOG.info("%s: log store closed after %s", self._uri, self.progress)
 
+    def discard(self) -> None:
+        """Shut the store down without a last checkpoint: what was not committed is gone."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+        self.store.shutdown()
+
     def _run(self) -> None:
         pause_s = 0.0
         while self.error is None and not self._closing.wait(pause_s):

@@ -106,6 +106,9 @@ public class SegtableSource
 
     /** Returns the reading of what came after a version, up to another one. */
     Object batch(String after, String upTo);
+
+    /** Ends what the stream has opened. */
+    Object close();
   }
 
   /** A table that a stream is written to. */
@@ -320,7 +323,7 @@ public class SegtableSource
     }
   }
 
-  /** A version of a table, as the offset of a stream. */
+  /** A version of a table, or the positions in its log store, as the offset of a stream. */
   public static class Version extends Offset {
     private final String n;
 
@@ -392,7 +395,9 @@ public class SegtableSource
 
     public void commit(Offset end) {}
 
-    public void stop() {}
+    public void stop() {
+      checked(feed.close());
+    }
 
     public String toString() {
       return "segtable";

@@ -4,21 +4,30 @@ A read opens no connection to ZooKeeper (``source_reading``); a write does (``so
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.spark.source.jvm_answers import answered, frame_of
+from airflow_provider_segtable.spark.source.log_stream import LogFeed
 from airflow_provider_segtable.spark.source.source_options import (
     Options,
+    follows_log,
     to_follow,
+    to_follow_log,
     to_read,
     to_write,
 )
 from airflow_provider_segtable.spark.source.source_reading import SourceReading
 from airflow_provider_segtable.spark.source.source_stream import SourceFeed
-from airflow_provider_segtable.spark.source.source_writing import StreamTarget, readable, save
+from airflow_provider_segtable.spark.source.source_writing import (
+    StreamTarget,
+    connected,
+    readable,
+    save,
+)
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -42,9 +51,12 @@ class JvmTables:
         return SourceReading.of(self.context, *to_read(options))
 
     @answered
-    def follow(self, session: "JavaObject", options: Options) -> SourceFeed:
-        """Return the feed of a stream that reads a table."""
+    def follow(self, session: "JavaObject", options: Options) -> SourceFeed | LogFeed:
+        """Return the feed of a stream that reads a table, or its log store."""
         del session
+        if follows_log(options):
+            place, start = to_follow_log(options)
+            return LogFeed.of(self.context, readable(place), start, partial(connected, place))
         place, request = to_follow(options)
         return SourceFeed.of(self.context, readable(place), request)
 

@@ -6,11 +6,13 @@
    plans, so credentials belong into the environment or a file instead.
 3. A way to read that ``read_request`` learns is one line in ``_READS``.
 4. A stream takes those, the limits of a batch, and ``sinceVersion=latest``: new rows alone.
+5. With ``log=true`` a stream reads the table's log store instead, and takes ``start`` alone.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.errors import InvalidInput
@@ -27,6 +29,13 @@ LATEST = "latest"
 _STORAGE = "storage."
 _OF_SPARK = {"checkpointlocation", "queryname"}
 """What Spark itself reads, and hands to the source, too."""
+
+
+class LogStart(StrEnum):
+    """Where a stream of a log store begins."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
 
 
 def _flag(text: str) -> bool:
@@ -59,6 +68,7 @@ _WANTED: Mapping[Parse, str] = {
     int: "a whole number",
     float: "a number",
     _version_or_latest: f"a whole number or {LATEST!r}",
+    LogStart: " or ".join(LogStart),
 }
 _LIMITS: Mapping[str, tuple[str, Parse]] = {
     "maxVersionsPerTrigger": ("versions", int),
@@ -67,6 +77,8 @@ _LIMITS: Mapping[str, tuple[str, Parse]] = {
 }
 """Options of a stream that reads, with the fields of ``BatchLimits``."""
 _STARTS: Mapping[str, tuple[str, Parse]] = {"sinceVersion": ("since_version", _version_or_latest)}
+_LOGS: Mapping[str, tuple[str, Parse]] = {"log": ("log", _flag), "start": ("start", LogStart)}
+"""Options of a stream that reads a log store."""
 _WRITES: Mapping[str, tuple[str, Parse]] = {
     "commitId": ("commit_id", str),
     "deleted": ("deleted", str),
@@ -153,6 +165,26 @@ def to_follow(options: Options) -> tuple[Place, FollowRequest]:
         given["since_version"] = 0  # a start, as far as the other options are concerned
     request = FollowRequest(read=read_request(**given), latest=latest, limits=BatchLimits(**limits))
     return place, request
+
+
+def follows_log(options: Options) -> bool:
+    """Return whether a stream reads the log store of a table.
+
+    Raises:
+        InvalidInput: the option ``log`` is neither true nor false.
+    """
+    rest = {name.lower(): text for name, text in options.items()}
+    return bool(_value("log", rest.get("log", "false"), _flag))
+
+
+def to_follow_log(options: Options) -> tuple[Place, LogStart]:
+    """Return the table, and where a stream of its log store begins.
+
+    Raises:
+        InvalidInput: as ``to_read``.
+    """
+    place, given = _parsed(options, _LOGS)
+    return place, given.get("start", LogStart.LATEST)
 
 
 def to_write(options: Options) -> tuple[Place, WriteRequest]:

@@ -97,6 +97,10 @@ class SourceFeed:
             request = replace(request, since_version=int(after or up_to), since=None, consumer=None)
         return SourceReading(self.context, lambda: Asked.of(self.ports, request))
 
+    @answered
+    def close(self) -> None:
+        """Do nothing: a stream of versions has no connection."""
+
     def _begin(self, last: int) -> int | None:
         """Return the version after which the first batch begins; None if it has no window."""
         if not self.request.read.windowed or self.request.latest:

@@ -18,12 +18,14 @@ from pyspark.sql import DataFrame
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import TableExists
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.spark.source.jvm_answers import answered, frame_of
 from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest_some
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.spark.writes.stream import append_batch
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.tail import Finder
 from airflow_provider_segtable.table.table import Table
 
 if TYPE_CHECKING:
@@ -109,9 +111,19 @@ def opened(place: Place, request: ReadRequest) -> AbstractContextManager[TableCo
     return _writable(place) if request.include_log else nullcontext(readable(place))
 
 
+def connected(place: Place) -> tuple[TableContext, Finder]:
+    """Return a table's ports with a coordinator, and what finds the services of its log store."""
+    ports = _opened(place)
+    return ports, log_finder(ports)
+
+
+def _opened(place: Place) -> TableContext:
+    return Table.connect(place.uri, find_zookeeper(place.zookeeper), place.storage_options, None)
+
+
 @contextmanager
 def _writable(place: Place) -> Iterator[TableContext]:
-    ports = Table.connect(place.uri, find_zookeeper(place.zookeeper), place.storage_options, None)
+    ports = _opened(place)
     try:
         yield ports
     finally:

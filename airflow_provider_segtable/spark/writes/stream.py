@@ -7,10 +7,13 @@
    the same name, and its batches are new rows.
 3. A batch without rows appends nothing. A batch is persisted, because an ingest reads it twice.
 4. ``wait`` raises the original error that ended the stream.
+5. With ``log`` the rows of a batch go through the table's log store (``log_sink``), where readers
+   see them before the batch is committed. The store ends with ``wait`` or ``stop``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -18,8 +21,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
+from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.spark_errors import translate, translated
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest_some
+from airflow_provider_segtable.spark.writes.log_sink import LogSink
 from airflow_provider_segtable.table.context import TableContext
 
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
@@ -32,6 +38,7 @@ class StreamIngest:
 
     query: StreamingQuery
     _failures: list[SegtableError] = field(default_factory=list)
+    _end: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for the end of the stream; return whether it has ended.
@@ -40,18 +47,25 @@ class StreamIngest:
             SegtableError: the failure that ended the stream.
         """
         try:
-            if timeout_s is None:
-                self.query.awaitTermination()
-                return True
-            return bool(self.query.awaitTermination(timeout_s))
+            return self._awaited(timeout_s)
         except StreamingQueryException as error:
             if self._failures:
                 raise self._failures[0] from None
             raise translate(error, f"stream {self.query.name or self.query.id}") from error
+        finally:
+            if not self.query.isActive:
+                self._end()
 
     def stop(self) -> None:
         """End the stream; a batch in progress is appended once or not at all."""
         self.query.stop()
+        self._end()
+
+    def _awaited(self, timeout_s: int | None) -> bool:
+        if timeout_s is None:
+            self.query.awaitTermination()
+            return True
+        return bool(self.query.awaitTermination(timeout_s))
 
 
 def ingest_stream(  # noqa: PLR0913 - each is an option of a user
@@ -65,6 +79,7 @@ def ingest_stream(  # noqa: PLR0913 - each is an option of a user
     target_size: int | None = None,
     wait_s: float = 60.0,
     deleted: str | None = None,
+    log: bool = False,
 ) -> StreamIngest:
     """Start to append a stream; upsert it if the table has a primary key.
 
@@ -79,23 +94,45 @@ def ingest_stream(  # noqa: PLR0913 - each is an option of a user
         target_size: see ``ingest``.
         wait_s: see ``ingest``.
         deleted: see ``ingest``.
+        log: let readers of the table's log store see rows before their batch is committed; the
+            driver runs the store, and sizes are those of a checkpoint.
     """
     sizing = Sizing(rows_per_segment=rows_per_segment, target_size=target_size)
     failures: list[SegtableError] = []
+    sink = LogSink(partial(_log_writer, ports, wait_s), deleted)
 
     def append(batch: DataFrame, number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         try:
+            if log:
+                sink.add(batch, batch_id(query, number))
+                return
             append_batch(ports, batch, query, number, sizing=sizing, wait_s=wait_s, deleted=deleted)
         except SegtableError as error:
             failures.append(error)
+            sink.close()
             raise
 
     writer = stream_df.writeStream.foreachBatch(append).trigger(**trigger)
     writer = writer.option("checkpointLocation", checkpoint_location)
     with translated(f"starting a stream into {ports.uri}"):
         query = (writer.queryName(name) if name else writer).start()
-    return StreamIngest(query, failures)
+    return StreamIngest(query, failures, sink.close)
+
+
+def _log_writer(ports: TableContext, wait_s: float) -> TableLogWriter:
+    return Table(ports).log_writer(embedded=True, automatic=False, wait_s=wait_s)
+
+
+def batch_id(query: str | None, number: int) -> str:
+    """Return the commit id of a micro-batch of a query, by the query's id.
+
+    Raises:
+        ExecutionFailed: the query has no id.
+    """
+    if not query:  # a made-up id could repeat another stream's, and its batches would be dropped
+        raise ExecutionFailed(f"Spark does not say which query this is ({_QUERY_ID} is not set)")
+    return f"{query}-{number}"
 
 
 def append_batch(
@@ -109,14 +146,13 @@ def append_batch(
     deleted: str | None = None,
 ) -> None:
     """Append a micro-batch of a query, by the query's id and the batch's number, once."""
-    if not query:  # a made-up id could repeat another stream's, and its batches would be dropped
-        raise ExecutionFailed(f"Spark does not say which query this is ({_QUERY_ID} is not set)")
+    commit_id = batch_id(query, number)
     batch.persist()
     try:
         ingest_some(
             ports,
             batch,
-            commit_id=f"{query}-{number}",
+            commit_id=commit_id,
             sizing=sizing,
             wait_s=wait_s,
             deleted=deleted,

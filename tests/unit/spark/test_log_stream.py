@@ -1,0 +1,129 @@
+"""The feed of a stream over a log store, without Spark: where batches end, what each one reads."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput, WindowExpired
+from airflow_provider_segtable.core.log_store.bucket_log import Limits
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.spark.source.log_stream import LogFeed
+from airflow_provider_segtable.spark.source.source_options import (
+    LogStart,
+    follows_log,
+    to_follow_log,
+)
+from tests.unit.table.logged import rows_of
+from tests.unit.table.streamed import Streamed, table_of
+from tests.unit.table.test_windows import cleaned, compacted
+
+
+def feed(streamed: Streamed, start: LogStart = LogStart.EARLIEST) -> LogFeed:
+    """Return the feed of a stream; its driver is not needed."""
+    context: Any = None
+    ports = streamed.table.ports
+    return LogFeed.of(context, ports, start, lambda: (ports, streamed.find))
+
+
+def rows(found: LogFeed, after: str, up_to: str) -> list[int]:
+    """Return the row numbers of a batch."""
+    batch = found.batch(after, up_to)
+    numbers: list[int] = batch.rows.column("row").to_pylist()
+    return numbers
+
+
+@pytest.fixture
+def streamed() -> Streamed:
+    """Rows 0 to 3 are committed, and evicted; rows 4 to 6 are not committed."""
+    made = Streamed(table_of(), Limits(kept_checkpoints=0))
+    made.send(0, rows_of(range(4)))
+    made.checkpoint()
+    made.send(0, rows_of(range(4, 7)))
+    return made
+
+
+def test_batches_follow_each_other(streamed: Streamed) -> None:
+    """From files and from services; a stream begins at the first records or at the newest."""
+    found, latest = feed(streamed), feed(streamed, LogStart.LATEST)
+    first = found.newest()
+    assert first == '{"0": [1, 7], "1": [1, 0]}'
+    assert rows(found, "", first) == [*range(7)]
+    assert rows(latest, "", first) == []
+    streamed.send(1, rows_of([7]))
+    streamed.send(0, rows_of([8, 9]))
+    second = found.newest()
+    assert found.next(first, second, True) == second
+    assert sorted(rows(latest, first, second)) == [7, 8, 9]
+    streamed.checkpoint()
+    streamed.served = False
+    assert rows(found, second, found.newest()) == []
+
+
+def test_a_batch_that_is_run_again_has_the_same_rows(streamed: Streamed) -> None:
+    """Also if it was committed, compacted and appended to since."""
+    found = feed(streamed)
+    middle = '{"0": [1, 2], "1": [0, 0]}'
+    end = found.newest()
+    before = rows(found, "", middle), rows(found, middle, end)
+    assert before == ([0, 1], [2, 3, 4, 5, 6])
+    streamed.checkpoint()
+    compacted(streamed.table, "major")
+    streamed.send(0, rows_of([20]))
+    streamed.served = False
+    assert (rows(found, "", middle), rows(found, middle, end)) == before
+
+
+def test_what_was_discarded_is_read_again_as_it_was_written_then(
+    streamed: Streamed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next batch begins where the records begin that replaced those; a warning says so."""
+    found = feed(streamed)
+    end = found.newest()
+    assert rows(found, "", end) == [*range(7)]
+    streamed.begin(0)
+    streamed.send(0, rows_of([30, 31, 32, 33]))
+    newest = found.newest()
+    assert newest == '{"0": [2, 8], "1": [1, 0]}'
+    assert rows(found, "", end) == [*range(4)], "a batch has no records of a later epoch"
+    assert not caplog.records
+    assert rows(found, end, newest) == [30, 31, 32, 33]
+    assert "records of bucket 0 from offset 4 on were discarded" in caplog.text
+
+
+def test_records_that_were_cleaned_end_a_stream(streamed: Streamed) -> None:
+    """A stream that begins at the first records begins after them."""
+    found = feed(streamed)
+    streamed.checkpoint()
+    compacted(streamed.table, "major")
+    cleaned(streamed.table)
+    streamed.send(0, rows_of([40]))
+    assert rows(found, "", found.newest()) == [40]
+    with pytest.raises(WindowExpired, match="after offset 2 were cleaned up to 7"):
+        rows(found, '{"0": [1, 2]}', found.newest())
+
+
+def test_records_of_keys_say_whether_they_delete() -> None:
+    """The column is not one of the table's."""
+    made = Streamed(table_of(PrimaryKey(key=("row",), buckets=2)))
+    made.send(0, rows_of([1, 2]), [False, True])
+    found = feed(made)
+    batch = found.batch("", found.newest())
+    assert batch.rows.select(["row", "_segtable_deleted"]).to_pylist() == [
+        {"row": 1, "_segtable_deleted": False},
+        {"row": 2, "_segtable_deleted": True},
+    ]
+    assert '"name":"_segtable_deleted"' in found.schema()
+    assert isinstance(batch.rows, pa.Table)
+
+
+def test_a_stream_of_a_log_store_has_few_options() -> None:
+    """Those of a table's versions say nothing about it."""
+    assert follows_log({"LOG": "true"})
+    assert not follows_log({"path": "t"})
+    assert to_follow_log({"path": "t", "log": "true"})[1] is LogStart.LATEST
+    assert to_follow_log({"path": "t", "log": "true", "start": "earliest"})[1] is LogStart.EARLIEST
+    with pytest.raises(InvalidInput, match="start='first' is not latest or earliest"):
+        to_follow_log({"path": "t", "log": "true", "start": "first"})
+    with pytest.raises(InvalidInput, match="there is no option 'where' here"):
+        to_follow_log({"path": "t", "log": "true", "where": "n > 1"})
