@@ -23,8 +23,9 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.live_tail import Finder
 from airflow_provider_segtable.table.log_store.log_schema import DELETED
-from airflow_provider_segtable.table.log_store.tail import BucketTail, Finder, LogRecords
+from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
 
 Positions: TypeAlias = Mapping[int, Position]
 """The position of each bucket."""

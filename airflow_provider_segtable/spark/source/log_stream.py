@@ -29,9 +29,8 @@ from airflow_provider_segtable.spark.source.log_batches import (
 from airflow_provider_segtable.spark.source.source_options import LogStart
 from airflow_provider_segtable.spark.tasks.reading import near
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.live_tail import newest_positions
+from airflow_provider_segtable.table.log_store.live_tail import Finder, newest_positions
 from airflow_provider_segtable.table.log_store.log_schema import log_schema
-from airflow_provider_segtable.table.log_store.tail import Finder
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject

@@ -25,7 +25,7 @@ from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest_some
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.spark.writes.stream import append_batch
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.tail import Finder
+from airflow_provider_segtable.table.log_store.live_tail import Finder
 from airflow_provider_segtable.table.table import Table
 
 if TYPE_CHECKING:

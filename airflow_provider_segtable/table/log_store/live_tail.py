@@ -11,9 +11,10 @@
    an error: its records may be alive.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import Fenced, LogStoreUnavailable
@@ -26,7 +27,9 @@ from airflow_provider_segtable.core.log_store.position import NO_EPOCHS, Offset,
 from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.ports.log_store import Cut, LogClient, RecordBatch, Records
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.tail import Finder
+
+Finder: TypeAlias = Callable[[int], LogClient | None]
+"""Returns access to the store that holds a bucket; None if no service holds it."""
 
 TRIES = 5
 WAIT_S = 10.0
