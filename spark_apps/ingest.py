@@ -29,7 +29,7 @@ from airflow_provider_segtable.spark.driver.application import DONE, App, Outcom
 from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
-from airflow_provider_segtable.spark.writes.stream import AVAILABLE_NOW, ingest_stream
+from airflow_provider_segtable.spark.writes.streams.stream import AVAILABLE_NOW, ingest_stream
 
 LOCK_WAIT_S = 60.0
 
@@ -68,6 +68,12 @@ def arguments() -> argparse.ArgumentParser:
     )
     made.add_argument("--rows-per-segment", type=int, help="rows a segment, about")
     made.add_argument("--checkpoint", metavar="DIR", help="read as a stream; its state is here")
+    made.add_argument(
+        "--log",
+        action="store_true",
+        help="of a stream: let readers of the table's log store see rows before their batch is "
+        "committed",
+    )
     made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
     return made
 
@@ -95,6 +101,8 @@ def work(app: App) -> Outcome:
     if app.arguments.dry_run and not _overwrites(app):
         raise InvalidInput("--dry-run counts what an overwrite would replace: add --overwrite")
     if not app.arguments.checkpoint:
+        if app.arguments.log:
+            raise InvalidInput("--log is for streams: add --checkpoint, or leave it out")
         return _batch(app)
     if _overwrites(app):
         raise InvalidInput("a stream appends: leave out --overwrite or --checkpoint")
@@ -180,6 +188,7 @@ def _stream(app: App) -> Outcome:
         rows_per_segment=given.rows_per_segment,
         wait_s=given.wait_s,
         deleted=given.deleted,
+        log=given.log,
     )
     stream.wait()
     return Outcome(code=DONE, facts={"event": app.ports.log.load().n})

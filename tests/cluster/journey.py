@@ -28,7 +28,7 @@ from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.spark.writes import dataframe_change as change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_rollup import estimate
-from airflow_provider_segtable.spark.writes.stream import ingest_stream
+from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 from tests.cluster.conftest import SCHEMA, numbered
 

@@ -14,8 +14,9 @@ from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
 from airflow_provider_segtable.spark.source.registration import register
-from airflow_provider_segtable.spark.writes.log_sink import LogSink
-from airflow_provider_segtable.spark.writes.stream import ingest_stream
+from airflow_provider_segtable.spark.writes.streams.log_sink import LogSink
+from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream
+from tests.contract.worlds import eventually
 from tests.spark.conftest import MakeTable
 from tests.spark.test_stream import EVENTS, drop_file
 
@@ -73,10 +74,10 @@ def test_one_stream_writes_and_another_one_reads_while_the_table_is_compacted(
     register(spark)
     table = Table(make_table(EVENTS).ports)
     drop_file(tmp_path, "0.csv", range(10))
-    given = read_stream_source(spark, str(tmp_path / "in"), "csv", schema=EVENTS)
-    often = {"processingTime": "0 seconds"}
-    writing = ingest_stream(table.ports, given, str(tmp_path / "w"), trigger=often, log=True)
-    writing.query.processAllAvailable()
+    given = read_stream_source(spark, str(tmp_path / "in"), "csv", schema=EVENTS).writeStream
+    sink = given.format("segtable").options(log="true", zookeeper=zookeeper.address)
+    writing = sink.option("checkpointLocation", str(tmp_path / "w")).start(table.ports.uri)
+    writing.processAllAvailable()
     options = {"log": "true", "start": "earliest", "zookeeper": zookeeper.address}
     log = spark.readStream.format("segtable").options(**options).load(table.ports.uri)
     kept = log.where("n % 10 < 9").select("n").writeStream.format("memory").queryName("kept")
@@ -84,7 +85,7 @@ def test_one_stream_writes_and_another_one_reads_while_the_table_is_compacted(
     try:
         for turn in (1, 2):
             drop_file(tmp_path, f"{turn}.csv", range(turn * 10, turn * 10 + 10))
-            writing.query.processAllAvailable()
+            writing.processAllAvailable()
             table.compact("minor")
             reading.processAllAvailable()
     finally:
@@ -95,3 +96,5 @@ def test_one_stream_writes_and_another_one_reads_while_the_table_is_compacted(
         n for n in range(30) if n % 10 < 9
     ]
     assert table.state().log_store[0].end == 30
+    unserved = ("bucket 0: no service holds it",)
+    eventually(lambda: table.scan(include_log=True).explain().log_notes == unserved)

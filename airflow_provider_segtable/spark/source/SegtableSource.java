@@ -40,6 +40,7 @@ import org.apache.spark.sql.sources.StreamSinkProvider;
 import org.apache.spark.sql.sources.StreamSourceProvider;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -114,6 +115,9 @@ public class SegtableSource
   /** A table that a stream is written to. */
   public interface Target {
     Object add(String query, long batch, Object rows);
+
+    /** Ends what the stream has opened. */
+    Object close();
   }
 
   public static volatile Tables tables;
@@ -408,16 +412,19 @@ public class SegtableSource
   public static class Received implements Sink {
     private final SparkSession started; // a micro-batch has a copy, which knows no streams
     private final Target target;
+    private final Ends ends = new Ends(this);
+    private volatile String query;
 
     Received(SparkSession started, Target target) {
       this.started = started;
       this.target = target;
+      started.streams().addListener(ends);
     }
 
     public void addBatch(long batch, org.apache.spark.sql.Dataset rows) {
       Dataset given = (Dataset) rows;
       SparkSession session = given.sparkSession();
-      String query = session.sparkContext().getLocalProperty("sql.streaming.queryId");
+      query = session.sparkContext().getLocalProperty("sql.streaming.queryId");
       // The plan of a micro-batch may run only as it is; its rows become a plan of their own.
       Dataset plain =
           session.internalCreateDataFrame(given.queryExecution().toRdd(), given.schema(), false);
@@ -430,6 +437,13 @@ public class SegtableSource
       }
     }
 
+    /** Closes the target once its query has ended; a query without batches has opened nothing. */
+    void ended(String id) {
+      if (!id.equals(query)) return;
+      started.streams().removeListener(ends);
+      checked(target.close());
+    }
+
     /** Spark takes this for what stopping a stream does to its batch, and reports no failure. */
     private static RuntimeException stopped() {
       return new UncheckedIOException(new InterruptedIOException("the stream was stopped"));
@@ -437,6 +451,23 @@ public class SegtableSource
 
     public String toString() {
       return "segtable";
+    }
+  }
+
+  /** Hears of the end of a query. */
+  public static class Ends extends StreamingQueryListener {
+    private final Received sink;
+
+    Ends(Received sink) {
+      this.sink = sink;
+    }
+
+    public void onQueryStarted(QueryStartedEvent event) {}
+
+    public void onQueryProgress(QueryProgressEvent event) {}
+
+    public void onQueryTerminated(QueryTerminatedEvent event) {
+      sink.ended(event.id().toString());
     }
   }
 }

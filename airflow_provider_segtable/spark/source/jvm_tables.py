@@ -18,6 +18,7 @@ from airflow_provider_segtable.spark.source.source_options import (
     to_follow,
     to_follow_log,
     to_read,
+    to_receive,
     to_write,
 )
 from airflow_provider_segtable.spark.source.source_reading import SourceReading
@@ -75,6 +76,6 @@ class JvmTables:
     def receive(self, session: "JavaObject", options: Options) -> StreamTarget:
         """Return a table to which a stream is written."""
         del session
-        place, request = to_write(options)
+        place, request, log = to_receive(options)
         readable(place)  # an error now, not at the first batch
-        return StreamTarget(self.context, place, request)
+        return StreamTarget(self.context, place, request, log)

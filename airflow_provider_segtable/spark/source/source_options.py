@@ -168,7 +168,7 @@ def to_follow(options: Options) -> tuple[Place, FollowRequest]:
 
 
 def follows_log(options: Options) -> bool:
-    """Return whether a stream reads the log store of a table.
+    """Return whether a stream reads the log store of a table, or writes through it.
 
     Raises:
         InvalidInput: the option ``log`` is neither true nor false.
@@ -201,6 +201,17 @@ def to_write(options: Options) -> tuple[Place, WriteRequest]:
         given.setdefault("interval", Touched.CHUNKS.value)
     sizes = {name: given.pop(name) for name in ("rows_per_segment", "target_size") if name in given}
     return place, WriteRequest(**given, sizing=Sizing(**sizes))
+
+
+def to_receive(options: Options) -> tuple[Place, WriteRequest, bool]:
+    """Return the table, how a stream is written to it, and whether through its log store.
+
+    Raises:
+        InvalidInput: as ``to_write``.
+    """
+    log = follows_log(options)
+    rest = {name: text for name, text in options.items() if name.lower() != "log"}
+    return *to_write(rest), log
 
 
 def _parsed(

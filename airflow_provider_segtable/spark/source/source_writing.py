@@ -9,7 +9,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
@@ -19,11 +19,17 @@ from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import TableExists
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.library.log_stores import log_finder
+from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.spark.source.jvm_answers import answered, frame_of
 from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest_some
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
-from airflow_provider_segtable.spark.writes.stream import append_batch
+from airflow_provider_segtable.spark.writes.streams.log_sink import LogSink
+from airflow_provider_segtable.spark.writes.streams.stream import (
+    append_batch,
+    batch_id,
+    stream_writer,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.live_tail import Finder
 from airflow_provider_segtable.table.table import Table
@@ -72,13 +78,23 @@ def _overwrite(ports: TableContext, request: WriteRequest, rows: DataFrame) -> N
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamTarget:
-    """A table that a stream is written to: ``SegtableSource.Target``."""
+    """A table that a stream is written to: ``SegtableSource.Target``.
+
+    With ``log`` it is written through its log store, from the first batch to the query's end.
+    """
 
     context: SparkContext
     place: Place
     request: WriteRequest
+    log: bool = False
+    _sink: LogSink = field(init=False, repr=False)
+    _ports: TableContext | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Prepare the log store, which starts with the first batch."""
+        self._sink = LogSink(self._log_writer, self.request.deleted)
 
     class Java:
         """The interface that Java sees."""
@@ -89,6 +105,9 @@ class StreamTarget:
     def add(self, query: str, batch: int, rows: "JavaObject") -> None:
         """Append a micro-batch, once."""
         frame = frame_of(self.context, rows)
+        if self.log:
+            self._sink.add(frame, batch_id(query, batch))
+            return
         with _writable(self.place) as ports:
             append_batch(
                 ports,
@@ -99,6 +118,18 @@ class StreamTarget:
                 wait_s=self.request.wait_s,
                 deleted=self.request.deleted,
             )
+
+    @answered
+    def close(self) -> None:
+        """End the log store, if there is one: the query has ended."""
+        self._sink.close()
+        ports, self._ports = self._ports, None
+        if ports is not None and ports.optional_coordinator is not None:
+            ports.optional_coordinator.close()
+
+    def _log_writer(self) -> TableLogWriter:
+        self._ports = _opened(self.place)
+        return stream_writer(self._ports, self.request.wait_s)
 
 
 def readable(place: Place) -> TableContext:

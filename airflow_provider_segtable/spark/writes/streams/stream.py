@@ -25,7 +25,7 @@ from airflow_provider_segtable.library.log_writer.table_log_writer import TableL
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.spark_errors import translate, translated
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest_some
-from airflow_provider_segtable.spark.writes.log_sink import LogSink
+from airflow_provider_segtable.spark.writes.streams.log_sink import LogSink
 from airflow_provider_segtable.table.context import TableContext
 
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
@@ -99,7 +99,7 @@ def ingest_stream(  # noqa: PLR0913 - each is an option of a user
     """
     sizing = Sizing(rows_per_segment=rows_per_segment, target_size=target_size)
     failures: list[SegtableError] = []
-    sink = LogSink(partial(_log_writer, ports, wait_s), deleted)
+    sink = LogSink(partial(stream_writer, ports, wait_s), deleted)
 
     def append(batch: DataFrame, number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
@@ -120,7 +120,8 @@ def ingest_stream(  # noqa: PLR0913 - each is an option of a user
     return StreamIngest(query, failures, sink.close)
 
 
-def _log_writer(ports: TableContext, wait_s: float) -> TableLogWriter:
+def stream_writer(ports: TableContext, wait_s: float) -> TableLogWriter:
+    """Open the writer of a stream: its store is here, and each batch is a checkpoint."""
     return Table(ports).log_writer(embedded=True, automatic=False, wait_s=wait_s)
 
 
