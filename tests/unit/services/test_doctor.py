@@ -23,8 +23,10 @@ from airflow_provider_segtable.planning.findings.health_findings import Bounds, 
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.ports.coordination import StrayNode
+from airflow_provider_segtable.ports.log_store import DeployMode
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.context import TableContext
@@ -340,3 +342,14 @@ def test_looking_writes_nothing(ports: TableContext) -> None:
     examine(ports, watch_s=1)
     assert Table(ports).state() == before
     assert ports.coordinator.locks("t") == ()
+
+
+def test_a_service_of_a_bucket_that_the_table_does_not_have_is_named(ports: TableContext) -> None:
+    """The log store had more buckets when it was opened; those that it has are no finding."""
+    ClaimedBuckets(ports.coordinator, "t", service="host:7", deploy_mode=DeployMode.EMBEDDED).take(
+        [0, 3], "grpc://127.0.0.1:1"
+    )
+    (finding,) = found(ports, "unknown-log-bucket")
+    assert finding.where.endswith("log store bucket 3")
+    assert "host:7 serves it" in finding.what
+    assert "log_store.buckets=4" in finding.do
