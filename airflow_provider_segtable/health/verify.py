@@ -10,10 +10,12 @@
    ``deep``, every byte and row (``data.parquet.checksums.inspection``). A few threads read
    concurrently.
 4. *The vectors* of the newest version, with every row number (``health.vector_check``).
-5. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
-6. No coordinator and no lock is needed. The log as first listed is the version to verify. A
+5. The log store: committed ranges of offsets, and with ``deep`` or ``all_versions`` the records of
+   their files (``health.log_store_check``).
+6. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
+7. No coordinator and no lock is needed. The log as first listed is the version to verify. A
    missing file is reported lost only if the newest version still has its segment.
-7. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
+8. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,11 +30,10 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     OtherFormat,
     SegtableError,
-    StorageError,
     TableGone,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.events import Appended, Event, TableCreated
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.damage_findings import (
@@ -40,11 +41,9 @@ from airflow_provider_segtable.core.recovery.damage_findings import (
     bad_tag,
     broken_event,
     broken_invariant,
-    damaged_file,
     doubled_file,
     log_gap,
     log_without_base,
-    unread_file,
     wrong_checkpoint,
 )
 from airflow_provider_segtable.core.recovery.diagnosis import (
@@ -58,12 +57,9 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.data.parquet.checksums.inspection import (
-    inspect_bytes,
-    inspect_footer,
-    inspect_rows,
-)
+from airflow_provider_segtable.health.file_check import FileCheck
 from airflow_provider_segtable.health.index_check import check_indexes
+from airflow_provider_segtable.health.log_store_check import check_log_store
 from airflow_provider_segtable.health.vector_check import check_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
@@ -153,7 +149,7 @@ def verify(
         findings += _bad_tags(walk, state)
         timeline = state.timeline
         chosen = timeline.segments() if all_versions else timeline.each_visible()
-        files = _Files(ports=ports, state=state, deep=deep)
+        files = FileCheck(ports=ports, state=state, deep=deep)
         with_files = (segment for segment in chosen if segment.path)
         total = sum(1 for _ in timeline.paths()) if all_versions else _visible(timeline)
         while batch := [*islice(with_files, FILES)]:
@@ -164,6 +160,7 @@ def verify(
             files.rows += sum(segment.rows for segment in batch)
         findings += files.still_lost(EventLog(ports.storage))
         findings += check_vectors(ports, state)
+        findings += check_log_store(ports, state, walk.logged, files=all_versions or deep)
     findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
     return _verification(ports, walk, files.checked, files.rows if deep else 0)
 
@@ -208,7 +205,8 @@ class _Walk:
     """One pass over the log; ``state`` is the fold so far, None after a missing or broken event.
 
     ``good`` is the newest known state, ``checked`` the newest version with checked invariants;
-    ``tagged`` are the expected states of the tags' checkpoints.
+    ``tagged`` are the expected states of the tags' checkpoints, ``logged`` the events that commit
+    records of the log store.
     """
 
     ports: TableContext
@@ -222,6 +220,7 @@ class _Walk:
     compared: int = 0
     checked: int = -1
     tagged: dict[int, State] = field(default_factory=dict)
+    logged: dict[int, Event] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
@@ -266,6 +265,8 @@ class _Walk:
                 broken_event(event_path(n), f"event {n} at {iso(event.time)} is not after {before}")
             )
         self.before = event
+        if isinstance(event.action, Appended) and event.action.log:
+            self.logged[n] = event
         self._fold(n, event)
 
     def _fold(self, n: int, event: Event) -> None:
@@ -354,46 +355,3 @@ def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
             yield bad_tag(
                 path, name, f"its checkpoint differs from version {n}", lost=n < walk.first
             )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Files:
-    """Checks of data files; thread-safe, because threads only append to ``missing``."""
-
-    ports: TableContext
-    state: State
-    deep: bool
-    checked: int = 0
-    rows: int = 0
-    missing: list[Segment] = field(default_factory=list)
-
-    def check(self, segment: Segment) -> list[Finding]:
-        """Check one segment's file."""
-        try:
-            problems = inspect_footer(self.ports.files, segment, self.state.table)
-            codes = {each.code for each in problems}
-            if self.deep and "wrong-checksum" not in codes:
-                problems += inspect_bytes(self.ports.files, segment)
-            if self.deep and not codes & _HOPELESS:
-                problems += inspect_rows(self.ports.files, segment, self.state.table)
-        except NotFound:
-            self.missing.append(segment)
-            return []
-        except (StorageError, UnsupportedFormat) as error:
-            return [unread_file(segment, error)]
-        return [damaged_file(segment, each.code, each.what) for each in problems]
-
-    def still_lost(self, log: EventLog) -> Iterator[Finding]:
-        """Yield the missing files that the newest log still names."""
-        if not self.missing:
-            return
-        try:
-            newest = log.refresh(self.state)
-        except SegtableError:
-            newest = self.state  # the check of the log reports this error
-        for segment in sorted(self.missing, key=lambda each: each.id):
-            if segment.id in newest.timeline and segment.path not in newest.pending_delete:
-                yield damaged_file(segment, "missing-file", "the file is missing")
-
-
-_HOPELESS = frozenset({"bad-footer", "foreign-file"})

@@ -74,6 +74,18 @@ def unread(where: str, what: str, *, code: str) -> Finding:
     )
 
 
+def broken_log_range(where: str, code: str, what: str) -> Finding:
+    """Report committed records of the log store that are not those of the log."""
+    return _critical(
+        code=code,
+        where=where,
+        what=what,
+        why="readers of the log store stop there, or miss records; scans do not depend on it",
+        do="let readers begin again after a scan of the table; restore the files from a backup if "
+        "records are needed by their offsets",
+    )
+
+
 def broken_event(where: str, what: str) -> Finding:
     """Report an event that is torn, misplaced, or cannot follow its predecessor."""
     return _critical(

@@ -166,7 +166,7 @@ def _read(
     """Return the records of a range from an offset on."""
     action = event.action
     segments = published(state, action, event.time) if isinstance(action, Appended) else ()
-    mine = tuple(_with_records(ports, segments, found.bucket))
+    mine = tuple(files_of_bucket(ports, segments, found.bucket))
     after = Position(epoch=bucket_of(state, found.bucket).epoch, offset=found.end)
     if state.table.kind.rules is None:
         rows = _rows(ports, state, found, mine)
@@ -182,7 +182,7 @@ def _read(
     )
 
 
-def _with_records(
+def files_of_bucket(
     ports: TableContext, segments: tuple[Segment, ...], bucket: int
 ) -> Iterator[tuple[Segment, tuple[FileOffsets, ...]]]:
     """Yield the segments whose files have records of a bucket, and what each file has."""

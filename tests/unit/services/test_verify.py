@@ -26,7 +26,8 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY, encode_descriptor
-from airflow_provider_segtable.health.verify import Verification, _Files, verify
+from airflow_provider_segtable.health.file_check import FileCheck
+from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact
@@ -524,7 +525,7 @@ def test_a_file_that_a_cleaner_took_is_not_lost(ports: TableContext) -> None:
             assert state.n == late.n
             return late
 
-    files = _Files(ports=ports, state=state, deep=False)
+    files = FileCheck(ports=ports, state=state, deep=False)
     del store(ports)[first.path]
     assert files.check(first) == []
     assert list(files.still_lost(Cleaned(ports.storage))) == []
