@@ -26,6 +26,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "library.log_writer.table_log_writer": ("TableLogWriter",),
     "library.log_reader": ("TableLogReader", "BucketReset", "BucketExpired"),
     "table.log_store.tail": ("LogRecords",),
+    "core.log_store.lag": ("LogLag", "BucketLag"),
     "table.table": ("Table",),
     "table.table_changes": ("TableChanges",),
     "table.table_indexes": ("TableIndexes",),

@@ -5,6 +5,7 @@ from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.live_tail import Finder
 
 
 def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) -> BucketFinder:
@@ -21,3 +22,10 @@ def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) ->
         )
     addresses(coordinator, table)  # an error now: later, an absent coordinator is no service
     return BucketFinder(coordinator, table, (provider or log_provider()).connect)
+
+
+def finder_if_any(ports: TableContext, provider: LogStoreProvider | None = None) -> Finder:
+    """Return the same; without ZooKeeper, what finds no service."""
+    if ports.optional_coordinator is None:
+        return lambda _: None
+    return log_finder(ports, provider)

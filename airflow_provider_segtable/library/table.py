@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.core.log_store.lag import LogLag
+from airflow_provider_segtable.core.log_store.position import Position
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -29,11 +31,11 @@ from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.library.log_reader import TableLogReader
-from airflow_provider_segtable.library.log_stores import log_finder
+from airflow_provider_segtable.library.log_stores import finder_if_any, log_finder
 from airflow_provider_segtable.library.log_writer.open_writer import open_log_writer
 from airflow_provider_segtable.library.log_writer.table_log_writer import WAIT_S, TableLogWriter
 from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.ports.log_store import LogClient, LogStoreProvider
+from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.services.compaction.compact_table import (
     CompactionResult,
@@ -44,6 +46,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
 from airflow_provider_segtable.table.log_store.readers.starts import Start
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
 from airflow_provider_segtable.table.reads.scan import Scan
@@ -176,9 +179,22 @@ class Table(base.Table):
             VersionExpired: the version of the start was cleaned.
             CoordinatorUnavailable: a group needs ZooKeeper.
         """
-        served = self.ports.optional_coordinator is not None
-        find = log_finder(self.ports, provider) if served else _not_served
+        find = finder_if_any(self.ports, provider)
         return TableLogReader(self.ports, find, start=start, buckets=buckets, group=group)
+
+    def log_lag(
+        self, reader: str | Mapping[int, Position], *, provider: LogStoreProvider | None = None
+    ) -> LogLag:
+        """Return how far a reader of the log store is behind: ``records`` and ``seconds``.
+
+        Args:
+            reader: the name of a consumer group, or positions by bucket.
+            provider: what stores are reached by; as for ``log_reader``.
+
+        Raises:
+            InvalidInput: the group has stored no position, or the table does not have a bucket.
+        """
+        return log_lag(self.ports, finder_if_any(self.ports, provider), reader)
 
     def compact(
         self,
@@ -288,8 +304,3 @@ class Table(base.Table):
             all_versions: check every version that is kept.
         """
         return verify(self.ports, deep=deep, all_versions=all_versions)
-
-
-def _not_served(bucket: int) -> LogClient | None:  # noqa: ARG001 - a Finder
-    """Find no service: without ZooKeeper none is known."""
-    return None

@@ -192,3 +192,33 @@ def test_cleaning_keeps_what_a_group_has_yet_to_read(table: Table, log: TableLog
         assert reader.read(PATIENCE_S) == BucketExpired(
             bucket=0, position=Position(epoch=1, offset=2)
         )
+
+
+def test_lag_is_what_a_reader_has_yet_to_read(table: Table, log: TableLogWriter) -> None:
+    """In records and seconds, of a group or positions; without services, of what is committed."""
+    start = {0: Position(epoch=1, offset=0), 1: Position(epoch=1, offset=0)}
+    assert table.log_lag(start, provider=PROVIDER).records == 0
+    for n in range(3):
+        log.append(rows(n))
+    lag = table.log_lag(start, provider=PROVIDER)
+    assert (lag.records, lag.served, lag.seconds < PATIENCE_S) == (3, True, True)
+    assert lag.seconds > 0
+    assert table.log_lag(start, provider=MemoryLogStoreProvider()).records == 0
+    log.checkpoint()
+    log.append(rows(3))
+    with table.log_reader("earliest", group="billing", provider=PROVIDER) as reader:
+        with pytest.raises(InvalidInput, match="has stored no position"):
+            table.log_lag("billing")
+        taken(reader, 4)
+        reader.store()
+    lag = table.log_lag("billing", provider=PROVIDER)
+    assert (lag.records, lag.seconds) == (0, 0)
+    lag = table.log_lag(start, provider=MemoryLogStoreProvider())
+    assert (lag.records, lag.served, [each.end for each in lag.buckets.values()]) == (
+        3,
+        False,
+        [2, 1],
+    )
+    assert lag.seconds > 0
+    with pytest.raises(InvalidInput, match=r"buckets \[7\]"):
+        table.log_lag({7: Position()}, provider=PROVIDER)

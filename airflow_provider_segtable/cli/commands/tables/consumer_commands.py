@@ -10,6 +10,11 @@ from airflow_provider_segtable.cli.commands.tables.table_commands import open_ta
 from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.cli.display.output import Facts, print_json, show
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
+from airflow_provider_segtable.core.log.families.consumer_events import needed_from
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.lag import LogEnd
+from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.time.interval import iso
 
 consumers = typer.Typer(
@@ -24,7 +29,7 @@ Name = Annotated[str, typer.Argument(help="The consumer.", metavar="NAME", show_
 def list_consumers(
     table: TableUri, *, storage_options: StorageOptions = None, as_json: AsJson = False
 ) -> None:
-    """List the consumers of a table.
+    """List the consumers of a table: readers of windows, and groups that read its log store.
 
     [green]segtable consumers list ./flights[/]
     """
@@ -89,7 +94,8 @@ def _tell(uri: str, table: Any, *, as_json: bool) -> None:
                 "version": each.version,
                 "behind": state.n - each.version,
                 "advanced_at": iso(each.advanced_at),
-                "readable": each.version >= state.retained_from,
+                "readable": needed_from(state, each) >= state.retained_from,
+                "log": _log_facts(state, each),
             }
             for name, each in sorted(state.consumers.items())
         ],
@@ -97,13 +103,35 @@ def _tell(uri: str, table: Any, *, as_json: bool) -> None:
     print_json(answer) if as_json else show(_drawn(answer))
 
 
+def _log_facts(state: State, consumer: Consumer) -> list[Facts]:
+    """Return how far a consumer group has read each bucket, of what is committed."""
+    ends = {bucket: LogEnd(known=bucket_of(state, bucket)) for bucket in consumer.log}
+    return [
+        {
+            "bucket": bucket,
+            "epoch": mark.position.epoch,
+            "offset": mark.position.offset,
+            "behind": max(0, ends[bucket].offset - ends[bucket].first_unread(mark.position)),
+        }
+        for bucket, mark in sorted(consumer.log.items())
+    ]
+
+
 def _drawn(facts: Facts) -> RenderableType:
     if not facts["consumers"]:
         return Text("There are no consumers.")
     numbers = ("version", "behind")
-    table = grid("Consumers", "consumer", *numbers, "advanced at", "", right=numbers)
+    table = grid("Consumers", "consumer", *numbers, "advanced at", "log store", "", right=numbers)
     for each in facts["consumers"]:
         lost = "" if each["readable"] else "cleaned: read the table anew"
         numbers_of = (str(each["version"]), str(each["behind"]))
-        table.add_row(Text(each["name"]), *numbers_of, Text(each["advanced_at"]), Text(lost))
+        read = ", ".join(_read(bucket) for bucket in each["log"])
+        cells = map(Text, (each["name"], *numbers_of, each["advanced_at"], read, lost))
+        table.add_row(*cells)
     return table
+
+
+def _read(bucket: Facts) -> str:
+    """Return e.g. ``bucket 0 at 1,200, 30 behind``."""
+    behind = f", {bucket['behind']:,} behind" if bucket["behind"] else ""
+    return f"bucket {bucket['bucket']} at {bucket['offset']:,}{behind}"
