@@ -22,6 +22,8 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.log_store.position import Offset
 
 KEY = b"segtable.log"
+RUN = 16
+"""Average length from which on runs of offsets are added as such."""
 
 Offsets = npt.NDArray[np.int64]
 
@@ -53,10 +55,22 @@ def decode_offsets(metadata: Mapping[bytes, bytes]) -> tuple[FileOffsets, ...]:
 def _encoded(one: FileOffsets, start: Offset) -> dict[str, object]:
     if one.offsets is None:
         return {"bucket": one.bucket}
-    bitmap = BitMap((one.offsets - start).astype(np.uint32))
+    bitmap = _bitmap(one.offsets - start)
     bitmap.run_optimize()
     text = base64.b64encode(bitmap.serialize()).decode()
     return {"bucket": one.bucket, "start": start, "offsets": text}
+
+
+def _bitmap(numbers: Offsets) -> BitMap:
+    """Return ascending numbers as a bitmap; long runs are added at once."""
+    ends = np.flatnonzero(np.diff(numbers) != 1) + 1
+    if len(ends) * RUN > len(numbers):
+        return BitMap(numbers.astype(np.uint32))
+    bitmap = BitMap()
+    starts = [0, *ends.tolist()]
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        bitmap.add_range(int(numbers[start]), int(numbers[end - 1]) + 1)
+    return bitmap
 
 
 def _decoded(body: dict[str, object]) -> FileOffsets:

@@ -8,7 +8,8 @@
 3. ``append`` returns when readers can see the rows; ``send`` when they are on their way. They are
    durable once they are committed: after ``checkpoint``, ``close``, or by themselves soon.
 4. If a bucket is full, both wait for a checkpoint. At the deadline ``LogStoreFull`` is raised and
-   nothing of the call was appended. If a part of it was already sent, the rest is waited for.
+   nothing of the call was appended. If a part of it was already sent, the rest is waited for. After
+   ``LogStoreUnavailable`` it is not known what the service had committed of the call.
 5. An error that has ended the checkpoints is raised by the next call.
 
 A writer belongs to one thread.
@@ -264,13 +265,13 @@ class TableLogWriter:
             ) from None
 
     def _accepted(self, lane: Lane, batch: pa.RecordBatch, wait_s: float) -> Offset:
-        """Take a batch and send it; take it back if there is no room in time."""
+        """Take a batch and send it; take it back if that is not possible in time."""
         if self._over is not None:
             raise self._over
         offset = lane.accept(batch)
         try:
-            self._carried_out(lambda left_s: lane.push(wait_s=left_s), wait_s)
-        except LogStoreFull:
+            self._carried_out(self._pushed, wait_s)
+        except SegtableError:
             if lane.take_back(offset):
                 raise
         return offset
@@ -278,9 +279,13 @@ class TableLogWriter:
     def _flush(self, wait_s: float) -> None:
         self._carried_out(self._flushed, wait_s)
 
-    def _flushed(self, wait_s: float) -> None:
+    def _pushed(self, wait_s: float) -> None:
         for lane in self._lanes.values():
             lane.push(wait_s=wait_s)
+
+    def _flushed(self, wait_s: float) -> None:
+        self._pushed(wait_s)
+        for lane in self._lanes.values():
             lane.flush(wait_s=wait_s)
 
     def _checkpointed(self, commit_id: str | None, wait_s: float) -> int | None:

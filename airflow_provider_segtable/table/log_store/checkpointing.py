@@ -34,7 +34,7 @@ from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
+from airflow_provider_segtable.data.arrow.time_chunks import Places, places_by_chunk
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.log_store.file_offsets import FileOffsets, encode_offsets
 from airflow_provider_segtable.ports.log_store import Cut
@@ -56,8 +56,6 @@ from airflow_provider_segtable.table.writes.upsert import (
     records_of,
     unique_records,
 )
-
-_PLACE = "\0place"  # no column has this name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,29 +160,28 @@ def _prepared(ports: TableContext, records: Sequence[BucketRecords], seen: State
     time_column = seen.table.time_column
     rows = pa.concat_tables([each.rows for each in records])
     checked = check_rows(rows, given_schema(seen.table), time_column)
-    placed = checked.append_column(_PLACE, pa.array(np.arange(checked.num_rows)))
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
-        split = split_by_chunk(placed, time_column, state.layout)
-        parts = {chunk: _part(some, records) for chunk, some in split.items()}
+        split = places_by_chunk(checked, time_column, state.layout)
+        parts = {chunk: _part(checked, places, records) for chunk, places in split.items()}
         return parted(ports, parts, seen)
 
     return prepare
 
 
-def _part(rows: pa.Table, records: Sequence[BucketRecords]) -> Part:
+def _part(rows: pa.Table, places: Places, records: Sequence[BucketRecords]) -> Part:
     """Return the rows of a time chunk in the order of the cut, and the footer's entry."""
-    ordered = rows.sort_by(_PLACE)
-    places = np.asarray(ordered.column(_PLACE).to_numpy())
     found, first = [], 0
     for each in records:
         start, count = each.range.start, each.rows.num_rows
-        mine = places[(places >= first) & (places < first + count)]
-        if len(mine):
-            found.append(FileOffsets(bucket=each.range.bucket, offsets=mine - first + start))
+        begin, end = np.searchsorted(places, [first, first + count])
+        if begin < end:
+            offsets = places[begin:end] - first + start
+            found.append(FileOffsets(bucket=each.range.bucket, offsets=offsets))
         first += count
     starts = {each.range.bucket: each.range.start for each in records}
-    return Part(rows=ordered.drop_columns([_PLACE]), entries=encode_offsets(found, starts))
+    some = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+    return Part(rows=some.combine_chunks(), entries=encode_offsets(found, starts))
 
 
 def _written_logs(

@@ -1,10 +1,15 @@
 """Writers of a table's log store: beside their store, and with external services."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import (
     Fenced,
     InvalidInput,
@@ -151,6 +156,44 @@ def test_a_writer_waits_for_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     one.kill()
     with pytest.raises(LogStoreUnavailable):
         log.append(rows(2), deleted=None)
+
+
+def test_a_refused_call_leaves_no_rows_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a service rows are refused, not heaped up; those before them are sent again."""
+    monkeypatch.setattr(table_log_writer, "FAILOVER_S", 0.1)
+    table = new_table(buckets="2")
+    one = ExternalService(table, buckets=(0, 1))
+    log = table.log_writer(wait_s=0.1)
+    log.append(rows(1))
+    log.append(rows(2))
+    one.kill()
+    for number in (66, 67):
+        with pytest.raises(LogStoreUnavailable):
+            log.append(rows(number))
+    assert log.end == {0: 1, 1: 1}
+    two = ExternalService(table, buckets=(0, 1))
+    log.send(rows(3))
+    log.checkpoint()
+    log.close()
+    two.service.close()
+    assert ids(table) == [1, 2, 3]
+
+
+def test_the_address_is_published_again_after_a_lost_session() -> None:
+    """Readers find the store of a writer whose session with ZooKeeper has expired."""
+    service, made = MemoryService(), new_table()
+    coordinator = MemoryCoordinator(made.ports.clock, service)
+    table = Table(replace(made.ports, optional_coordinator=coordinator))
+    name = table.state().table.table_id
+    with table.log_writer() as log:
+        before = addresses(coordinator, name)[0]
+        service.expire(coordinator.session)
+        eventually(lambda: addresses(coordinator, name))
+        after = addresses(coordinator, name)[0]
+        assert after.address == before.address
+        assert after.number > before.number
+        log.append(rows(1))
+    assert ids(table) == [1]
 
 
 def test_a_commit_id_commits_its_rows_once() -> None:
