@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
+    LogEpochBegun,
     PlanCompleted,
     RowsChanged,
     TableAltered,
@@ -42,6 +43,7 @@ from airflow_provider_segtable.core.recovery.division_claims import MergedRoots
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.keyed.keyed_files import merged_roots
+from airflow_provider_segtable.data.log_store.file_offsets import decode_offsets
 from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     TABLE_KEY,
@@ -199,7 +201,7 @@ class FilesFound:
     """The files under ``data/`` by kind.
 
     ``definitions`` counts files per table definition; ``merged`` has the log files whose records
-    are in a file.
+    are in a file. ``log_buckets`` are those of the log store whose records are in files.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -208,6 +210,7 @@ class FilesFound:
     leftovers: tuple[str, ...] = ()
     definitions: Mapping[bytes, int] = field(default_factory=dict)
     merged: MergedRoots = field(default_factory=dict)
+    log_buckets: frozenset[int] = frozenset()
 
 
 def read_files(
@@ -233,16 +236,21 @@ def read_files(
         leftovers=tuple(runs),
         definitions=Counter(each.definition for each in found if each.definition),
         merged={each.segment.path: each.merged for each in found if each.merged},
+        log_buckets=frozenset(bucket for each in found for bucket in each.log_buckets),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """The entries of one footer: the segment, the table, the log files that were merged."""
+    """The entries of one footer: the segment, the table, the log files that were merged.
+
+    ``log_buckets`` are those of the log store whose records are in the file.
+    """
 
     segment: Segment
     definition: bytes
     merged: tuple[int, ...]
+    log_buckets: tuple[int, ...]
 
 
 def _read(ports: TableContext, path: str, known: Segment | None) -> Descriptors | str | None:
@@ -258,9 +266,33 @@ def _read(ports: TableContext, path: str, known: Segment | None) -> Descriptors 
             if segment.rows != footer.rows:
                 return f"it has {counted(footer.rows, 'row')}, its descriptor has {segment.rows}"
             merged = merged_roots(footer.metadata, segment)
-            return Descriptors(segment, footer.metadata.get(TABLE_KEY, b""), merged)
+            logged = tuple(each.bucket for each in decode_offsets(footer.metadata))
+            return Descriptors(segment, footer.metadata.get(TABLE_KEY, b""), merged, logged)
     except (CorruptTable, NotFound) as error:
         return str(error)
+
+
+def candidates(files: FilesFound, state: State | None) -> list[Segment]:
+    """Return the segments that may be adopted; voided ids are excluded permanently."""
+    if state is None:
+        return [*files.segments]
+    return [
+        s for s in files.segments if s.id.partition not in state.voided.get(s.id.chunk, frozenset())
+    ]
+
+
+def log_buckets(log: LogLeft, files: FilesFound) -> tuple[int, ...]:
+    """Return the buckets of the log store of which events may be lost."""
+    if not log.damaged:
+        return ()
+    known = {*files.log_buckets, *(log.state.log_store if log.state else ())}
+    for event in log.events:
+        match event.action:
+            case LogEpochBegun(buckets=buckets):
+                known |= {*buckets}
+            case Appended(log=ranges):
+                known |= {each.bucket for each in ranges}
+    return tuple(sorted(known))
 
 
 def definition_of(

@@ -58,7 +58,9 @@ from airflow_provider_segtable.recovery.evidence import (
     LOST,
     FilesFound,
     LogLeft,
+    candidates,
     definition_of,
+    log_buckets,
     lost_files,
     read_files,
     read_log,
@@ -161,7 +163,7 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
     deletes = deletes.but(decided.without)
     table = definition_of(files, log.events, decided.definition, state.table if state else None)
     present = [s for s in state.timeline.segments() if s.path not in gone] if state else []
-    new = [s for s in _candidates(files, state) if s.path not in decided.without]
+    new = [s for s in candidates(files, state) if s.path not in decided.without]
     found = recover(
         (*present, *new),
         table.layout(),
@@ -216,15 +218,6 @@ def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft
             )
 
 
-def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
-    """Return the segments that may be adopted; voided ids are excluded permanently."""
-    if state is None:
-        return [*files.segments]
-    return [
-        s for s in files.segments if s.id.partition not in state.voided.get(s.id.chunk, frozenset())
-    ]
-
-
 def _event(
     found: Recovered,
     log: LogLeft,
@@ -244,6 +237,7 @@ def _event(
             vectors=again.file,
             voided=holes(whole, seen),
             overrides=found.overrides,
+            log_buckets=log_buckets(log, files),
             reason="the log was lost; rebuilt from files",
         )
     present = {segment.id for segment in log.state.timeline.segments()}
@@ -259,6 +253,7 @@ def _event(
         voided=tuple(unwanted),
         overrides=None if fits(found, log.state) else found.overrides,
         table=None if table == log.state.table else table,
+        log_buckets=log_buckets(log, files),
         reason=f"{what}; repaired",
     )
 
@@ -269,8 +264,8 @@ def _free(segment_id: SegmentId, state: State) -> bool:
 
 
 def _changes(event: TableRepaired, log: LogLeft) -> bool:
-    changed = event.segments or event.lost or event.voided or event.vectors or event.table
-    return log.state is None or bool(changed)
+    rows = event.segments or event.lost or event.voided or event.vectors
+    return log.state is None or bool(rows or event.table or event.log_buckets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@
 5. A restore begins an epoch, so a running service is fenced at its next checkpoint. Readers of
    earlier epochs are reset to the offset up to which both logs are known to be the same
    (``position.Lineage``); never to a later one.
+6. A repair of a log that has lost events resets all readers to the beginning of what it still has.
 
 Source of the idea: Paimon's proposal of a log store (log manifests in snapshots); Kafka's epochs.
 """
@@ -139,6 +140,11 @@ class BucketManifest:
             lineage=self.lineage.begun(diverged),
             waypoints=(*old.waypoints, Waypoint(old.end, n, version)),
         )
+
+    def repaired(self, epoch: Epoch) -> "BucketManifest":
+        """Return the bucket in an epoch of a repair, which resets the readers of all others."""
+        lineage = self.lineage.begun(Position(epoch=epoch, offset=0))
+        return replace(self, epoch=epoch, owner="", lineage=lineage)
 
     def pruned(self, retained_from: int) -> "BucketManifest":
         """Return the bucket without waypoints whose ranges are all of expired events."""

@@ -4,11 +4,14 @@
    roots are settled, because they were published once, with or without files now.
 2. *Admission*: refused if an id to remove is absent or one to add is present, or if segments of a
    chunk would disagree about its core set: plan the repair again.
+3. If events were lost, nobody knows which epochs the log store had. Its buckets go on from what the
+   log still has, in an epoch that no writer has reached: the repair's time in seconds. So every
+   position of before is reset, and every service of before is fenced.
 
 On disk the event is called ``Restored``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +19,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.families.table_events import (
     TableCreated,
     decode_table,
@@ -25,6 +29,7 @@ from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish, settle, void
+from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import (
     Json,
@@ -41,6 +46,8 @@ from airflow_provider_segtable.core.time.layout import (
     encode_overrides,
 )
 
+SECOND_US = 1_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRepaired:
@@ -53,6 +60,7 @@ class TableRepaired:
         overrides: the granularity overrides from now on; None if unchanged.
         vectors: deletions that are missing in the log.
         table: the table's definition, if files know of alterations that the log lost.
+        log_buckets: buckets of the log store of which events may be lost.
         reason: what was repaired, for people.
     """
 
@@ -62,6 +70,7 @@ class TableRepaired:
     voided: tuple[SegmentId, ...] = ()
     overrides: tuple[GranularityOverride, ...] | None = None
     table: TableCreated | None = None
+    log_buckets: tuple[int, ...] = ()
     reason: str
 
 
@@ -70,6 +79,7 @@ def _encode_restored(action: TableRepaired) -> Json:
         "lost": encode_ids(action.lost),
         "voided": encode_ids(action.voided),
         "vectors": [encode_vectors(file) for file in action.vectors],
+        "log_buckets": [*action.log_buckets],
     }
     return {
         "segments": encode_segments(action.segments),
@@ -88,6 +98,7 @@ def _decode_restored(body: Mapping[str, Any]) -> TableRepaired:
         vectors=tuple(map(decode_vectors, body.get("vectors", []))),
         overrides=decode_overrides(body["zones"]) if "zones" in body else None,
         table=decode_table(body["table"]) if "table" in body else None,
+        log_buckets=tuple(body.get("log_buckets", ())),
         reason=body["reason"],
     )
 
@@ -122,7 +133,18 @@ def apply(state: State, action: TableRepaired, stamp: Stamp) -> State:
     voided = void(settled, action.voided)
     overrides = state.overrides if action.overrides is None else action.overrides
     published = delete_rows(publish(voided, segments), action.vectors, stamp.n)
-    return replace(published, overrides=overrides, table=action.table or state.table)
+    log_store = {**state.log_store, **dict(_begun_anew(state, action, stamp))}
+    table = action.table or state.table
+    return replace(published, overrides=overrides, table=table, log_store=log_store)
+
+
+def _begun_anew(
+    state: State, action: TableRepaired, stamp: Stamp
+) -> Iterator[tuple[int, BucketManifest]]:
+    """Yield the buckets of which events may be lost, in an epoch of their own."""
+    for bucket in action.log_buckets:
+        known = bucket_of(state, bucket)
+        yield bucket, known.repaired(max(known.epoch + 1, stamp.time // SECOND_US))
 
 
 def admit(action: TableRepaired, state: State) -> TableRepaired | Conflict:
