@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.recovery.damage_findings import (
 )
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.health.log_claims import claims_beyond
+from airflow_provider_segtable.health.log_claims import log_services
 from airflow_provider_segtable.health.log_times import log_ahead
 from airflow_provider_segtable.health.vector_check import named
 from airflow_provider_segtable.planning.findings.consumer_findings import lagging_consumers
@@ -148,7 +148,7 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
     known = ports.optional_coordinator
     findings += [
         *diagnose(seen, bounds),
-        *_of_coordinator(ports, state, workers.strays),
+        *_of_coordinator(ports, seen, workers.strays),
         *_unmerged(seen),
         *_of_indexes(ports, seen, bounds),
         *_lost_vectors(ports, state, deletes),
@@ -265,11 +265,11 @@ def _workers(ports: TableContext, state: State, watch_s: float) -> _Workers:
 
 
 def _of_coordinator(
-    ports: TableContext, state: State, strays: tuple[StrayNode, ...]
+    ports: TableContext, seen: Observed, strays: tuple[StrayNode, ...]
 ) -> Iterator[Finding]:
     """Yield findings about the coordinator's nodes of a table: locks and claims."""
     yield from _stray_nodes(ports, strays)
-    yield from claims_beyond(ports, state)
+    yield from log_services(ports, seen.state, seen.now)
 
 
 def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
