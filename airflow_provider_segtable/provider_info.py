@@ -12,6 +12,7 @@ from typing import Any
 _INTEGRATION = "Segtable"
 _OPERATORS = (
     "operators.change",
+    "operators.checkpoint",
     "operators.clean",
     "operators.commit",
     "operators.compact",
@@ -28,10 +29,17 @@ _OPERATORS = (
 _SENSORS = (
     "sensors.index_available",
     "sensors.index_catch_up",
+    "sensors.log_store_lag",
     "sensors.small_segments",
     "sensors.table_sensor",
 )
-_TRIGGERS = ("triggers.detached", "triggers.index", "triggers.table", "triggers.watch")
+_TRIGGERS = (
+    "triggers.detached",
+    "triggers.index",
+    "triggers.log_store",
+    "triggers.table",
+    "triggers.watch",
+)
 
 
 def get_provider_info() -> dict[str, Any]:

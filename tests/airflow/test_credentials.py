@@ -29,12 +29,14 @@ from airflow_provider_segtable.operators.change import (
     SegtableDeleteOperator,
     SegtableMergeOperator,
 )
+from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
+from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.remote_results import leave
@@ -236,6 +238,8 @@ def test_rendered_fields_show_no_credential() -> None:
         (SegtableSmallSegmentsSensor, {}),
         (SegtableIndexAvailableSensor, {"index": "files"}),
         (SegtableIndexOperator, {}),
+        (SegtableCheckpointOperator, {}),
+        (LogStoreLagSensor, {}),
         (SegtableScheduleIndexOperator, {"index": "files"}),
     ],
 )

@@ -37,6 +37,7 @@ def test_the_shipped_dags_load_without_errors() -> None:
     found = dagbag()
     assert found.import_errors == {}
     assert set(found.dags) == {
+        "segtable_checkpoint_then_compact",
         "segtable_forget",
         "segtable_ingest_then_wait",
         "segtable_load_daily",

@@ -6,15 +6,19 @@ import pytest
 from airflow.sdk import DAG, BaseOperator, task
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
+from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from tests.guides import GUIDES, blocks
 
 WORDS = ("Operator(", "Sensor(", "Hook(", "compaction_dags(", "segtable_asset(")
 NAMES = {  # of blocks that leave out their imports
+    "LogStoreLagSensor": LogStoreLagSensor,
+    "SegtableCheckpointOperator": SegtableCheckpointOperator,
     "SegtableCompactOperator": SegtableCompactOperator,
     "SegtableHook": SegtableHook,
     "SegtableIndexCatchupSensor": SegtableIndexCatchupSensor,

@@ -6,10 +6,8 @@ One Airflow serves all tests. Two of them kill what they can, in the middle of a
 """
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import psutil
 import pyarrow as pa
@@ -21,14 +19,13 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 )
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 from tests.guides import blocks
 
-from . import index_dags
+from . import index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
@@ -45,6 +42,7 @@ from .stack_dags import (
     WAITER,
     WATCHED,
 )
+from .waiting import PATIENCE_S, QUICK, eventually
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [
@@ -54,17 +52,6 @@ pytestmark = [
     pytest.mark.zookeeper,
     pytest.mark.timeout(1200),
 ]
-
-QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "14",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
-    SESSION_TIMEOUT_VARIABLE: "6",
-    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # no file changes
-}
-PATIENCE_S = 300.0
-Found = TypeVar("Found")
 
 
 @pytest.fixture(scope="module")
@@ -80,23 +67,16 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (guide,) = (text for text in blocks("airflow.md", "python") if "triggering" in text)
     (dags / "watched.py").write_text(WATCHED)
     (dags / "lookup.py").write_text(index_dags.INDEX_DAGS)
+    (dags / "logged.py").write_text(log_dags.LOG_DAGS)
     (dags / "report.py").write_text(guide.replace("/data/tables/trips", str(flights.root / SALES)))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        watched = (NIGHTLY, FORGET, REPORT, *index_dags.IDS)
+        watched = (NIGHTLY, FORGET, REPORT, *index_dags.IDS, *log_dags.IDS)
         for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
-
-
-def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = PATIENCE_S) -> Found:
-    deadline = time.monotonic() + timeout_s
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.05)
-    return found
 
 
 def plan(stack: AirflowStack) -> Run:
@@ -383,3 +363,26 @@ def test_the_factorys_dags_build_an_index_of_the_policy(
     built = stack.wait_run(index_dags.INDEX_BUILDS, emitted.run_id, timeout_s=PATIENCE_S)
     assert built.state == "success", stack.tasks(index_dags.INDEX_BUILDS, built.run_id)
     assert table.index("by_row").current
+
+
+def test_a_wait_for_a_log_store_is_woken_by_its_checkpoint(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The task has a writer's store commit; long before its next look, the sensor goes on."""
+    table = log_dags.logged_table(flights.root, flights.zookeeper)
+    with table.log_writer(automatic=False) as log:
+        log.append(log_dags.rows(3))
+        waiting = stack.trigger(log_dags.CAUGHT_UP)
+
+        def behind() -> bool | None:
+            logs = stack.trigger_logs(log_dags.CAUGHT_UP, waiting, "wait")
+            return any("3 records behind" in text for log in logs for text in log) or None
+
+        eventually(behind, "a triggerer that waits")
+        made = succeeded(stack, log_dags.CHECKPOINT)
+        told = stack.task_log(log_dags.CHECKPOINT, made.run_id, "checkpoint")
+        assert any(f"3 records committed, version {table.state().n}" in line for line in told), told
+        run = stack.wait_run(log_dags.CAUGHT_UP, waiting, timeout_s=PATIENCE_S)
+        assert run.state == "success"
+    assert table.scan().count() == 3
+    table.ports.coordinator.close()

@@ -1,6 +1,6 @@
 """``segtable logstore``: the buckets of a table's log store, and checkpoints on request."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import RenderableType
@@ -12,7 +12,6 @@ from airflow_provider_segtable.cli.display.log_store_facts import served_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.input.durations import seconds_of
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
-from airflow_provider_segtable.core.errors import LogStoreUnavailable
 
 log_stores = typer.Typer(
     no_args_is_help=True,
@@ -62,33 +61,18 @@ def checkpoint(
 
     Prints a version of the table that has every record appended before.
     """
+    from airflow_provider_segtable.library.log_checkpoint import checkpoint_log
+
     wait_s = seconds_of(wait, "--wait")
     with writable_table(table, storage_options, zookeeper) as opened:
-        answer = {"table": table, **_checkpointed(opened.ports, wait_s)}
+        made = checkpoint_log(opened.ports, wait_s=wait_s)
+    answer = {"table": table, "services": [*made.services], "version": made.version}
     if as_json:
         print_json(answer)
     elif answer["version"] is None:
         note("nothing was ever appended")
     else:
         note(f"[green]committed[/] everything as of version {answer['version']}")
-
-
-def _checkpointed(ports: Any, wait_s: float) -> Facts:
-    from airflow_provider_segtable.library.log_access import log_provider
-    from airflow_provider_segtable.services.log_store.directory import addresses
-
-    served = addresses(ports.coordinator, ports.log.load().table.table_id)
-    if not served:
-        raise LogStoreUnavailable(
-            f"no service serves the log store of {ports.uri}: open a writer, or run `segtable "
-            f"logstore serve {ports.uri}`"
-        )
-    services = sorted({at.address for at in served.values()})
-    made = [log_provider().connect(each).checkpoint(wait_s=wait_s) for each in services]
-    return {
-        "services": services,
-        "version": max((version for version in made if version is not None), default=None),
-    }
 
 
 def _drawn(answer: Facts) -> RenderableType:

@@ -1,0 +1,101 @@
+"""Commit now what the services of a table's log store have buffered.
+
+1. The services that ZooKeeper names are asked, and commit; the task itself writes nothing. It takes
+   as long as one commit, so it is not deferred.
+2. The asset event is of the commits of the log store between the task's first look and the version
+   that it got. A service commits by itself, too: such commits are in no asset event.
+3. A service that does not answer, or takes too long, fails the try; a retry asks again.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowSkipException, Context
+
+from airflow_provider_segtable.core.arguments import seconds, shown
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.library.log_checkpoint import checkpoint_log
+from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, logged
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.services.log_store.directory import addresses
+from airflow_provider_segtable.table.context import TableContext
+
+FAIL, SKIP = "fail", "skip"
+
+
+class SegtableCheckpointOperator(AssetEventOperator):
+    """Ask the services of a table's log store for a checkpoint.
+
+    Returns ``{"version", "records", "services"}``: a version of the table that has every record
+    appended before, None if there was never one; how many of them were committed since the task
+    began; and the services' addresses.
+
+    Args:
+        table: below the connection's root, or a URI.
+        wait_s: how long each service may take, in seconds.
+        if_not_served: what to do if no service has the log store: ``fail`` or ``skip``.
+        segtable_conn_id: the connection; it needs ZooKeeper.
+    """
+
+    template_fields: Sequence[str] = ("table", "if_not_served", "segtable_conn_id")
+    ui_color = "#dff0f5"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        wait_s: float = 60.0,
+        if_not_served: str = FAIL,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.wait_s = wait_s
+        self.if_not_served = if_not_served
+        self.segtable_conn_id = segtable_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask for the checkpoint, and return what it committed."""
+        hook = SegtableHook(self.segtable_conn_id)
+        with refused_at_once(f"checkpoint of {self.table}"):
+            self._check()
+            with hook.table_ports(self.table) as ports:
+                begun = ports.log.load().n
+                self._skip_unserved(ports)
+                made = checkpoint_log(ports, wait_s=self.wait_s)
+                commits = dict(_commits(ports, begun, made.version or 0))
+                records = sum(commits.values())
+                self.emit(context, ports, "checkpoint", made=commits, counts={"records": records})
+        self.log.info(
+            "checkpoint: %s committed, version %s, by %s",
+            counted(records, "record"),
+            made.version,
+            counted(len(made.services), "service"),
+        )
+        return {"version": made.version, "records": records, "services": [*made.services]}
+
+    def _check(self) -> None:
+        seconds("wait_s", self.wait_s)
+        if self.if_not_served not in (FAIL, SKIP):
+            raise InvalidInput(
+                f"if_not_served = {shown(self.if_not_served)} is neither {FAIL!r} nor {SKIP!r}: "
+                "correct it"
+            )
+
+    def _skip_unserved(self, ports: TableContext) -> None:
+        if self.if_not_served == SKIP and not addresses(
+            ports.coordinator, ports.log.load().table.table_id
+        ):
+            raise AirflowSkipException(f"no service serves the log store of {self.table}")
+
+
+def _commits(ports: TableContext, begun: int, version: int) -> Iterator[tuple[int, int]]:
+    """Yield the log store's commits after an event, up to a version: event and records."""
+    for event in logged(ports, range(begun + 1, version + 1)):
+        ranges = event.action.log if isinstance(event.action, Appended) else ()
+        if ranges:
+            yield event.n, sum(each.end - each.start for each in ranges)

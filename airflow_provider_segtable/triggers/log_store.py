@@ -1,0 +1,90 @@
+"""Wait in the triggerer until a table has what was appended to its log store.
+
+Every mode of the sensor asks the same question, ``LogLagWithin``, whose answer is the verdict of
+``planning.log_lag``; ``triggers.watch`` watches the table, so each checkpoint wakes it.
+"""
+
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import CoordinationError
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.library.log_listing import LogBucket, log_buckets
+from airflow_provider_segtable.planning.log_lag import BucketLag, LagLimits, judge_log_lag
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
+
+POLL_S = 5.0
+"""Seconds between looks at the services, unless ZooKeeper announces a commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLagWithin:
+    """The question: is what the table lacks of its log store within these limits?
+
+    Attributes:
+        table: path below the connection's root, or URI.
+        at_most_records: the number of records that are not committed.
+        at_most_seconds: the age of the oldest of them.
+        by: nothing that was appended before this time is missing.
+    """
+
+    table: str
+    at_most_records: int | None = None
+    at_most_seconds: float | None = None
+    by: Instant | None = None
+
+    @property
+    def limits(self) -> LagLimits:
+        """Return the limits."""
+        return LagLimits(records=self.at_most_records, seconds=self.at_most_seconds, by=self.by)
+
+    def answer(self, ports: TableContext, state: State) -> Answer:  # noqa: ARG002  # a question's
+        """Return the verdict as an answer."""
+        try:
+            found = log_buckets(ports)
+        except CoordinationError as error:
+            return Answer(message=f"it is not known which services have the log store: {error}")
+        verdict = judge_log_lag([lag_of(each) for each in found], self.limits, ports.clock.now())
+        version = ports.log.load().n  # after the services said what is committed
+        event = {"version": version, "records": verdict.records, "seconds": verdict.seconds}
+        return Answer(message=verdict.message, event=event if verdict.satisfied else None)
+
+
+def lag_of(found: LogBucket) -> BucketLag:
+    """Return what the table lacks of a bucket."""
+    if found.status is None:
+        return BucketLag(bucket=found.bucket, trouble=found.trouble)
+    return BucketLag(
+        bucket=found.bucket,
+        records=found.status.uncommitted_records,
+        since=found.status.uncommitted_since,
+    )
+
+
+class LogLagTrigger(TableTrigger):
+    """Fire when a table has what was appended to its log store, but for what is allowed.
+
+    Args:
+        table: path below the connection's root, or URI.
+        segtable_conn_id: the connection.
+        at_most_records: the number of records that are not committed.
+        at_most_seconds: the age of the oldest of them.
+        by: nothing that was appended before this time, in microseconds since the epoch, is missing.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        segtable_conn_id: str,
+        at_most_records: int | None = None,
+        at_most_seconds: float | None = None,
+        by: Instant | None = None,
+        poll_interval: float = POLL_S,
+    ) -> None:
+        question = LogLagWithin(
+            table=table, at_most_records=at_most_records, at_most_seconds=at_most_seconds, by=by
+        )
+        super().__init__(question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval)

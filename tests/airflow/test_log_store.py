@@ -1,0 +1,174 @@
+"""A log store in Airflow: checkpoints on request, and waiting until the table has everything."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSkipException,
+    TaskDeferred,
+)
+from airflow.sdk.exceptions import AirflowRescheduleException
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from airflow_provider_segtable import Table
+from airflow_provider_segtable.core.errors import LogStoreUnavailable
+from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
+from airflow_provider_segtable.planning.log_lag import BucketLag, LagLimits, judge_log_lag
+from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
+from airflow_provider_segtable.triggers.log_store import LogLagTrigger
+
+from .conftest import CONNECTION, JANUARY, SCHEMA, Flights
+
+TABLE: dict[str, Any] = {"task_id": "t", "table": "flights"}
+S = 1_000_000
+
+
+@pytest.fixture
+def log(flights: Flights) -> Iterator[TableLogWriter]:
+    """A writer whose store commits on request alone, with three records."""
+    table = Table.open(str(flights.root / flights.name), zookeeper=flights.zookeeper)
+    with table.log_writer(automatic=False) as writer:
+        writer.append(pa.table([[JANUARY] * 3, range(2000, 2003)], schema=SCHEMA))
+        yield writer
+
+
+def checkpoint(**overrides: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run the operator; return its result, and the ``extra`` of its asset events."""
+    task = SegtableCheckpointOperator(**{**TABLE, **overrides})
+    outlets = OutletEventAccessors()
+    told = task.execute({"outlet_events": outlets})  # type: ignore[typeddict-item]
+    return told, [event.extra for event in outlets[task.alias].asset_alias_events]
+
+
+def sensor(**overrides: Any) -> LogStoreLagSensor:
+    return LogStoreLagSensor(**{**TABLE, **overrides})
+
+
+def deferred(waiting: LogStoreLagSensor) -> LogLagTrigger:
+    """Return the trigger of a wait as the triggerer has it: made anew from plain values."""
+    with pytest.raises(TaskDeferred) as raised:
+        waiting.execute({})
+    path, arguments = raised.value.trigger.serialize()
+    assert path == "airflow_provider_segtable.triggers.log_store.LogLagTrigger"
+    return LogLagTrigger(**json.loads(json.dumps(arguments)))
+
+
+def test_a_checkpoint_commits_what_was_appended_before(
+    flights: Flights, log: TableLogWriter
+) -> None:
+    """Its version has the rows, its asset event tells of them; another one finds nothing to do."""
+    told, (extra,) = checkpoint()
+    state = flights.table.state()
+    assert (told["version"], told["records"], len(told["services"])) == (state.n, 3, 1)
+    assert {2000, 2001, 2002} <= {*flights.rows()}
+    named = {name: extra[name] for name in ("kind", "event", "rows", "records")}
+    assert named == {"kind": "checkpoint", "event": state.n, "rows": 3, "records": 3}
+    assert log.checkpoint() == state.n
+    assert checkpoint() == ({**told, "records": 0}, [])
+
+
+def test_a_table_without_a_service_fails_with_the_way_out_or_is_skipped(flights: Flights) -> None:
+    """A retry may find a service; a wrong argument fails at once."""
+    with pytest.raises(LogStoreUnavailable, match="segtable logstore serve"):
+        checkpoint()
+    with pytest.raises(AirflowSkipException, match="no service serves"):
+        checkpoint(if_not_served="skip")
+    with pytest.raises(AirflowFailException, match="if_not_served = 'sk' is neither"):
+        checkpoint(if_not_served="sk")
+    assert flights.segments() == 16
+
+
+def test_every_mode_waits_until_everything_is_committed(log: TableLogWriter) -> None:
+    """A deferred wait is woken by the checkpoint, long before its next look."""
+    poking = sensor()
+    assert poking.poke({}) is False
+    rescheduled = SimpleNamespace(get_first_reschedule_date=lambda _: None)
+    with pytest.raises(AirflowRescheduleException):
+        sensor(mode="reschedule").execute({"ti": rescheduled})
+
+    async def wait() -> Any:
+        trigger = deferred(sensor(deferrable=True, poke_interval=600))
+        waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
+        await asyncio.to_thread(log.checkpoint)
+        return (await asyncio.wait_for(waiting, 60)).payload
+
+    told = asyncio.run(wait())
+    assert (told["status"], told["version"], told["records"]) == ("success", log.checkpoint(), 0)
+    sensor().execute_complete({}, told)
+    assert poking.poke({}) is True
+    assert sensor(deferrable=True).execute({}) is None
+
+
+def test_goals_are_records_seconds_and_times(
+    log: TableLogWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Texts are as good as numbers, because templates make texts."""
+    assert log.end
+    now = datetime.now(UTC)
+    hour = timedelta(hours=1)
+    for reached in (
+        {"at_most_records": 3},
+        {"at_most_records": "3", "at_most_seconds": "600"},
+        {"upto": (now - hour).isoformat()},
+    ):
+        assert sensor(**reached).poke({}) is True, reached
+    for missed in ({"at_most_records": 2}, {"at_most_records": 0}, {"upto": now + hour}):
+        assert sensor(**missed).poke({}) is False, missed
+    assert sensor(at_most_records=9, at_most_seconds=0).poke({}) is False
+    said = capsys.readouterr().out
+    assert "3 records behind, the oldest for " in said
+    assert "(wanted: at most 9 records, at most 0 s)" in said
+
+
+@pytest.mark.usefixtures("flights")
+@pytest.mark.parametrize(
+    "wrong", [{"at_most_records": "x"}, {"at_most_seconds": "x"}, {"upto": "x"}]
+)
+def test_a_malformed_goal_fails_at_once(wrong: dict[str, str]) -> None:
+    """The message names the argument's value."""
+    with pytest.raises(AirflowFailException, match="'x'"):
+        sensor(**wrong).poke({})
+
+
+def test_a_connection_without_zookeeper_is_refused(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could say which services there are."""
+    place = {"conn_type": "segtable", "host": str(flights.root)}
+    monkeypatch.setenv(CONNECTION, json.dumps(place))
+    with pytest.raises(AirflowFailException, match="names no ZooKeeper"):
+        sensor().poke({})
+
+
+def test_the_lag_of_all_buckets_is_judged_together() -> None:
+    """Records add up, the oldest counts, and a bucket of which nothing is known is waited for."""
+    two = [
+        BucketLag(bucket=0, records=2, since=7 * S),
+        BucketLag(bucket=1, records=3, since=4 * S),
+        BucketLag(bucket=2),
+    ]
+    for limits, wanted in (
+        (LagLimits(records=5), True),
+        (LagLimits(records=4), False),
+        (LagLimits(seconds=6), True),
+        (LagLimits(seconds=5.9), False),
+        (LagLimits(by=4 * S - 1), True),
+        (LagLimits(by=4 * S), False),
+        (LagLimits(records=5, seconds=6, by=4 * S), False),
+    ):
+        verdict = judge_log_lag(two, limits, 10 * S)
+        assert (verdict.satisfied, verdict.records, verdict.seconds) == (wanted, 5, 6.0), limits
+    silent = [*two, BucketLag(bucket=3, trouble="no answer")]
+    verdict = judge_log_lag(silent, LagLimits(records=99), 10 * S)
+    assert (verdict.satisfied, verdict.message) == (
+        False,
+        "5 records behind, the oldest for 6.0 s; bucket 3: no answer (wanted: at most 99 records)",
+    )

@@ -1,0 +1,27 @@
+"""How the stack's tests wait, and how soon Airflow and ZooKeeper notice an end."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
+
+QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "14",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+    SESSION_TIMEOUT_VARIABLE: "6",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # no file changes
+}
+PATIENCE_S = 300.0
+Found = TypeVar("Found")
+
+
+def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = PATIENCE_S) -> Found:
+    """Return what a look finds in the end."""
+    deadline = time.monotonic() + timeout_s
+    while (found := look()) is None:
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.05)
+    return found
