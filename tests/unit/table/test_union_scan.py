@@ -1,6 +1,7 @@
 """Reads with the live tail of a log store: what they show, at one point, and what they keep."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
 from airflow_provider_segtable.table.log_store.union_scan import UnionScan
+from tests.unit.table import keyed_indexed
 from tests.unit.table.logged import rows_of
 from tests.unit.table.streamed import Streamed, table_of
 
@@ -75,6 +77,21 @@ def test_of_a_key_the_newest_record_wins_and_deletes_count() -> None:
     made.send(0, changed, [False, True, False])
     found = made.union(columns=["row", "name"]).to_arrow().sort_by("row").to_pylist()
     assert [(row["row"], row["name"]) for row in found] == [(1, "new"), (3, "n3"), (4, "new")]
+
+
+def test_a_key_that_moves_to_another_day_has_one_row(tmp_path: Path) -> None:
+    """An index of records corrects what the tail replaces, in memory alone."""
+    table = keyed_indexed.new_table(tmp_path)
+    keyed_indexed.upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 1})
+    made = Streamed(table)
+    moved = keyed_indexed.rows({"key": 1, "day": 3, "seq": 2}, {"key": 3, "day": 1})
+    made.send(0, moved.drop_columns([keyed_indexed.DELETED]))
+    files = sorted(each for each in tmp_path.rglob("*") if each.is_file())
+    found = made.union(columns=["key", "seq"]).to_arrow().sort_by("key").to_pylist()
+    assert found == [{"key": 1, "seq": 2}, {"key": 2, "seq": 1}, {"key": 3, "seq": 0}]
+    assert sorted(each for each in tmp_path.rglob("*") if each.is_file()) == files
+    assert made.union(where="seq < 2").count() == 2
+    assert table.scan(where="key = 1", columns=["seq"]).to_arrow().to_pylist() == [{"seq": 1}]
 
 
 def test_the_tail_has_the_columns_that_its_store_was_started_with(streamed: Streamed) -> None:
