@@ -24,16 +24,21 @@ def numbers(scan: UnionScan) -> list[int]:
     return sorted(scan.to_arrow().column("row").to_pylist())
 
 
-@pytest.fixture
-def streamed() -> Streamed:
-    """Rows 0 to 5 are committed, rows 6 to 9 are in bucket 0, rows 10 to 12 in bucket 1."""
-    made = Streamed(table_of(), Limits(kept_checkpoints=0))
+def filled(kept: int = 0) -> Streamed:
+    """Return a table: rows 0 to 5 are committed, 6 to 9 are in bucket 0, 10 to 12 in bucket 1."""
+    made = Streamed(table_of(), Limits(kept_checkpoints=kept))
     made.send(0, rows_of(range(4)))
     made.send(1, rows_of(range(4, 6)))
     made.checkpoint()
     made.send(0, rows_of(range(6, 10)))
     made.send(1, rows_of(range(10, 13)))
     return made
+
+
+@pytest.fixture
+def streamed() -> Streamed:
+    """Return a table whose store keeps nothing that is committed."""
+    return filled()
 
 
 def test_the_tail_is_read_as_rows_of_the_table(streamed: Streamed) -> None:
@@ -120,12 +125,18 @@ def committed_and_appended(made: Streamed) -> None:
     made.send(0, rows_of([20, 21]))
 
 
+def appended_and_committed(made: Streamed) -> None:
+    """Append, and commit more than there was before."""
+    made.send(0, rows_of([20, 21]))
+    made.checkpoint()
+
+
 @pytest.mark.parametrize("moment", ["status", "reader"])
-@pytest.mark.parametrize("happens", [committed, committed_and_appended])
-def test_a_commit_meanwhile_shows_each_row_once(
-    streamed: Streamed, moment: str, happens: Happens
-) -> None:
+@pytest.mark.parametrize("happens", [committed, committed_and_appended, appended_and_committed])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_commit_meanwhile_shows_each_row_once(moment: str, happens: Happens, kept: int) -> None:
     """Rows that were appended before the read are in it, wherever they are now."""
+    streamed = filled(kept)
     streamed.interrupted(**{moment: lambda: happens(streamed)})
     found = numbers(streamed.union())
     assert found[:13] == [*range(13)]
