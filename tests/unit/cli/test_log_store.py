@@ -151,3 +151,16 @@ def test_discarded_rows_are_said_to_be(run: Run, table: str) -> None:
     said = run("logstore", "tail", table, "--from", "yesterday-ish")
     assert said.exit_code == 2
     assert "yesterday-ish" in said.stderr
+
+
+def test_a_scan_with_the_log_store_has_what_is_not_committed(facts: Facts, table: str) -> None:
+    """The plan says of each bucket what was found."""
+    opened = Table.open(table)
+    opened.append(trips(3))
+    with opened.log_writer() as log:
+        log.append(trips(2))
+        assert facts("table", "scan", table, "--include-log", "--count")["rows"] == 5
+        assert facts("table", "scan", table, "--count")["rows"] == 3
+        plan = facts("table", "scan", table, "--include-log", "--explain")
+        assert plan["log_notes"] == ["bucket 0: 2 records"]
+    opened.ports.coordinator.close()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from airflow_provider_segtable.cli.input.options import (
     AsJson,
     StorageOptions,
     TableUri,
+    ZooKeeper,
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_segtable.table.reads.scan import Scan
+    from airflow_provider_segtable.table.table import Table
 
 ROWS_FOR_PEOPLE = 20
 
@@ -90,6 +92,13 @@ class ReadOptions:
             "rows, as of each bucket's last semi-major compaction.",
         ),
     ] = False
+    include_log: Annotated[
+        bool,
+        typer.Option(
+            "--include-log",
+            help="Also what log stores hold and no commit has yet; needs ZooKeeper.",
+        ),
+    ] = False
     unchecked: Annotated[
         bool,
         typer.Option("--unchecked", help="Do not compare data files with their checksums."),
@@ -111,6 +120,7 @@ class ReadOptions:
             rolled_up=self.rolled_up,
             base_only=self.base_only,
             checked=not self.unchecked,
+            include_log=self.include_log,
         )
 
 
@@ -166,6 +176,7 @@ def scan(
     *,
     read: ReadOptions,
     answer: AnswerOptions,
+    zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -179,13 +190,12 @@ def scan(
     [green]segtable table scan ./flights --since-version 3 --changes[/]
     [green]segtable table scan ./daily --rolled-up --checksum[/]
     [green]segtable table scan ./orders --base-only --count[/]
+    [green]segtable table scan ./clicks --include-log --count[/]
     [green]segtable table scan ./flights --where "carrier = 'AA'" --explain[/]
     """
-    from airflow_provider_segtable.table.table import Table
-
     request = read.request()
     answer.check()
-    found = Table.open(table, storage_options=store_options(storage_options)).read(request)
+    found = _opened(table, request, zookeeper, store_options(storage_options)).read(request)
     if answer.explain:
         _show_plan(found.explain(), as_json=as_json)
         return
@@ -207,6 +217,19 @@ def scan(
             sys.stdout.writelines(json.dumps(row) + "\n" for row in _plain(batch))
     else:
         _print_table(batches, found, shown)
+
+
+def _opened(
+    table: str, request: ReadRequest, zookeeper: str | None, options: Mapping[str, str]
+) -> "Table":
+    """Open a table; ZooKeeper is asked only where log stores are read."""
+    if request.include_log:
+        from airflow_provider_segtable.library.table import Table as Connected
+
+        return Connected.open(table, zookeeper=zookeeper, storage_options=options)
+    from airflow_provider_segtable.table.table import Table
+
+    return Table.open(table, storage_options=options)
 
 
 def _show_plan(plan: ReadPlan, *, as_json: bool) -> None:
