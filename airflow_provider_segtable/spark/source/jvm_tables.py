@@ -56,8 +56,8 @@ class JvmTables:
         """Return the feed of a stream that reads a table, or its log store."""
         del session
         if follows_log(options):
-            place, start = to_follow_log(options)
-            return LogFeed.of(self.context, readable(place), start, partial(connected, place))
+            place, asked = to_follow_log(options)
+            return LogFeed.of(self.context, readable(place), asked, partial(connected, place))
         place, request = to_follow(options)
         return SourceFeed.of(self.context, readable(place), request)
 

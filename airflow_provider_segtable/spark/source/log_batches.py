@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.file_reader import first_available
 from airflow_provider_segtable.table.log_store.live_tail import Finder
 from airflow_provider_segtable.table.log_store.log_schema import DELETED
 from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
@@ -47,6 +49,24 @@ def decode_positions(text: str) -> Positions:
     """Parse the output of ``encode_positions``."""
     found = json.loads(text)
     return {int(n): Position(epoch=epoch, offset=at) for n, (epoch, at) in found.items()}
+
+
+def batch_end(
+    ports: TableContext, start: Positions | None, up_to: Positions, records: int
+) -> Positions:
+    """Return the end of a batch that has at most so many records of each bucket.
+
+    Arguments as for ``batch_rows``. A checkpoint of a primary-key table is never divided.
+    """
+    state, found = ports.log.load(), {}
+    for bucket, last in up_to.items():
+        if start is None:
+            first = first_available(ports, bucket).offset
+        else:
+            lineage = bucket_of(state, bucket).lineage
+            first, _ = lineage.span(start.get(bucket, BEGINNING), last)
+        found[bucket] = replace(last, offset=min(last.offset, first + records))
+    return found
 
 
 def batch_rows(
@@ -155,10 +175,4 @@ def _until(records: LogRecords, last: Offset) -> LogRecords:
     count = last - records.first
     if records.deleted is not None or records.rows.num_rows <= count:
         return records
-    return LogRecords(
-        bucket=records.bucket,
-        first=records.first,
-        after=records.after,
-        rows=records.rows.slice(0, count),
-        committed=records.committed,
-    )
+    return replace(records, rows=records.rows.slice(0, count))

@@ -3,7 +3,7 @@
 1. An offset is the position of each bucket (``log_batches``). A stream begins at the newest
    records, or with ``start=earliest`` at the first ones that can be read.
 2. A batch ends at the newest records that services hold, committed or not; of buckets without a
-   service at their committed end.
+   service at their committed end. It has at most ``maxRecordsPerTrigger`` of each bucket.
 3. Rows come as they were written: later deletes and updates do not show. Those of a primary-key
    table have the column ``_segtable_deleted``.
 4. A batch is read by the driver when its rows are needed, once, and is in memory until it is done.
@@ -18,19 +18,22 @@ from pyspark import SparkContext
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log_store.reading import Whence
 from airflow_provider_segtable.spark.reads.spark_schemas import readable as in_spark
 from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
 from airflow_provider_segtable.spark.source.jvm_answers import answered, java_of, session_of
 from airflow_provider_segtable.spark.source.log_batches import (
+    batch_end,
     batch_rows,
     decode_positions,
     encode_positions,
 )
-from airflow_provider_segtable.spark.source.source_options import LogStart
+from airflow_provider_segtable.spark.source.source_options import LogRequest, LogStart
 from airflow_provider_segtable.spark.tasks.reading import near
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.live_tail import Finder, newest_positions
+from airflow_provider_segtable.table.log_store.live_tail import Finder
 from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from airflow_provider_segtable.table.log_store.readers.starts import start_positions
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject
@@ -49,7 +52,7 @@ class LogFeed:
     context: SparkContext
     columns: pa.Schema
     time_column: str
-    start: LogStart
+    request: LogRequest
     connect: Callable[[], Access] = field(repr=False)
     _access: Access | None = field(default=None, repr=False)
 
@@ -60,7 +63,10 @@ class LogFeed:
 
     @staticmethod
     def of(
-        context: SparkContext, ports: TableContext, start: LogStart, connect: Callable[[], Access]
+        context: SparkContext,
+        ports: TableContext,
+        request: LogRequest,
+        connect: Callable[[], Access],
     ) -> "LogFeed":
         """Return the feed of a table's log store; ``connect`` is called when it is first read.
 
@@ -69,7 +75,7 @@ class LogFeed:
         """
         state = ports.log.load()
         columns = log_schema(state, ports.uri)
-        return LogFeed(context, columns, state.table.time_column, start, connect)
+        return LogFeed(context, columns, state.table.time_column, request, connect)
 
     @property
     def access(self) -> Access:
@@ -86,25 +92,36 @@ class LogFeed:
     @answered
     def newest(self) -> str:
         """Return the newest positions."""
-        return encode_positions(newest_positions(*self.access))
+        ports, find = self.access
+        buckets = ports.log.load().log_store
+        return encode_positions(start_positions(ports, find, Whence.LATEST.value, buckets))
 
     @answered
-    def next(self, after: str, up_to: str, limited: bool) -> str:  # noqa: ARG002, FBT001
-        """Return the end of the batch after a position: the newest."""
-        return up_to
+    def next(self, after: str, up_to: str, limited: bool) -> str:  # noqa: FBT001
+        """Return the end of the batch after a position, at most ``up_to``."""
+        if not limited or self._skips(after):
+            return up_to
+        ports, _ = self.access
+        start = decode_positions(after) if after else None
+        end = batch_end(ports, start, decode_positions(up_to), self.request.records)
+        return encode_positions(end)
 
     @answered
     def batch(self, after: str, up_to: str) -> "LogBatch":
         """Return the reading of a batch."""
 
         def read() -> pa.Table:
-            end = decode_positions(up_to)
-            if not after and self.start is LogStart.LATEST:
+            if self._skips(after):
                 return self.columns.empty_table()
+            end = decode_positions(up_to)
             start = decode_positions(after) if after else None
             return batch_rows(*self.access, start, end, self.columns)
 
         return LogBatch(self.context, self.columns, self.time_column, read)
+
+    def _skips(self, after: str) -> bool:
+        """Return whether a batch is the first one of a stream of new records: it has none."""
+        return not after and self.request.start is LogStart.LATEST
 
     @answered
     def close(self) -> None:

@@ -6,7 +6,7 @@
    plans, so credentials belong into the environment or a file instead.
 3. A way to read that ``read_request`` learns is one line in ``_READS``.
 4. A stream takes those, the limits of a batch, and ``sinceVersion=latest``: new rows alone.
-5. With ``log=true`` a stream reads the table's log store instead, and takes ``start`` alone.
+5. With ``log=true`` a stream reads the table's log store instead; ``_LOGS`` are its options.
 """
 
 import re
@@ -77,7 +77,11 @@ _LIMITS: Mapping[str, tuple[str, Parse]] = {
 }
 """Options of a stream that reads, with the fields of ``BatchLimits``."""
 _STARTS: Mapping[str, tuple[str, Parse]] = {"sinceVersion": ("since_version", _version_or_latest)}
-_LOGS: Mapping[str, tuple[str, Parse]] = {"log": ("log", _flag), "start": ("start", LogStart)}
+_LOGS: Mapping[str, tuple[str, Parse]] = {
+    "log": ("log", _flag),
+    "start": ("start", LogStart),
+    "maxRecordsPerTrigger": ("records", int),
+}
 """Options of a stream that reads a log store."""
 _WRITES: Mapping[str, tuple[str, Parse]] = {
     "commitId": ("commit_id", str),
@@ -124,6 +128,19 @@ class WriteRequest:
     def extent(self) -> Extent | str | None:
         """Return the event times that an overwrite replaces: all, if nothing else is said."""
         return ALL_TIME if self.interval is None and self.where is None else self.interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRequest:
+    """What a stream reads of a log store.
+
+    Attributes:
+        start: where it begins.
+        records: how many records of a bucket a batch has at most.
+    """
+
+    start: LogStart = LogStart.LATEST
+    records: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +194,18 @@ def follows_log(options: Options) -> bool:
     return bool(_value("log", rest.get("log", "false"), _flag))
 
 
-def to_follow_log(options: Options) -> tuple[Place, LogStart]:
-    """Return the table, and where a stream of its log store begins.
+def to_follow_log(options: Options) -> tuple[Place, LogRequest]:
+    """Return the table, and what a stream reads of its log store.
 
     Raises:
-        InvalidInput: as ``to_read``.
+        InvalidInput: as ``to_read``; the limit is below 1.
     """
     place, given = _parsed(options, _LOGS)
-    return place, given.get("start", LogStart.LATEST)
+    given.pop("log", None)
+    request = LogRequest(**given)
+    if request.records < 1:
+        raise InvalidInput(f"maxRecordsPerTrigger={request.records}: a batch has at least 1 record")
+    return place, request
 
 
 def to_write(options: Options) -> tuple[Place, WriteRequest]:

@@ -12,7 +12,6 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,7 +21,6 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
 from airflow_provider_segtable.core.log_store.buffer import Batch
-from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.log_store.position import NO_EPOCHS, Offset, Position
 from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.ports.log_store import Cut, LogClient, RecordBatch, Records
@@ -65,25 +63,6 @@ def live_tail(ports: TableContext, find: Finder) -> LiveTail:
         f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; read again, or "
         "read the table without include_log"
     )
-
-
-def newest_positions(ports: TableContext, find: Finder) -> dict[int, Position]:
-    """Return the end of each bucket: where its service ends, or else what is committed.
-
-    A service that does not answer counts as none.
-    """
-    clients = [find(bucket) for bucket in sorted(ports.log.load().log_store)]
-    each: dict[int, BucketStatus] = {}
-    for client in {id(client): client for client in clients}.values():
-        with suppress(LogStoreUnavailable):
-            each |= client.status() if client is not None else {}
-    state = ports.log.load()
-    return {n: _end(known, each.get(n)) for n, known in state.log_store.items()}
-
-
-def _end(known: BucketManifest, status: BucketStatus | None) -> Position:
-    served = status is not None and status.epoch >= known.epoch
-    return status.end if status is not None and served else known.committed
 
 
 def _at_one_point(ports: TableContext, find: Finder) -> LiveTail | str:

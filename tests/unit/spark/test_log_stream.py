@@ -10,6 +10,7 @@ from airflow_provider_segtable.core.log_store.bucket_log import Limits
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.spark.source.log_stream import LogFeed
 from airflow_provider_segtable.spark.source.source_options import (
+    LogRequest,
     LogStart,
     follows_log,
     to_follow_log,
@@ -19,11 +20,12 @@ from tests.unit.table.streamed import Streamed, table_of
 from tests.unit.table.test_windows import cleaned, compacted
 
 
-def feed(streamed: Streamed, start: LogStart = LogStart.EARLIEST) -> LogFeed:
-    """Return the feed of a stream; its driver is not needed."""
+def feed(streamed: Streamed, **asked: Any) -> LogFeed:
+    """Return the feed of a stream from the first records on; its driver is not needed."""
     context: Any = None
     ports = streamed.table.ports
-    return LogFeed.of(context, ports, start, lambda: (ports, streamed.find))
+    request = LogRequest(**{"start": LogStart.EARLIEST, **asked})
+    return LogFeed.of(context, ports, request, lambda: (ports, streamed.find))
 
 
 def rows(found: LogFeed, after: str, up_to: str) -> list[int]:
@@ -45,7 +47,7 @@ def streamed() -> Streamed:
 
 def test_batches_follow_each_other(streamed: Streamed) -> None:
     """From files and from services; a stream begins at the first records or at the newest."""
-    found, latest = feed(streamed), feed(streamed, LogStart.LATEST)
+    found, latest = feed(streamed), feed(streamed, start=LogStart.LATEST)
     first = found.newest()
     assert first == '{"0": [1, 7], "1": [1, 0]}'
     assert rows(found, "", first) == [*range(7)]
@@ -58,6 +60,20 @@ def test_batches_follow_each_other(streamed: Streamed) -> None:
     streamed.checkpoint()
     streamed.served = False
     assert rows(found, second, found.newest()) == []
+
+
+def test_batches_are_divided(streamed: Streamed) -> None:
+    """None has more records of a bucket than asked for, also behind discarded ones."""
+    found = feed(streamed, records=3)
+    seen, after = [], ""
+    while (end := found.next(after, found.newest(), True)) != after:
+        seen.append(rows(found, after, end))
+        after = end
+    assert seen == [[0, 1, 2], [3, 4, 5], [6]]
+    streamed.begin(0)
+    streamed.send(0, rows_of(range(30, 36)))
+    assert rows(found, after, found.next(after, found.newest(), True)) == [30, 31, 32]
+    assert found.next(after, found.newest(), False) == found.newest()
 
 
 def test_a_batch_that_is_run_again_has_the_same_rows(streamed: Streamed) -> None:
@@ -121,8 +137,9 @@ def test_a_stream_of_a_log_store_has_few_options() -> None:
     """Those of a table's versions say nothing about it."""
     assert follows_log({"LOG": "true"})
     assert not follows_log({"path": "t"})
-    assert to_follow_log({"path": "t", "log": "true"})[1] is LogStart.LATEST
-    assert to_follow_log({"path": "t", "log": "true", "start": "earliest"})[1] is LogStart.EARLIEST
+    assert to_follow_log({"path": "t", "log": "true"})[1] == LogRequest()
+    asked = {"path": "t", "log": "true", "start": "earliest", "maxRecordsPerTrigger": "5"}
+    assert to_follow_log(asked)[1] == LogRequest(start=LogStart.EARLIEST, records=5)
     with pytest.raises(InvalidInput, match="start='first' is not latest or earliest"):
         to_follow_log({"path": "t", "log": "true", "start": "first"})
     with pytest.raises(InvalidInput, match="there is no option 'where' here"):
