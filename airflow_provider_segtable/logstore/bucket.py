@@ -91,13 +91,16 @@ class Bucket:
         return reading.position_of(self._opened(), whence)
 
     def read(
-        self, start: Position | None, *, wait_s: float
+        self, start: Position | None, *, wait_s: float, most_size: int = 0
     ) -> Found[RecordBatch] | Reset | Behind | None:
-        """Wait for what is at a position (None: the origin); None if nothing comes in time."""
+        """Wait for what is at a position (None: the origin); None if nothing comes in time.
+
+        Batches come together below ``most_size``.
+        """
         deadline = time.monotonic() + wait_s
         while True:
             seen = self._changes.number
-            found = reading.read(self._opened(), start)
+            found = reading.read(self._opened(), start, most_size=most_size)
             if found is not None:
                 return found
             if not self._changes.wait(seen, deadline - time.monotonic()):

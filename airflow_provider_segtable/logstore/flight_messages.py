@@ -1,6 +1,7 @@
 """What writers, readers and the server of a log store say to each other, beside the records.
 
-1. Every message is a small JSON object. Records travel as Arrow batches, and never through JSON.
+1. Every message is a small object. Records travel as Arrow batches, and never in messages. Those
+   that come with each batch are packed, after a letter; all others are JSON.
 2. ``begin`` is an action; its answer is the offset, then the schema of the table. ``status`` and
    ``checkpoint`` are actions, too.
 3. A writer's stream names bucket and epoch. Each batch comes with its sequence number, and with how
@@ -13,6 +14,8 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core import errors
@@ -31,14 +34,40 @@ _PAIRS = ("end", "committed")
 _SEPARATORS = (",", ":")
 
 
+@dataclass(frozen=True)
+class Packed:
+    """The layout of a message with fields of a fixed size."""
+
+    letter: bytes
+    fields: tuple[str, ...]
+    layout: Struct
+
+    def encoded(self, *values: float) -> bytes:
+        """Return the bytes of a message."""
+        return self.layout.pack(self.letter, *values)
+
+    def decoded(self, data: bytes) -> dict[str, Any]:
+        """Return the message in bytes."""
+        return dict(zip(self.fields, self.layout.unpack(data)[1:], strict=True))
+
+
+APPEND = Packed(b"a", ("sequence", "wait_s"), Struct("<cqd"))
+ANSWER = Packed(b"o", ("first", "committed"), Struct("<cqq"))
+RECORDS = Packed(b"r", ("first", "epoch", "offset", "size"), Struct("<cqqqq"))
+_PACKED = {each.letter: each for each in (APPEND, ANSWER, RECORDS)}
+
+
 def encoded(message: Message) -> bytes:
-    """Return the bytes of a message."""
+    """Return the bytes of a message that is not packed."""
     return json.dumps(message, separators=_SEPARATORS).encode()
 
 
 def decoded(data: Any) -> dict[str, Any]:
     """Return the message in bytes or in an Arrow buffer."""
-    message = json.loads(bytes(data))
+    found = bytes(data)
+    if packed := _PACKED.get(found[:1]):
+        return packed.decoded(found)
+    message = json.loads(found)
     return message if isinstance(message, dict) else {}
 
 

@@ -74,7 +74,7 @@ class FlightLogReader:
             reset = Reset(epoch=epoch, offset=offset)
             self.position = reset.position
             return reset
-        self.position = messages.position(message["at"])
+        self.position = Position(epoch=message["epoch"], offset=message["offset"])
         return Records(first=message["first"], batch=batch)
 
     def _raise_refusal(self, message: Message) -> None:

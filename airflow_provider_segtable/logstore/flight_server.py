@@ -5,7 +5,8 @@
 2. A reader's stream (DoGet) waits at the bucket, and sends what comes. It buffers nothing: a slow
    reader is a position that falls behind. While nothing comes it looks from time to time whether
    the reader is still there.
-3. Batches keep the buffers that they arrived in. Nothing is copied or decoded.
+3. Batches keep the buffers that they arrived in. Nothing is decoded, and nothing copied but the
+   batches that a late reader gets as one: each message costs its threads more than this copy.
 4. ``close`` ends all streams: buckets wake those that wait there, and writers that send nothing are
    asked to leave. Clients limit the duration of each stream, so one that hangs cannot hold a thread
    for ever.
@@ -24,8 +25,10 @@ from airflow_provider_segtable.core.log_store.reading import Behind, Found, Rese
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.logstore.buckets import Buckets
-from airflow_provider_segtable.logstore.flight_messages import Message, encoded
+from airflow_provider_segtable.logstore.flight_messages import ANSWER, RECORDS, Message, encoded
 
+MESSAGE_SIZE = 1 << 20
+"""Size below which a reader that is late gets batches as one."""
 LOOK_S = 1.0
 """How often a stream without records looks for its reader."""
 CLOSE_S = 5.0
@@ -67,7 +70,7 @@ class FlightLogServer(flight.FlightServerBase):
             for chunk in reader:
                 answers.write(_appended(bucket, asked["epoch"], chunk))
         except SegtableError as error:
-            answers.write(messages.refusal(error))
+            answers.write(encoded(messages.refusal(error)))
         finally:
             with self._closing:
                 self._writers.discard(answers)
@@ -83,7 +86,7 @@ class FlightLogServer(flight.FlightServerBase):
         gone = LogStoreUnavailable("the log store was shut down: connect to its successor")
         with self._closing:
             for answers in self._writers:
-                answers.write(messages.refusal(gone))
+                answers.write(encoded(messages.refusal(gone)))
         ending = threading.Thread(target=self.shutdown, daemon=True)
         ending.start()
         ending.join(CLOSE_S)
@@ -110,12 +113,13 @@ class FlightLogServer(flight.FlightServerBase):
             at = _start(bucket, asked)
             yield self._empty, encoded({"at": messages.pair(at)})
             while not context.is_cancelled():
-                match bucket.read(at, wait_s=LOOK_S):
-                    case Found(batch=batch, skip=skip, next=after):
-                        at = after
-                        rows = batch.content.slice(skip) if skip else batch.content
-                        found = {"first": batch.first + skip, "at": messages.pair(at)}
-                        yield rows, encoded(found)
+                match bucket.read(at, wait_s=LOOK_S, most_size=MESSAGE_SIZE):
+                    case Found() as found:
+                        at = found.next
+                        yield (
+                            _together(found),
+                            RECORDS.encoded(found.first, at.epoch, at.offset, found.size),
+                        )
                     case Reset() as reset:
                         at = reset.position
                         yield self._empty, encoded({"reset": messages.pair(at)})
@@ -133,11 +137,11 @@ class _Answers:
         self._writer = writer
         self._mutex = threading.Lock()
 
-    def write(self, message: Message) -> None:
+    def write(self, message: bytes) -> None:
         """Write one answer; a writer that has gone needs none."""
         with self._mutex:
             try:
-                self._writer.write(encoded(message))
+                self._writer.write(message)
             except (flight.FlightError, pa.ArrowException, OSError):
                 return
 
@@ -147,13 +151,20 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def _appended(bucket: Bucket, epoch: int, chunk: Any) -> Message:
+def _appended(bucket: Bucket, epoch: int, chunk: Any) -> bytes:
     """Append one batch; return the answer."""
     asked = messages.decoded(chunk.app_metadata)
     answer = bucket.append(
         chunk.data, epoch=epoch, sequence=asked["sequence"], wait_s=asked["wait_s"]
     )
-    return {"first": answer.first, "committed": answer.committed}
+    return ANSWER.encoded(answer.first, answer.committed)
+
+
+def _together(found: Found[Any]) -> Any:
+    """Return the rows at a reader's position."""
+    parts = [batch.content for batch in found.batches]
+    rows = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
+    return rows.slice(found.skip) if found.skip else rows
 
 
 def _start(bucket: Bucket, asked: Message) -> Position | None:

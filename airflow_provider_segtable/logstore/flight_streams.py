@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.core.log_store.position import Offset
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.logstore import flight_messages as messages
-from airflow_provider_segtable.logstore.flight_messages import Message, encoded
+from airflow_provider_segtable.logstore.flight_messages import APPEND, Message, encoded
 from airflow_provider_segtable.logstore.flight_security import FlightSecurity
 from airflow_provider_segtable.ports.log_store import RecordBatch
 
@@ -113,7 +113,7 @@ class OutStream:
     def write(self, sent: Sent, wait_s: float) -> None:
         """Send a batch; if the stream is broken, its answers end."""
         if self._thread.is_alive():
-            message = encoded({"sequence": sent.sequence, "wait_s": wait_s})
+            message = APPEND.encoded(sent.sequence, wait_s)
             with suppress(*BROKEN), self._sending:
                 self._writer.write_with_metadata(sent.batch, message)
 
@@ -179,9 +179,10 @@ class InStream:
             while not self._closed:
                 chunk = self._stream.read_chunk()
                 self._wait_for_room()
-                size = chunk.data.nbytes
+                message = messages.decoded(chunk.app_metadata)
+                size = message.get("size", 0)
                 self._put_bytes += size
-                self._come.put((messages.decoded(chunk.app_metadata), chunk.data, size))
+                self._come.put((message, chunk.data, size))
         self._come.put(None)
 
     def _wait_for_room(self) -> None:

@@ -177,10 +177,11 @@ class MemoryLogReader:
     def read(self, *, wait_s: float) -> Records | Reset | Behind | None:
         """Return what is next; None if nothing comes in time."""
         match self._bucket.read(self.position, wait_s=wait_s):
-            case Found(batch=batch, skip=skip, next=after):
-                self.position = after
-                rows = batch.content.slice(skip) if skip else batch.content
-                return Records(first=batch.first + skip, batch=rows)
+            case Found() as found:
+                self.position = found.next
+                rows = found.batches[0].content
+                rows = rows.slice(found.skip) if found.skip else rows
+                return Records(first=found.first, batch=rows)
             case Reset() as reset:
                 self.position = reset.position
                 return reset

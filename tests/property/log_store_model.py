@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.log_store.reading import Behind, Found, Rese
 from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
 
 LIMITS = Limits(bucket_bytes=16, kept_checkpoints=1)
+MOST_READ = 5
 
 
 @dataclass
@@ -132,17 +133,18 @@ class World:
     def read(self, reader: Reader, store: Store) -> None:
         """Read once; check what the reader has kept against the store's list."""
         try:
-            found = reading.read(store.log, reader.position)
+            found = reading.read(store.log, reader.position, most_size=MOST_READ)
         except Fenced:
             assert reader.position
             assert reader.position.epoch > store.log.epoch
             return
         match found:
-            case Found(batch=batch, skip=skip, next=after):
+            case Found(batches=batches, skip=skip, next=after):
                 origin = store.log.origin.offset if reader.position is None else 0
                 reader.seen = reader.seen or store.current[:origin]
-                assert reader.seen == store.current[: batch.first + skip]
-                reader.seen += batch.content[skip:]
+                assert len(batches) == 1 or found.size < MOST_READ
+                assert reader.seen == store.current[: found.first]
+                reader.seen += [n for batch in batches for n in batch.content][skip:]
                 reader.position = after
             case Reset(offset=offset):
                 assert offset < len(reader.seen)

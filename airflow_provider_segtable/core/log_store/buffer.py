@@ -61,12 +61,21 @@ class Buffer(Generic[T]):
 
     def batch_at(self, offset: Offset) -> Batch[T] | None:
         """Return the batch that holds an offset."""
+        return next(iter(self.run_at(offset, 0)), None)
+
+    def run_at(self, offset: Offset, most_size: int) -> tuple[Batch[T], ...]:
+        """Return the batch that holds an offset, and the next ones of its block, below a size."""
         block = bisect_right(self.blocks, offset, key=lambda each: each[0].first) - 1
         if block < 0:
-            return None
+            return ()
         batches = self.blocks[block]
-        batch = batches[bisect_right(batches, offset, key=_first) - 1]
-        return batch if offset < batch.end else None
+        at = bisect_right(batches, offset, key=_first) - 1
+        if offset >= batches[at].end:
+            return ()
+        after, size = at + 1, batches[at].size
+        while after < len(batches) and (size := size + batches[after].size) < most_size:
+            after += 1
+        return batches[at:after]
 
     def divides(self, offset: Offset) -> bool:
         """Return whether a batch has records on both sides of an offset."""

@@ -4,7 +4,8 @@
    read from this offset on, and read again. This comes before anything else, so a reader never sees
    another record at an offset without a reset in between.
 2. A position below the first offset in memory gets ``Behind``: these records are in the table.
-3. A position within a batch gets the rest of the batch.
+3. A position within a batch gets the rest of the batch, and the batches that follow below a size: a
+   reader that is late catches up with fewer and larger messages.
 4. At the end there is nothing yet. The same holds before the first writer: a store that has just
    started does not know where the table's log ends. Its earliest and its latest position are then
    the same, where its first epoch will begin, and stand as None.
@@ -34,11 +35,21 @@ class Whence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found(Generic[T]):
-    """A batch that holds the position, ``skip`` records after its first, and the next position."""
+    """Adjacent batches, the position ``skip`` records after their first, and the next position."""
 
-    batch: Batch[T]
+    batches: tuple[Batch[T], ...]
     skip: int
     next: Position
+
+    @property
+    def first(self) -> Offset:
+        """Return the offset of the first record at the position."""
+        return self.batches[0].first + self.skip
+
+    @property
+    def size(self) -> int:
+        """Return the size of the batches."""
+        return sum(batch.size for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +87,15 @@ def position_of(log: BucketLog[T], whence: Whence) -> Position | None:
     return Position(epoch=log.epoch, offset=offset)
 
 
-def read(log: BucketLog[T], start: Position | None) -> Found[T] | Reset | Behind | None:
+def read(
+    log: BucketLog[T], start: Position | None, *, most_size: int = 0
+) -> Found[T] | Reset | Behind | None:
     """Return what is at a position; None if nothing is there yet.
 
     Args:
         log: the bucket.
         start: the position; None for the origin of the bucket.
+        most_size: size below which batches come together.
 
     Raises:
         Fenced: the position is of a later epoch than the bucket's newest, or the bucket was
@@ -97,11 +111,11 @@ def read(log: BucketLog[T], start: Position | None) -> Found[T] | Reset | Behind
         return Reset(epoch=log.epoch, offset=left_at)
     if at.offset < log.start:
         return Behind(first_available=log.start)
-    batch = log.buffer.batch_at(at.offset)
-    if batch is None:
+    batches = log.buffer.run_at(at.offset, most_size)
+    if not batches:
         return None
-    after = Position(epoch=log.epoch, offset=batch.end)
-    return Found(batch=batch, skip=at.offset - batch.first, next=after)
+    after = Position(epoch=log.epoch, offset=batches[-1].end)
+    return Found(batches=batches, skip=at.offset - batches[0].first, next=after)
 
 
 def _check(log: BucketLog[T], at: Position) -> None:

@@ -196,14 +196,14 @@ def test_a_reader_of_a_store_without_writers_waits() -> None:
     log = begun(checkpointed(log), 4, CommittedEnd(position=at(3, 54)))
     found = reading.read(log, None)
     assert isinstance(found, Found)
-    assert (found.batch.first, found.next) == (50, at(4, 54))
+    assert (found.first, found.next) == (50, at(4, 54))
 
 
 def test_a_position_within_a_batch_gets_its_rest() -> None:
     """A reader may begin in the middle of what was appended together."""
     found = reading.read(appended(NEW, 3, 4), at(1, 5))
     assert isinstance(found, Found)
-    assert (found.batch.first, found.skip, found.next) == (3, 2, at(1, 7))
+    assert (found.batches[0].first, found.skip, found.next) == (3, 2, at(1, 7))
 
 
 def test_positions_that_never_were_are_refused() -> None:
@@ -284,3 +284,12 @@ def test_news_of_an_old_epoch_fences_no_later_one() -> None:
     assert writing.fence(log, 1) is log
     nothing: Log = BucketLog()
     assert writing.fence(nothing, 0).end == 0
+
+
+def test_late_readers_get_batches_together() -> None:
+    """A read returns the batches that follow of a block, below a size, or one that is larger."""
+    buffer: Buffer[int] = Buffer()
+    for n in range(2 * BLOCK):
+        buffer = buffer.added(Batch(first=2 * n, count=2, size=10, content=n))
+    runs = [buffer.run_at(offset, size) for offset, size in ((7, 0), (7, 31), (2 * BLOCK - 1, 99))]
+    assert [[batch.content for batch in run] for run in runs] == [[3], [3, 4, 5], [BLOCK - 1]]
