@@ -1,9 +1,11 @@
-"""Wait until a table has what was appended to its log store.
+"""Wait until a table has what was appended to its log store, or a consumer group has read it.
 
-1. The goal is a *lag*: at most so many records, or seconds, that are not committed; or a *time*:
+1. A table lacks what is not committed; a *group* lacks what is after the positions that it stored.
+2. The goal is a *lag*: at most so many records, or seconds, that are lacking; or a *time*:
    everything appended before. Without any of them the time is that of the sensor's first look.
-2. Times of records are those of the clocks of the stores' hosts.
-3. ZooKeeper names the services, and the services say what waits. A bucket that nobody serves lacks
+3. Times of records are those of the clocks of the stores' hosts. For a group, a committed record is
+   as old as its commit.
+4. ZooKeeper names the services, and the services say what waits. A bucket that nobody serves lacks
    nothing: its writer sends again what was not committed.
 """
 
@@ -13,7 +15,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.arguments import seconds, shown
+from airflow_provider_segtable.core.arguments import plain, seconds, shown
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant, instant, parse_instant
@@ -23,31 +25,35 @@ from airflow_provider_segtable.triggers.log_store import POLL_S, LogLagTrigger, 
 
 
 class LogStoreLagSensor(SegtableTableSensor):
-    """Wait until a table has what was appended to its log store.
+    """Wait until a table has what was appended to its log store, or a consumer group has read it.
 
     Args:
-        at_most_records: wait until at most so many records are not committed.
-        at_most_seconds: wait until the oldest record that is not committed is at most so old.
-        upto: wait until everything is committed that was appended before a time, as ISO 8601 or
+        group: a consumer group, by the positions that it has stored; by default the table itself,
+            by what is committed.
+        at_most_records: wait until at most so many records are lacking.
+        at_most_seconds: wait until the oldest record that is lacking is at most so old.
+        upto: wait until nothing is lacking that was appended before a time, as ISO 8601 or
             datetime; the time of the first look if no goal is given.
         kwargs: see ``SegtableTableSensor``. In the triggerer ``poke_interval`` is at least 5 s:
             ZooKeeper wakes it at each checkpoint.
     """
 
     template_fields: Sequence[str] = (
-        *("at_most_records", "at_most_seconds", "upto"),
+        *("group", "at_most_records", "at_most_seconds", "upto"),
         *SegtableTableSensor.template_fields,
     )
 
     def __init__(
         self,
         *,
+        group: str = "",
         at_most_records: int | str | None = None,
         at_most_seconds: float | str | None = None,
         upto: str | datetime | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.group = group
         self.at_most_records = at_most_records
         self.at_most_seconds = at_most_seconds
         self.upto = upto
@@ -64,9 +70,14 @@ class LogStoreLagSensor(SegtableTableSensor):
         if records is None and age_s is None and by is None:
             by = self._first_look(context, ports)
         question = LogLagWithin(
-            table=self.table, at_most_records=records, at_most_seconds=age_s, by=by
+            table=self.table,
+            group=plain("group", self.group),
+            at_most_records=records,
+            at_most_seconds=age_s,
+            by=by,
         )
-        self.log.info("waiting until the log store of %s has %s", self.table, question.limits)
+        who = f"group {self.group}" if self.group else self.table
+        self.log.info("waiting until %s lacks %s of the log store", who, question.limits)
         return question
 
     def trigger(self, question: LogLagWithin) -> LogLagTrigger:
@@ -74,6 +85,7 @@ class LogStoreLagSensor(SegtableTableSensor):
         return LogLagTrigger(
             table=question.table,
             segtable_conn_id=self.segtable_conn_id,
+            group=question.group,
             at_most_records=question.at_most_records,
             at_most_seconds=question.at_most_seconds,
             by=question.by,

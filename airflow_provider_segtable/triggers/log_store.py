@@ -1,4 +1,4 @@
-"""Wait in the triggerer until a table has what was appended to its log store.
+"""Wait in the triggerer until a table, or a consumer group, has what was appended to a log store.
 
 Every mode of the sensor asks the same question, ``LogLagWithin``, whose answer is the verdict of
 ``planning.log_lag``; ``triggers.watch`` watches the table, so each checkpoint wakes it.
@@ -8,10 +8,18 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import CoordinationError
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store import lag
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.library.log_listing import LogBucket, log_buckets
-from airflow_provider_segtable.planning.log_lag import BucketLag, LagLimits, judge_log_lag
+from airflow_provider_segtable.library.log_stores import log_finder
+from airflow_provider_segtable.planning.log_lag import (
+    SECOND_US,
+    BucketLag,
+    LagLimits,
+    judge_log_lag,
+)
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 POLL_S = 5.0
@@ -20,16 +28,19 @@ POLL_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLagWithin:
-    """The question: is what the table lacks of its log store within these limits?
+    """The question: is what a table, or a group, lacks of a log store within these limits?
 
     Attributes:
         table: path below the connection's root, or URI.
-        at_most_records: the number of records that are not committed.
+        group: a consumer group, which lacks what it has not read; empty for the table, which lacks
+            what is not committed.
+        at_most_records: the number of records that are lacking.
         at_most_seconds: the age of the oldest of them.
-        by: nothing that was appended before this time is missing.
+        by: nothing that was appended before this time is lacking.
     """
 
     table: str
+    group: str = ""
     at_most_records: int | None = None
     at_most_seconds: float | None = None
     by: Instant | None = None
@@ -42,13 +53,25 @@ class LogLagWithin:
     def answer(self, ports: TableContext, state: State) -> Answer:  # noqa: ARG002  # a question's
         """Return the verdict as an answer."""
         try:
-            found = log_buckets(ports)
+            found = self._found(ports)
         except CoordinationError as error:
             return Answer(message=f"it is not known which services have the log store: {error}")
-        verdict = judge_log_lag([lag_of(each) for each in found], self.limits, ports.clock.now())
+        verdict = judge_log_lag(found, self.limits, ports.clock.now())
         version = ports.log.load().n  # after the services said what is committed
         event = {"version": version, "records": verdict.records, "seconds": verdict.seconds}
         return Answer(message=verdict.message, event=event if verdict.satisfied else None)
+
+    def _found(self, ports: TableContext) -> list[BucketLag]:
+        if not self.group:
+            return [lag_of(each) for each in log_buckets(ports)]
+        behind = log_lag(ports, log_finder(ports), self.group).buckets.values()
+        return [lag_of_reader(each, ports.clock.now()) for each in behind]
+
+
+def lag_of_reader(found: lag.BucketLag, now: Instant) -> BucketLag:
+    """Return what a reader lacks of a bucket: committed records are as old as their commit."""
+    since = now - round(found.seconds * SECOND_US) if found.records else None
+    return BucketLag(bucket=found.bucket, records=found.records, since=since)
 
 
 def lag_of(found: LogBucket) -> BucketLag:
@@ -63,14 +86,15 @@ def lag_of(found: LogBucket) -> BucketLag:
 
 
 class LogLagTrigger(TableTrigger):
-    """Fire when a table has what was appended to its log store, but for what is allowed.
+    """Fire when a table, or a group, has what was appended to a log store, but for what is allowed.
 
     Args:
         table: path below the connection's root, or URI.
         segtable_conn_id: the connection.
-        at_most_records: the number of records that are not committed.
+        group: a consumer group; empty for the table.
+        at_most_records: the number of records that are lacking.
         at_most_seconds: the age of the oldest of them.
-        by: nothing that was appended before this time, in microseconds since the epoch, is missing.
+        by: nothing that was appended before this time, in microseconds since the epoch, is lacking.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
     """
 
@@ -79,12 +103,17 @@ class LogLagTrigger(TableTrigger):
         *,
         table: str,
         segtable_conn_id: str,
+        group: str = "",
         at_most_records: int | None = None,
         at_most_seconds: float | None = None,
         by: Instant | None = None,
         poll_interval: float = POLL_S,
     ) -> None:
         question = LogLagWithin(
-            table=table, at_most_records=at_most_records, at_most_seconds=at_most_seconds, by=by
+            table=table,
+            group=group,
+            at_most_records=at_most_records,
+            at_most_seconds=at_most_seconds,
+            by=by,
         )
         super().__init__(question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval)

@@ -128,6 +128,33 @@ def test_goals_are_records_seconds_and_times(
     assert "(wanted: at most 9 records, at most 0 s)" in said
 
 
+def test_a_consumer_group_is_waited_for(flights: Flights, log: TableLogWriter) -> None:
+    """What it has not read counts, committed or not; a group that stored nothing fails at once."""
+    with pytest.raises(AirflowFailException, match="has stored no position"):
+        sensor(group="dashboard", at_most_records=0).poke({})
+    log.checkpoint()
+    log.append(pa.table([[JANUARY], [2003]], schema=SCHEMA))
+    table = Table.open(str(flights.root / flights.name), zookeeper=flights.zookeeper)
+    assert sensor(at_most_records=1).poke({}) is True
+    with table.log_reader("earliest", group="dashboard") as reader:
+        assert reader.read(60) is not None
+        reader.store()
+        waiting = deferred(sensor(group="dashboard", at_most_records=0, deferrable=True))
+        assert waiting.question.answer(table.ports, table.state()).message.startswith(
+            "1 record behind, the oldest for "
+        )
+        assert reader.read(60) is not None
+        reader.store()
+        assert sensor(group="dashboard", at_most_records=0).poke({}) is True
+        assert asyncio.run(event_of(waiting))["records"] == 0
+    table.ports.coordinator.close()
+
+
+async def event_of(trigger: LogLagTrigger) -> Any:
+    """Return what a trigger fires."""
+    return (await asyncio.wait_for(anext(aiter(trigger.run())), 60)).payload
+
+
 @pytest.mark.usefixtures("flights")
 @pytest.mark.parametrize(
     "wrong", [{"at_most_records": "x"}, {"at_most_seconds": "x"}, {"upto": "x"}]
