@@ -2,8 +2,9 @@
 
 1. An epoch begins with the records that are committed then. Writers tell what they append to it.
    So a position, (epoch, offset), stands for a known list of records.
-2. A range that an event commits is of the bucket's newest epoch, begins where the last one ended,
-   and has the records of that list. So each committed offset has one content.
+2. A range that an event commits is of the bucket's newest epoch, and begins where the last one
+   ended. It stands for the records of that list: the ledger looks for them in the table, readers
+   for what they are told. So each committed offset has one content.
 3. Epochs of a bucket only grow, whatever is restored. A restore brings back the list of its
    version.
 4. The table's log, folded, has the same ends and epochs, after every event.
@@ -23,7 +24,6 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
-from airflow_provider_segtable.ports.log_store import Cut
 
 Content: TypeAlias = tuple[object, ...]
 """The values of a record."""
@@ -43,27 +43,17 @@ class LogBook:
 
     Attributes:
         written: the records of a bucket as of an epoch, by offset.
-        cuts: the ranges of checkpoints, by commit id, with their records.
+        ends: the highest committed end of an epoch of a bucket.
         versions: the committed records of each bucket, by version.
         newest: the newest epoch of each bucket.
     """
 
     written: dict[tuple[int, Epoch], list[Content]] = field(default_factory=dict)
-    cuts: dict[str, Mapping[LogRange, Sequence[Content]]] = field(default_factory=dict)
     versions: dict[int, Mapping[int, tuple[Committed, ...]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
     newest: dict[int, Epoch] = field(default_factory=dict)
-
-    def intend(self, commit_id: str, cut: Cut) -> list[Content]:
-        """Note what a checkpoint is about to commit; return all of its records."""
-        self.cuts[commit_id] = {
-            LogRange(bucket=bucket, epoch=each.epoch, start=each.start, end=each.end): [
-                content for batch in each.batches for content in contents(batch.content)
-            ]
-            for bucket, each in cut.buckets.items()
-        }
-        return [content for some in self.cuts[commit_id].values() for content in some]
+    ends: dict[tuple[int, Epoch], Offset] = field(default_factory=dict)
 
     def appended(
         self, bucket: int, epoch: Epoch, first: Offset, records: Sequence[Content]
@@ -110,18 +100,22 @@ class LogBook:
         assert epoch > before, f"epochs of bucket {bucket} do not grow: {epoch} after {before}"
         self.newest[bucket] = epoch
         self.written[bucket, epoch] = [each.content for each in records]
+        self.ends[bucket, epoch] = len(records)
 
     def _extended(
         self, event: Event, new: LogRange, before: tuple[Committed, ...]
     ) -> tuple[Committed, ...]:
-        told = self.cuts[event.commit].get(new)
-        assert told is not None, f"event {event.n} commits {new}, which no checkpoint has cut"
         newest = self.newest.get(new.bucket, 0)
         assert new.epoch == newest, f"a fenced service committed {new} of epoch {new.epoch}"
         assert new.start == len(before), f"{new} follows {len(before)}: offsets are not dense"
-        right = self.written[new.bucket, new.epoch][new.start : new.end]
-        assert right == told, f"{new} has {told}, not {right}: an offset has two contents"
-        return (*before, *(Committed(content, event.n) for content in told))
+        records = self.in_range(new)
+        assert len(records) == new.end - new.start, f"{new} has records that nobody appended"
+        self.ends[new.bucket, new.epoch] = new.end
+        return (*before, *(Committed(content, event.n) for content in records))
+
+    def in_range(self, given: LogRange) -> list[Content]:
+        """Return the records that were appended to a range."""
+        return self.written[given.bucket, given.epoch][given.start : given.end]
 
 
 def contents(batch: object) -> list[Content]:

@@ -7,15 +7,17 @@ upserts and deletes of few keys.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log_store.bucket_log import Limits
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext
+from airflow_provider_segtable.table.log_store.log_schema import DELETED
 from tests.simulation.authors import SCHEMA, plain, times_of
 from tests.simulation.keyed import records as keyed
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
@@ -25,7 +27,7 @@ from tests.simulation.log_store.log_book import Content, LogBook, contents
 from tests.simulation.model import Append
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow_provider_segtable.core.log.events import Event
     from airflow_provider_segtable.ports.log_store import LogClient
@@ -42,20 +44,24 @@ LIMITS = Limits(bucket_bytes=400, kept_checkpoints=1)
 
 
 class BookedLedger(Ledger):
-    """The ledger of an append table with a log store."""
+    """The ledger of an append table with a log store.
+
+    A checkpoint is to append the records that writers appended to its ranges.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.book = LogBook()
+        self.means: Callable[[Sequence[Content]], Intention]
 
     def _move(self, event: Event) -> None:
+        ranges = event.action.log if isinstance(event.action, Appended) else ()
+        if ranges:
+            records = [record for each in ranges for record in self.book.in_range(each)]
+            self.intended.setdefault(event.commit, self.means(records))
         super()._move(event)
         assert self.checked is not None
         self.book.follow(event, self.checked)
-
-    def _intention(self, commit_id: str) -> Intention:
-        assert commit_id in self.intended, f"nobody was to commit {commit_id}"
-        return super()._intention(commit_id)
 
 
 class BookedKeyedLedger(BookedLedger, KeyedLedger):
@@ -89,15 +95,16 @@ class RowsMade:
 class UpsertsMade:
     """Records of a primary-key table."""
 
-    schema = keyed.SCHEMA.append(pa.field(keyed.GONE, pa.bool_()))
-    deleted = keyed.GONE
+    schema = keyed.SCHEMA.append(pa.field(DELETED, pa.bool_()))
+    deleted = DELETED
     _turns: count[int] = field(default_factory=lambda: count(OF_KEYED_LOGS * 1000))
     _made: dict[Content, keyed.Record] = field(default_factory=dict)
 
     def batch(self, actor: Actor, shape: Shape, many: int) -> pa.RecordBatch:
         """Return new records."""
         records = made_records(actor, next(self._turns), shape)[:many]
-        batch = keyed.batch(records, shape.chunks).to_batches()[0]
+        rows = keyed.batch(records, shape.chunks)
+        batch = rows.rename_columns(self.schema.names).to_batches()[0]
         self._made |= zip(contents(batch), records, strict=True)
         return batch
 
@@ -119,6 +126,11 @@ class LogCrowd:
     made: RowsMade | UpsertsMade
     provider: MemoryLogStoreProvider = field(default_factory=MemoryLogStoreProvider)
     addresses: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Let the ledger know what records mean."""
+        assert isinstance(self.world.ledger, BookedLedger)
+        self.world.ledger.means = partial(self.made.intention, self.world.shape)
 
     @cached_property
     def book(self) -> LogBook:

@@ -1,11 +1,9 @@
 """Actors of the log store that write: stores with their checkpoints, and writers of buckets.
 
-1. A store holds all buckets in its process's memory. It cuts checkpoints, and commits each cut
-   through the table's log. After an unknown outcome it repeats the same cut until the outcome is
-   known, which must not be ``OffsetGap``. Every second store is hasty: it gives such a cut up, and
-   sometimes a committed one, and cuts again from there, which the table refuses. A store that is
-   ``Fenced`` ends, and its process starts another one. Then the table's log has a newer epoch than
-   one of its cut.
+1. A store holds all buckets in its process's memory. Every second one is in the care of the code
+   that services use (``Checkpointer``). Nothing but a newer epoch may take a bucket from it.
+   The others are hasty: they take each error for a failure, and sometimes a success, and cut again
+   from there, which the table refuses. Then such a process starts another store.
 2. A writer begins an epoch of its bucket, then appends to one of the last two stores. What it sends
    is done when the table's log has it as committed in its epoch. If it is fenced, if its store is
    gone, or if it has waited for long, it begins a new epoch, and sends new records.
@@ -18,7 +16,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import (
-    CommitUnknown,
     Fenced,
     LogStoreUnavailable,
     OffsetGap,
@@ -26,8 +23,8 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log_store.manifest import LogRange
-from airflow_provider_segtable.table.log_store.checkpointing import checkpoint_id, commit_cut
+from airflow_provider_segtable.services.log_store.checkpointer import Checkpointer
+from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
 from tests.simulation.log_store.log_book import contents
 from tests.simulation.world import failed, send_id
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_segtable.core.log_store.position import Offset
     from airflow_provider_segtable.logstore.memory_store import MemoryLogStore
-    from airflow_provider_segtable.ports.log_store import Cut, LogWriter
+    from airflow_provider_segtable.ports.log_store import LogWriter
     from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.log_store.log_crowd import LogCrowd
     from tests.simulation.simulator import Actor
@@ -60,8 +57,8 @@ def store_keeper(crowd: LogCrowd, number: int) -> Callable[[Actor], None]:
         while not crowd.world.settled():
             store = crowd.started(actor)
             try:
-                _serve(crowd, actor, ports, store, hasty=number % 2 == 1)
-            except (Fenced, OffsetGap) as error:
+                _serve(crowd, actor, _keeper(crowd, actor, ports, store, hasty=number % 2 == 1))
+            except SegtableError as error:
                 failed(actor, "serve", error)
             finally:
                 store.shutdown()
@@ -69,61 +66,56 @@ def store_keeper(crowd: LogCrowd, number: int) -> Callable[[Actor], None]:
     return run
 
 
-def _serve(
+def _keeper(
     crowd: LogCrowd, actor: Actor, ports: TableContext, store: MemoryLogStore, *, hasty: bool
-) -> None:
+) -> Callable[[], object]:
+    """Return what makes a checkpoint."""
+    if hasty:
+        return lambda: _hasty(crowd, actor, ports, store)
+    service = Checkpointer(ports, store, ports.log.load())
+    return lambda: _careful(service)
+
+
+def _serve(crowd: LogCrowd, actor: Actor, checkpoint: Callable[[], object]) -> None:
     while not crowd.world.settled():
         actor.sleep(actor.uniform() * EVERY_S)
-        cut = store.checkpoint()
-        if cut.buckets and _committed(crowd, actor, ports, cut, hasty=hasty):
-            crowd.world.faults.boundary(actor, "tell the store")
-            if not (hasty and actor.uniform() < LOST):
-                with suppress(Fenced):  # a newer epoch has begun in this store
-                    store.committed(cut)
-                continue
-        store.abandon(cut)
+        try:
+            checkpoint()
+        except (Fenced, OffsetGap, TableGone):
+            raise
+        except SegtableError as error:
+            failed(actor, "checkpoint", error)
 
 
-def _committed(
-    crowd: LogCrowd, actor: Actor, ports: TableContext, cut: Cut, *, hasty: bool
-) -> bool:
-    """Commit a cut; return whether it is committed.
+def _careful(service: Checkpointer) -> None:
+    """Make a checkpoint as services do."""
+    for bucket, refusal in service.run().lost.items():
+        gap = isinstance(refusal, OffsetGap)
+        assert not gap, f"a repeated checkpoint of bucket {bucket} is refused: {refusal}"
+
+
+def _hasty(crowd: LogCrowd, actor: Actor, ports: TableContext, store: MemoryLogStore) -> None:
+    """Make a checkpoint; take every error, and sometimes a success, for a failure.
 
     Raises:
         Fenced, OffsetGap: the store is at its end.
     """
-    ranges = tuple(_range(cut, bucket) for bucket in sorted(cut.buckets))
-    name = checkpoint_id(ranges)
-    records = crowd.book.intend(name, cut)
-    crowd.world.ledger.intend(name, crowd.made.intention(crowd.world.shape, records))
-    unknown = False
-    while True:
-        try:
-            commit_cut(ports, cut, deleted=crowd.made.deleted)
-        except (Fenced, OffsetGap, TableGone) as error:
-            _check_refusal(crowd, cut, error, hasty=hasty)
-            raise
-        except SegtableError as error:
-            failed(actor, name, error)
-            unknown |= isinstance(error, CommitUnknown)
-            if hasty or not unknown:
-                return False
-            actor.sleep(actor.uniform())
-        else:
-            crowd.world.ledger.acknowledged.add(name)
-            return True
-
-
-def _range(cut: Cut, bucket: int) -> LogRange:
-    each = cut.buckets[bucket]
-    return LogRange(bucket=bucket, epoch=each.epoch, start=each.start, end=each.end)
-
-
-def _check_refusal(crowd: LogCrowd, cut: Cut, error: SegtableError, *, hasty: bool) -> None:
-    """Check that a refusal has its reason."""
-    old = [n for n, each in cut.buckets.items() if each.epoch < crowd.book.newest[n]]
-    assert old or not isinstance(error, Fenced), f"fenced in the newest epochs: {error}"
-    assert hasty or not isinstance(error, OffsetGap), f"a repeated checkpoint is refused: {error}"
+    cut = store.checkpoint()
+    try:
+        commit_cut(ports, cut, deleted=crowd.made.deleted)
+    except Fenced:
+        newest = all(each.epoch == crowd.book.newest[n] for n, each in cut.buckets.items())
+        assert not newest, "fenced in the newest epochs"
+        raise
+    except SegtableError:
+        store.abandon(cut)
+        raise
+    crowd.world.faults.boundary(actor, "tell the store")
+    if actor.uniform() < LOST:
+        store.abandon(cut)
+    else:
+        with suppress(Fenced):  # a newer epoch has begun in this store
+            store.committed(cut)
 
 
 class Sender:
@@ -161,6 +153,8 @@ class Sender:
         batch = self._crowd.made.batch(self._actor, self._crowd.world.shape, many)
         first = writer.append(batch, wait_s=0)
         self._crowd.book.appended(self._bucket, writer.epoch, first, contents(batch))
+        told, right = writer.committed, self._crowd.book.ends[self._bucket, writer.epoch]
+        assert told <= right, f"the store says that {told} are committed, but {right} are"
         self._crowd.world.faults.boundary(self._actor, "appended")
 
     def _wait(self, writer: LogWriter, end: Offset) -> None:
