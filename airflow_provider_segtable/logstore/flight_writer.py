@@ -50,6 +50,7 @@ class FlightLogWriter:
         self._bytes = 0
         self._stream: OutStream | None = None
         self._over: SegtableError | None = None
+        self._left = ""
         self._trouble_since: float | None = None
         self._renew_s = connection.stream_s / 2
 
@@ -86,10 +87,16 @@ class FlightLogWriter:
         self._wait(0, 0, wait_s)
         return self.end
 
+    def leave(self, why: str) -> None:
+        """End the writer from another thread."""
+        self._left = why
+        if stream := self._stream:
+            stream.answers.put(None)  # wakes a call that waits for an answer
+
     def close(self) -> None:
         """Release the writer."""
         self._over = self._over or LogStoreUnavailable("this writer was closed: begin a new epoch")
-        if self._stream:
+        if self._stream and not self._left:
             self._stream.finish()
         self._connection.close()
 
@@ -99,6 +106,8 @@ class FlightLogWriter:
         self._take_answers(deadline)
         if self._over:
             raise self._over
+        if self._left:
+            self._end(self._left)
         while len(self._unanswered) > most or self._bytes > most_bytes:
             if self._stream is None:
                 self._reopen(max(0.0, deadline - time.monotonic()))
@@ -117,6 +126,8 @@ class FlightLogWriter:
             message = self._stream.answers.get(timeout=wait_s)
         except Empty:
             self._end(f"no answer came within {wait_s:.0f} s")
+        if self._left:
+            self._end(self._left)
         if message is None:
             if self._trouble_since is None or self._stream.age_s > RECONNECT_S:
                 self._trouble_since = time.monotonic()

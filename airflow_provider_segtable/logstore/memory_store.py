@@ -162,6 +162,9 @@ class MemoryLogWriter:
         """Return the offset after the last record: all are stored."""
         return self.end
 
+    def leave(self, why: str) -> None:
+        """Do nothing: a call in memory waits at its bucket, which wakes it."""
+
     def close(self) -> None:
         """Release nothing: a writer in memory holds no resources."""
 

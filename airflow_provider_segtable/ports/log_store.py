@@ -28,7 +28,8 @@ Contract:
    at the first record, ``EARLIEST`` or ``LATEST``.
 7. A store cannot commit. A service that can is told to it (``serve_checkpoints``), and a client's
    ``checkpoint`` asks this service. ``status`` is that of all buckets at one point in time.
-8. A writer or reader belongs to one thread. One that ends without ``close`` leaves nothing behind.
+8. A writer or reader belongs to one thread, except ``leave``. One that ends without ``close``
+   leaves nothing behind.
 9. A store serves all buckets of its context, until it is told which (``serve``). A bucket that
    moves is sealed, committed, and then no longer served: clients that used it get
    ``LogStoreUnavailable``, and look up its address. A bucket that comes back begins empty.
@@ -143,6 +144,10 @@ class LogWriter(Protocol):
 
     def flush(self, *, wait_s: float) -> Offset:
         """Wait until readers can see all records; return the offset after the last."""
+        ...
+
+    def leave(self, why: str) -> None:
+        """End the writer from another thread, because its bucket moved: calls raise at once."""
         ...
 
     def close(self) -> None:

@@ -63,8 +63,8 @@ class EmbeddedLog:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._keep_claims, name="log-claims", daemon=True)
 
-    def start(self) -> None:
-        """Serve, and make checkpoints."""
+    def start(self, on_moved: Callable[[int], None]) -> None:  # noqa: ARG002 - the log's form
+        """Serve, and make checkpoints; a store beside its writer does not move."""
         self.service.start()
 
     def publish(self) -> None:

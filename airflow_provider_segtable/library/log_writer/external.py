@@ -1,9 +1,22 @@
-"""The log stores of a table that run as processes of their own (``segtable logstore serve``)."""
+"""The log stores of a table that run as processes of their own (``segtable logstore serve``).
 
-from collections.abc import Callable, Sequence
+A service that stands still, or whose host is gone, does not say so. So a thread looks at who has
+the buckets now, and the writer leaves services that were replaced, also while it waits for them.
+"""
 
-from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from airflow_provider_segtable.core.errors import (
+    CoordinationError,
+    InvalidInput,
+    LogStoreUnavailable,
+)
 from airflow_provider_segtable.ports.log_store import LogClient
+from airflow_provider_segtable.services.log_store.directory import BucketAddress, BucketFinder
+
+LOOK_S = 2.0
+"""How often the services are looked at; their changes are noticed at once."""
 
 
 class ExternalLog:
@@ -12,21 +25,26 @@ class ExternalLog:
     Args:
         uri: the table's place, for messages.
         buckets: the buckets of the writer.
-        find: returns the client of the service that has a bucket now, if there is one.
+        find: finds the service that has a bucket now.
     """
 
     failure = None
 
-    def __init__(
-        self, uri: str, buckets: Sequence[int], find: Callable[[int], LogClient | None]
-    ) -> None:
+    def __init__(self, uri: str, buckets: Sequence[int], find: BucketFinder) -> None:
         self._uri, self._buckets, self._find = uri, buckets, find
+        self._found: dict[int, int] = {}
+        self._used: Mapping[int, int] = {}
+        self._closed = threading.Event()
 
-    def start(self) -> None:
-        """Do nothing: the services run."""
+    def start(self, on_moved: Callable[[int], None]) -> None:
+        """Watch the services, which run already."""
+        threading.Thread(
+            target=self._watch, args=(on_moved,), name="segtable-log-moves", daemon=True
+        ).start()
 
     def publish(self) -> None:
-        """Do nothing: the services publish their addresses."""
+        """Note whose services the writer uses from now on; they publish their own addresses."""
+        self._used = dict(self._found)
 
     def client(self, bucket: int) -> LogClient:
         """Return the client of a bucket's store.
@@ -34,13 +52,14 @@ class ExternalLog:
         Raises:
             LogStoreUnavailable: no service has the bucket now.
         """
-        found = self._find(bucket)
-        if found is None:
+        at = self._find.find(bucket)
+        if at is None:
             raise LogStoreUnavailable(
                 f"no service has bucket {bucket} of the log store of {self._uri}: start one with "
                 "`segtable logstore serve`, or open the writer with embedded=True"
             )
-        return found
+        self._found[bucket] = at.number
+        return self._find.client(at)
 
     def check(self) -> None:
         """Do nothing: a service's errors come with its answers."""
@@ -61,7 +80,21 @@ class ExternalLog:
         return max((n for n in versions if n is not None), default=None)
 
     def close(self) -> None:
-        """Do nothing: the services go on, and will commit."""
+        """End the watch; the services go on, and will commit."""
+        self._closed.set()
 
     def discard(self) -> None:
-        """Do nothing: the services commit what was sent, until another epoch begins."""
+        """End the watch; the services commit what was sent, until another epoch begins."""
+        self._closed.set()
+
+    def _watch(self, on_moved: Callable[[int], None]) -> None:
+        seen: Mapping[int, BucketAddress] = {}
+        while not self._closed.is_set():
+            try:
+                seen = self._find.wait(seen, LOOK_S)
+            except CoordinationError:  # what the writer uses goes on meanwhile
+                self._closed.wait(LOOK_S)
+                continue
+            for bucket, number in self._used.items():
+                if bucket in seen and seen[bucket].number != number:
+                    on_moved(bucket)

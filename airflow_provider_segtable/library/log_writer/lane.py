@@ -102,6 +102,11 @@ class Lane:
             self._kept.popleft()
             self._sent = max(0, self._sent - 1)
 
+    def leave(self, why: str) -> None:
+        """End the bucket's writer, from another thread; what is kept is sent in the next epoch."""
+        if writer := self._writer:
+            writer.leave(why)
+
     def close(self) -> None:
         """Release the bucket's writer."""
         writer, self._writer = self._writer, None

@@ -64,8 +64,8 @@ class Log(Protocol):
         """Return why the last checkpoint failed, if it is known."""
         ...
 
-    def start(self) -> None:
-        """Make the stores ready."""
+    def start(self, on_moved: Callable[[int], None]) -> None:
+        """Make the stores ready; ``on_moved`` is told a bucket that another service has now."""
         ...
 
     def publish(self) -> None:
@@ -127,7 +127,7 @@ class TableLogWriter:
             LogStoreUnavailable: no store can be reached, or listen.
             CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
         """
-        self._log.start()
+        self._log.start(self._moved)
         try:
             self._begin_within(self._wait_s)
         except BaseException:
@@ -339,6 +339,10 @@ class TableLogWriter:
         for bucket, lane in self._lanes.items():
             lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
+
+    def _moved(self, bucket: int) -> None:
+        """Leave a service that another one has replaced: it may never answer."""
+        self._lanes[bucket].leave("another service has the bucket now")
 
     def _full(self, error: LogStoreFull) -> LogStoreFull:
         """Return the error with the reason why no checkpoint makes room."""

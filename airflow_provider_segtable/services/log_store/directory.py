@@ -79,13 +79,19 @@ class BucketFinder:
     def __call__(self, bucket: int) -> LogClient | None:
         """Return a client of the service that serves the bucket now; None if there is none."""
         at = self.find(bucket)
-        if at is None:
-            return None
+        return None if at is None else self.client(at)
+
+    def client(self, at: BucketAddress) -> LogClient:
+        """Return the client of a service."""
         key = (at.service, at.address)
         with self._mutex:
             if key not in self._clients:
                 self._clients[key] = self._connect(at.address)
             return self._clients[key]
+
+    def wait(self, seen: Mapping[int, BucketAddress], wait_s: float) -> Mapping[int, BucketAddress]:
+        """Wait until addresses may differ from ``seen``, and return them."""
+        return wait_addresses(self._coordinator, self._table, seen=seen, wait_s=wait_s)
 
     def find(self, bucket: int) -> BucketAddress | None:
         """Return who serves the bucket now; None if there is no such service."""

@@ -25,6 +25,7 @@ from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer import table_log_writer
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.logstore.flight_store import FlightLogStore
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, Records
 from airflow_provider_segtable.services.log_store.directory import addresses
@@ -297,3 +298,25 @@ def test_alterations_are_not_in_the_way_of_a_writer() -> None:
         log.append(rows(4).append_column("note", pa.array(["y"])))
     found = table.scan().to_arrow().sort_by("id").column("note").to_pylist()
     assert found == ["none", "none", "y"]
+
+
+def test_a_writer_leaves_a_service_that_stands_still_once_it_is_replaced() -> None:
+    """No answer comes, and no connection breaks: the append goes on where the bucket is served."""
+    table = new_table()
+    one = ExternalService(table)
+    log = table.log_writer()
+    log.append(rows(1))
+    store = one.service.store
+    assert isinstance(store, FlightLogStore)
+    with store._buckets.bucket(0).held():
+        waiting = Running(lambda: log.append(rows(2)))
+        one.claims.release([0])
+        two = ExternalService(table)
+        waiting.result()
+    log.append(rows(3))
+    log.checkpoint()
+    log.close()
+    with pytest.raises(Fenced):
+        one.service.close()
+    two.service.close()
+    assert ids(table) == [1, 2, 3]
