@@ -224,6 +224,21 @@ def test_a_long_lineage_errs_towards_reading_again() -> None:
     assert lineage.left_at(at(3, 40)) is None
 
 
+def test_records_between_two_positions_are_those_that_were_not_discarded() -> None:
+    """Epoch 2 replaced the records of epoch 1 from 50 on."""
+    lineage = Lineage(begins=(at(1, 0), at(2, 50)))
+    spans = {
+        (at(1, 10), at(1, 40)): (10, 40),
+        (at(1, 10), at(1, 80)): (10, 50),
+        (at(1, 80), at(1, 90)): (50, 50),
+        (at(1, 80), at(2, 60)): (50, 60),
+        (at(1, 40), at(2, 60)): (40, 60),
+        (at(2, 60), at(2, 90)): (60, 90),
+        (at(1, 50), at(2, 50)): (50, 50),
+    }
+    assert {ends: lineage.span(*ends) for ends in spans} == spans
+
+
 def test_many_batches_are_found_in_blocks() -> None:
     """A buffer finds any offset, and loses batches at either end, across its blocks."""
     buffer: Buffer[int] = Buffer()
