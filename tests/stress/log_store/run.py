@@ -2,7 +2,8 @@
 
 1. Two tables of two buckets each: one with stores beside their writers, one with two services of
    their own. Of bucket 0 each has two writers, one of which stands by. Readers follow all buckets,
-   and a tender compacts. All are processes; ZooKeeper is real (``worker`` says what each does).
+   two members of a group share them, and a tender compacts. All are processes; ZooKeeper is real
+   (``worker`` says what each does).
 2. Every few seconds somebody is killed, or put to sleep for longer than its session lasts;
    ZooKeeper is killed and comes back after up to twice a session; or the storage becomes slow.
 3. During the run no reader may stand still for ``STUCK_S`` while there is more to read, and no
@@ -45,7 +46,7 @@ from airflow_provider_segtable.table.context import (
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.processes import importable
 from tests.stress.crew import Crew, Running
-from tests.stress.log_store.verdict import notes, verdict
+from tests.stress.log_store.verdict import Names, notes, verdict
 from tests.stress.log_store.worker import BUCKETS, SCHEMA
 
 WORKER = "tests.stress.log_store.worker"
@@ -54,13 +55,22 @@ LOOK_S = 2.0
 STUCK_S = 60.0
 MOST_FILES = 300
 END_S = 120.0
-ORDER = ("tender", "embedded", "external", "service", "reader")
+ORDER = ("tender", "embedded", "external", "service", "reader", "member")
 CREW = {
-    "embedded": {"embedded": ("a0", "b0", "a1"), "reader": ("r",), "tender": ("t",)},
-    "external": {"external": ("c0", "d0", "c1"), "service": ("s", "u"), "reader": ("q",)},
+    "embedded": {
+        "embedded": ("a0", "b0", "a1"),
+        "reader": ("r",),
+        "member": ("m", "n"),
+        "tender": ("t",),
+    },
+    "external": {
+        "external": ("c0", "d0", "c1"),
+        "service": ("s", "u"),
+        "reader": ("q",),
+        "member": ("o", "p"),
+    },
 }
-READERS = {"embedded": "r", "external": "q"}
-WRITERS = {"embedded": "[ab]?", "external": "[cd]?"}
+NAMES = {"embedded": Names("[ab]?", "r", "[mn]"), "external": Names("[cd]?", "q", "[op]")}
 
 
 @dataclass(slots=True)
@@ -79,8 +89,8 @@ class Watch:
         """Look at all processes and readers once."""
         for name, process in crew.running.items():
             self._measure(name, crew.jobs[name][0], process)
-        for title, name in READERS.items():
-            self._progress(title, name, asleep=name in crew.asleep)
+        for title, names in NAMES.items():
+            self._progress(title, names.reader, asleep=names.reader in crew.asleep)
 
     def _measure(self, name: str, mode: str, process: Running) -> None:
         most = self.most.setdefault(mode, Counter())
@@ -184,8 +194,8 @@ def soak(place: Path, given: argparse.Namespace) -> dict[str, Any]:
         summary["longest_stand_s"] = round(watch.longest_s, 1)
         for title, ports in tables.items():
             figures = summary.setdefault(title, {})
-            wrong += verdict(ports, folder, WRITERS[title], READERS[title], figures)
-            told = notes(folder, "progress", READERS[title])
+            wrong += verdict(ports, folder, NAMES[title], figures)
+            told = notes(folder, "progress", NAMES[title].reader)
             figures["resets"] = told[-1]["resets"] if told else 0
             figures["epochs"] = [bucket_of(ports.log.load(), b).epoch for b in range(BUCKETS)]
         for ports in tables.values():

@@ -4,12 +4,14 @@
    block they have a first part without a gap, which begins at the offset that its writer was given.
 2. What a writer was told is committed is there, at its offset.
 3. The table has the committed records of all buckets, once each; it verifies.
-4. The copies of readers begin with all committed records: what was ever uncommitted came again, or
+4. Each committed record was given to some member of the group.
+5. The copies of readers begin with all committed records: what was ever uncommitted came again, or
    was taken away by a reset.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +27,15 @@ from tests.stress.log_store.worker import BLOCK, BUCKETS
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The workers of a table: patterns of writers and members, and its reader."""
+
+    writers: str
+    reader: str
+    members: str
+
+
 def notes(folder: Path, kind: str, name: str = "*") -> list[dict[str, Any]]:
     """Return the notes of a kind; a killed worker may leave half a line."""
     found = []
@@ -36,17 +47,18 @@ def notes(folder: Path, kind: str, name: str = "*") -> list[dict[str, Any]]:
 
 
 def verdict(
-    ports: TableContext, folder: Path, writers: str, reader: str, summary: dict[str, Any]
+    ports: TableContext, folder: Path, names: Names, summary: dict[str, Any]
 ) -> Iterator[str]:
     """Yield what is wrong with a table, and note its figures in the summary."""
     committed = {bucket: committed_numbers(ports, bucket) for bucket in range(BUCKETS)}
     summary["committed_rows"] = {str(b): len(each) for b, each in committed.items()}
-    blocks = {note["block"]: note for note in notes(folder, "blocks", writers)}
+    blocks = {note["block"]: note for note in notes(folder, "blocks", names.writers)}
     for bucket, numbers in committed.items():
         yield from _wrong_blocks(bucket, numbers, blocks)
-    yield from _lost(committed, folder, writers, blocks)
+    yield from _lost(committed, folder, names.writers, blocks)
     yield from _wrong_table(ports, committed)
-    yield from _wrong_copies(committed, folder, reader)
+    yield from _wrong_copies(committed, folder, names.reader)
+    yield from _not_given(committed, folder, names.members)
 
 
 def committed_numbers(ports: TableContext, bucket: int) -> Numbers:
@@ -104,3 +116,12 @@ def _wrong_copies(committed: Mapping[int, Numbers], folder: Path, reader: str) -
         if not np.array_equal(rows[: len(right)], right):
             same = int(np.argmin(np.append(rows[: len(right)] == right[: len(rows)], False)))
             yield f"{reader}: bucket {bucket} is as committed up to {same} of {len(right)} only"
+
+
+def _not_given(committed: Mapping[int, Numbers], folder: Path, members: str) -> Iterator[str]:
+    given = [np.fromfile(path, np.int64) for path in folder.glob(f"{members}.given")]
+    every = np.concatenate([np.empty(0, np.int64), *given])
+    for bucket, numbers in committed.items():
+        missing = len(np.setdiff1d(numbers, every))
+        if missing:
+            yield f"bucket {bucket}: {missing} committed records were given to no member"

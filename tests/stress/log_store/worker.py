@@ -10,9 +10,11 @@
 2. A *service* serves the table, as ``segtable logstore serve`` does.
 3. A *reader* follows all buckets, and keeps a copy of each with its position. It begins again with
    what it saved. Records must follow each other without gap or duplicate; a reset takes some away.
-4. A *tender* compacts.
-5. Each ends when ``stop-MODE`` is in the folder, a reader not before it has all that is committed.
-   What must not happen is noted in ``NAME.wrong``.
+4. A *member* shares the buckets with the others of its group. It notes the numbers that it was
+   given before it stores its positions.
+5. A *tender* compacts.
+6. Each ends when ``stop-MODE`` is in the folder, readers and members not before they have all that
+   is committed. What must not happen is noted in ``NAME.wrong``.
 """
 
 import json
@@ -28,18 +30,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import Fenced, SegtableError
+from airflow_provider_segtable.core.errors import Fenced, LockLost, SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log_store.position import BEGINNING, Position
-from airflow_provider_segtable.core.log_store.reading import Expired, Reset
+from airflow_provider_segtable.library.log_reader import (
+    BucketExpired,
+    BucketReset,
+    LogItem,
+    TableLogReader,
+)
 from airflow_provider_segtable.library.log_server import LogServer
-from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
+from airflow_provider_segtable.table.log_store.tail import LogRecords
 from tests.stress.log_store.slow_storage import Slow
 
 SCHEMA = pa.schema(
@@ -58,6 +64,7 @@ QUIET_S = 5.0
 SAVE_S = 3.0
 CHECKPOINT_S = 1.0
 TEXT = "x" * 80
+GROUP = "soak"
 LOG = logging.getLogger("soak")
 
 
@@ -204,7 +211,7 @@ class Copy:
             self.position = Position(epoch=int(saved["epoch"]), offset=len(saved["rows"]))
             self.rows, self.resets = saved["rows"], int(saved["resets"])
 
-    def take(self, found: LogRecords | Reset | Expired) -> None:
+    def take(self, found: LogItem) -> None:
         """Add records, or take some away."""
         match found:
             case LogRecords(first=first, after=after, rows=rows):
@@ -212,12 +219,12 @@ class Copy:
                     self._work.wrong(f"bucket {self._bucket}: {first} follows {self.position}")
                 self._add(first, rows.column("row").to_numpy())
                 self.position = after
-            case Reset():
+            case BucketReset():
                 if found.offset > self.position.offset:
                     self._work.wrong(f"bucket {self._bucket}: {found} at {self.position}")
                 self.resets += found.offset < self.position.offset
                 self.position = found.position
-            case Expired():
+            case BucketExpired():
                 self._work.wrong(f"bucket {self._bucket}: {found}, but nothing is ever cleaned")
                 self.position = found.position
 
@@ -238,20 +245,44 @@ class Copy:
 def read(work: Work) -> None:
     """Follow all buckets until told to stop, and then to the end."""
     copies = {bucket: Copy(work, bucket) for bucket in range(BUCKETS)}
-    find = log_finder(work.ports)
-    tails = {b: BucketTail(work.ports, b, copy.position, find) for b, copy in copies.items()}
+    start = {bucket: copy.position for bucket, copy in copies.items()}
     saved = time.monotonic()
-    while True:
-        for bucket, tail in tails.items():
-            while (found := tail.read(0.02)) is not None:
-                copies[bucket].take(found)
-                if time.monotonic() > saved + SAVE_S:
-                    break
-        if time.monotonic() > saved + SAVE_S:
-            _save(work, copies)
-            saved = time.monotonic()
-            if work.stopped and _has_all(work, copies):
-                return
+    with Table(work.ports).log_reader(start=start) as reader:
+        while True:
+            if (found := reader.read(0.2)) is not None:
+                copies[found.bucket].take(found)
+            if time.monotonic() > saved + SAVE_S:
+                _save(work, copies)
+                saved = time.monotonic()
+                if work.stopped and _has_all(work, copies):
+                    return
+
+
+def share(work: Work) -> None:
+    """Read as a member of a group until told to stop, and then until the group has all."""
+    table = Table(work.ports)
+    stored = time.monotonic()
+    with (
+        table.log_reader(start="earliest", group=GROUP) as reader,
+        (work.folder / f"{work.name}.given").open("ab") as given,
+    ):
+        while True:
+            if isinstance(found := reader.read(0.2), LogRecords):
+                given.write(found.rows.column("row").to_numpy().tobytes())
+            if time.monotonic() > stored + SAVE_S:
+                given.flush()
+                _stored(reader)
+                stored = time.monotonic()
+                if work.stopped and table.log_lag(GROUP).records == 0:
+                    return
+
+
+def _stored(reader: TableLogReader) -> None:
+    """Store the positions; another member may have the bucket by now."""
+    try:
+        reader.store()
+    except (Fenced, LockLost) as error:
+        LOG.info("not stored: %s", error)
 
 
 def _save(work: Work, copies: dict[int, Copy]) -> None:
@@ -285,6 +316,7 @@ MODES: dict[str, Callable[[Work], None]] = {
     "external": write,
     "service": serve,
     "reader": read,
+    "member": share,
     "tender": tend,
 }
 
