@@ -91,7 +91,7 @@ def next_step(
     requested: bool = False,
 ) -> Step:
     """Return whether a checkpoint is due now, or for how long none is."""
-    pause_s = failures.over_s - now_s if failures.count else 0.0
+    pause_s = failures.over_s - now_s
     age_s = now_s - backlog.since_s
     due = {
         "requested": requested,

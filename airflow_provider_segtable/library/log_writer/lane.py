@@ -7,8 +7,7 @@
     ────────────┴──────────────────────────┴──────────▶ offsets
 
 1. Offsets are given when records are accepted. They are dense, so after a failure the same records
-   get the same offsets again: the new epoch begins at the committed end, which is at or before the
-   first kept record that is needed.
+   get the same offsets again: the new epoch begins at the committed end, which divides no batch.
 2. What is committed is forgotten; the store says what that is with every answer. So a lane keeps no
    more than its bucket holds, plus what has not been answered.
 """
@@ -54,9 +53,6 @@ class Lane:
         self.forget(at)
         if not self._kept:
             self.end = at
-        elif self._kept[0].first < at:
-            first = self._kept.popleft()
-            self._kept.appendleft(Kept(at, first.batch.slice(at - first.first)))
         self._writer = begun
 
     def accept(self, batch: RecordBatch) -> Offset:

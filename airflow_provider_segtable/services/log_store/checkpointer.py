@@ -21,7 +21,6 @@ from airflow_provider_segtable.core.errors import (
     OffsetGap,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.ports.log_store import Cut, LogStore
 from airflow_provider_segtable.table.context import TableContext
@@ -117,17 +116,14 @@ class Checkpointer:
         self, cut: Cut, lost: dict[int, LogStoreError], refusal: LogStoreError
     ) -> Cut:
         """Return a cut without the buckets that the log refuses; raise if it refuses none."""
-        state = self._ports.log.load()
-        found = refused(state, cut)
+        found = refused(self._ports.log.load(), cut)
         if not found:
             self._store.abandon(cut)
             raise refusal
-        landed = {b for b in found if bucket_of(state, b).committed == cut.buckets[b].position}
-        self._store.committed(_part(cut, landed))  # by an attempt that was believed to have failed
-        for bucket in found.keys() - landed:
-            _LOG.info("%s: %s", self._ports.uri, found[bucket])
+        for bucket, why in found.items():
+            _LOG.info("%s: %s", self._ports.uri, why)
             self._store.fence(bucket, cut.buckets[bucket].epoch)
-            lost[bucket] = found[bucket]
+            lost[bucket] = why
         return _part(cut, cut.buckets.keys() - found.keys())
 
 

@@ -28,7 +28,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStore
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, Records
-from airflow_provider_segtable.services.log_store.directory import addresses
+from airflow_provider_segtable.services.log_store.directory import BucketAddress, addresses
 from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.library.log_world import SCHEMA, ExternalService, ids, logged, new_table, rows
 
@@ -98,9 +98,10 @@ def test_keys_stay_in_their_bucket() -> None:
 
 
 def test_the_later_writer_wins_and_the_other_learns_it() -> None:
-    """What the first one had not committed is discarded, and it ends with a typed error."""
+    """What the first one had not committed is discarded; it ends with a typed error, and leaves."""
     table = new_table()
     first = table.log_writer(automatic=False)
+    (at,) = addresses(table.ports.coordinator, table.state().table.table_id).values()
     first.append(rows(1))
     first.checkpoint()
     first.append(rows(2))
@@ -112,8 +113,15 @@ def test_the_later_writer_wins_and_the_other_learns_it() -> None:
             with pytest.raises(Fenced):
                 call()
         second.append(rows(5))
+        eventually(lambda: served_elsewhere(table, at))
         first.close()
     assert logged(table) == [1, 3, 5]
+
+
+def served_elsewhere(table: Table, at: BucketAddress) -> bool:
+    """Return whether another service has the bucket now."""
+    now = addresses(table.ports.coordinator, table.state().table.table_id).get(at.bucket)
+    return now is not None and now.address != at.address
 
 
 def test_a_writer_follows_its_bucket_to_another_service() -> None:

@@ -142,8 +142,9 @@ def test_a_writer_goes_on_only_in_its_own_epoch(logged: Logged, other: Table) ->
     first = begin_epoch(logged.table.ports, [0], owner="me").epoch
     mine = begin_epoch(logged.table.ports, [0], owner="me", after=first)
     assert mine.epoch == first + 1
+    assert begin_epoch(logged.table.ports, [0], owner="me", after=first).epoch == first + 2
     begin_epoch(other.ports, [0], owner="another")
     before = other.state().n
     with pytest.raises(Fenced, match="begun by another; this writer's was"):
-        begin_epoch(logged.table.ports, [0], owner="me", after=mine.epoch)
+        begin_epoch(logged.table.ports, [0], owner="me", after=first + 2)
     assert other.state().n == before
