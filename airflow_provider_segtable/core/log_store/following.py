@@ -12,14 +12,15 @@
    buckets. So a follower looks at the table after ``LOOK_S``: it has the epochs (``Reset``).
 4. ``Reset`` and ``Expired`` give the position from which to go on. The follower stays where it is.
 5. ``through`` is an event up to which no range has a record at or behind the position. So the files
-   of a later range are found without a walk over earlier events.
+   of a later range are found without a walk over earlier events. It holds in the position's epoch
+   only: a restore, which begins another one, may bring back ranges of earlier events.
 """
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Position
+from airflow_provider_segtable.core.log_store.position import BEGINNING, Epoch, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Expired, Reset
 
 LOOK_S = 2.0
@@ -61,9 +62,10 @@ class CommittedRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesEnded:
-    """The files have no record at the position as of event ``n``."""
+    """The files have no record at the position as of event ``n``, in the bucket's ``epoch``."""
 
     n: int
+    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +105,23 @@ Seen: TypeAlias = (
 )
 
 
+def through_in(epoch: Epoch, position: Position, through: int) -> int:
+    """Return ``through`` of a position as it holds in an epoch of the bucket."""
+    return through if position.epoch == epoch else NOTHING_READ
+
+
 def followed(at: Following, seen: Seen) -> Following:
     """Return the follower after what it has seen."""
     match seen:
         case CommittedRead(after=after, n=n):
             return Following(position=after, through=n)
-        case FilesEnded(n=n):
+        case FilesEnded(n=n, epoch=epoch):
             source = Source.NEWS if at.refused else Source.SERVICE
-            return Following(position=at.position, source=source, through=n)
+            through = through_in(epoch, at.position, n)
+            return Following(position=at.position, source=source, through=through)
         case Streamed(after=after):
-            return replace(at, position=after, silent_s=0.0)
+            through = through_in(after.epoch, at.position, at.through)
+            return replace(at, position=after, through=through, silent_s=0.0)
         case Silence(seconds=seconds):
             silent_s = at.silent_s + seconds
             source = Source.FILES if silent_s >= LOOK_S else at.source

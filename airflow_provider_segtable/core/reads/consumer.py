@@ -11,17 +11,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.following import through_in
+from airflow_provider_segtable.core.log_store.position import Epoch, Position
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.time.interval import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMark:
-    """How far a consumer group has read a bucket: all below the position, all up to an event."""
+    """How far a consumer group has read a bucket: all below the position, all up to an event.
+
+    ``through`` holds while the bucket is in the position's epoch (``core.log_store.following``).
+    """
 
     position: Position
     through: int
+
+    def through_in(self, epoch: Epoch) -> int:
+        """Return ``through`` if the bucket is in the epoch of the position, else -1."""
+        return through_in(epoch, self.position, self.through)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,9 @@ from airflow_provider_segtable.core.log_store.following import (
     Streamed,
     Unavailable,
     followed,
+    through_in,
 )
-from airflow_provider_segtable.core.log_store.position import Offset, Position
+from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Expired, Reset
 from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.ports.log_store import LogClient, LogReader, Records
@@ -169,7 +170,7 @@ class BucketTail:
             case None:
                 self._files = None
                 self._leave_if_moved()
-                return None, FilesEnded(n=files.state.n), 0.0
+                return None, FilesEnded(n=files.state.n, epoch=self._epoch_in(files.state)), 0.0
             case other:
                 self._files = None
                 return other, other, 0.0
@@ -178,12 +179,15 @@ class BucketTail:
         """Return the committed records from the position on, as of the newest version."""
         log, position = self._ports.log, self.position
         self._state = state = log.refresh(self._state) if self._state else log.load()
-        known = bucket_of(state, self._bucket).epoch
+        known = self._epoch_in(state)
         if position.epoch > known:
             return _Files(state, iter([Reset(epoch=known, offset=0)]))
-        through = self._at.through
+        through = through_in(known, position, self._at.through)
         records = read_committed(self._ports, self._bucket, position, state=state, through=through)
         return _Files(state, records)
+
+    def _epoch_in(self, state: State) -> Epoch:
+        return bucket_of(state, self._bucket).epoch
 
     def _committed(self, read: RangeRecords) -> LogRecords:
         return LogRecords(

@@ -16,6 +16,8 @@ from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvid
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log_store.log_schema import DELETED, log_schema
+from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
+from airflow_provider_segtable.table.log_store.readers.stored_positions import store_positions
 from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
 from airflow_provider_segtable.table.table import Table
 from tests.property.test_keyed_tables import batch, keyed_table
@@ -87,6 +89,25 @@ def test_a_restore_resets_followers(table: Table, provider: type[LogStoreProvide
     assert tail.position == Position(epoch=3, offset=3)
     tail.close()
     service.end()
+
+
+def test_a_restore_brings_records_back(table: Table) -> None:
+    """A follower that waits at the end of a restored version reads what a later restore brings."""
+    logged = Logged(table)
+    logged.begin(0)
+    before = logged.checkpoint(b0=2)
+    after = logged.checkpoint(b0=3)
+    table.restore(version=before)
+    tail = BucketTail(table.ports, 0, Position(), lambda _: None)
+    assert numbers(tail.read(0)) == [0, 1]
+    assert tail.read(0) is None
+    marks = store_positions(table.ports, "billing", {0: tail.position}, {})
+    table.restore(version=after)
+    assert numbers(tail.read(0)) == [2, 3, 4]
+    assert tail.read(0) is None
+    assert log_lag(table.ports, lambda _: None, "billing").records == 3
+    moved = replace(tail.position, offset=3)
+    assert store_positions(table.ports, "billing", {0: moved}, marks)[0].through == after - 1
 
 
 def test_a_range_of_a_primary_key_table_is_read_to_its_end(tmp_path: Path) -> None:

@@ -174,7 +174,10 @@ def needed_from(state: State, consumer: Consumer) -> int:
     if not consumer.log:
         return consumer.version
     behind = (
-        max(mark.through, _before_waypoint(state, bucket, mark.position))
+        max(
+            mark.through_in(bucket_of(state, bucket).epoch),
+            _before_waypoint(state, bucket, mark.position),
+        )
         for bucket, mark in consumer.log.items()
         if mark.position.offset < bucket_of(state, bucket).end
     )

@@ -82,6 +82,7 @@ def _committed_at(
     ports: TableContext, state: State, bucket: int, offset: int, mark: LogMark
 ) -> Instant | None:
     """Return when the record at an offset was committed; None if it is not."""
-    through = mark.through if offset >= mark.position.offset else NOTHING_READ
+    is_ahead = offset >= mark.position.offset
+    through = mark.through_in(bucket_of(state, bucket).epoch) if is_ahead else NOTHING_READ
     found = ranges(ports.log, state, bucket, offset, through)
     return next((event.time for event, _ in found), None)

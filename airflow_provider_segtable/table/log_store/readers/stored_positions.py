@@ -78,10 +78,10 @@ def _mark(
     ports: TableContext, state: State, bucket: int, at: Position, before: Mapping[int, LogMark]
 ) -> LogMark:
     """Return the mark of a position: all ranges up to which event end before it."""
-    if at.offset >= bucket_of(state, bucket).end:
+    bucket_now, known = bucket_of(state, bucket), before.get(bucket)
+    if at.offset >= bucket_now.end:
         return LogMark(position=at, through=state.n)
-    known = before.get(bucket)
     moved_on = known is not None and known.position.offset <= at.offset
-    through = known.through if known is not None and moved_on else NOTHING_READ
+    through = known.through_in(bucket_now.epoch) if known and moved_on else NOTHING_READ
     found = ranges(ports.log, state, bucket, at.offset, through)
     return LogMark(position=at, through=next((event.n - 1 for event, _ in found), through))
