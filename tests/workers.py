@@ -4,7 +4,7 @@
    real servers is one unit. All of ``cluster`` is one unit, because there is one cluster.
 2. Every other test is a unit of its own.
 3. The suites wait in one line. At its front are cheap ones, so that cheap failures show first; at
-   its back are those that wait for several servers; between them are short units.
+   its back are those that wait for servers and processes; between them are short units.
 4. The second process takes units from the back, the others take them from the front. What waits
    runs beside what computes, so that two cores have work. They meet among short units, and end at
    about the same time. A third process (``JOBS=3``) took 7 % off the whole run on two cores, and
@@ -20,8 +20,8 @@ from xdist.workermanage import WorkerController
 _LINE = (
     ("architecture", "unit", "property"),
     ("spark",),
-    ("integration",),
     ("contract", "simulation"),
+    ("integration",),
     ("airflow",),
     ("cluster",),
 )
