@@ -1,68 +1,178 @@
 """The log store over Arrow Flight: how soon readers see an append, and how much goes through.
 
-1. The store, its writer and each of three readers are processes of their own, on loopback. The
-   store commits what it has every 50 ms, as a checkpoint without a table would, so that its buffers
-   have room.
+1. Server, writer and each of three readers are processes of their own, on loopback. Beside the log
+   store, the same goes through its embedded form, the commits of a table, and Redis streams
+   (``logstore_ways``). They do not promise the same: README.md says what is durable when.
 2. *Latency*: appends of one row, acknowledged, at 200 and at 1,000 a second. Each row has the time
    of its append; the clock is that of the whole machine. ``p50`` and ``p99`` are over all readers.
 3. *Throughput*: batches of 1,000 rows, 100 bytes each. ``acknowledged`` waits for each answer,
-   ``pipelined`` for none; both with and without readers. ``bare`` is the same batches on a bare
-   Flight stream, with an answer for each, or with none: the ratios are to that, within one run.
-4. Rounds take turns. Medians are reported.
+   ``pipelined`` sends ahead; with and without readers. ``read`` is the share of the rows that the
+   readers got: a reader of a log store that is behind goes on at the end, without the rest, and
+   Redis trims its stream under slow ones. ``bare`` is the same batches on a bare Flight stream,
+   with an answer for each, or with none.
+4. ``processor`` is the time of writer, server and one reader for an append. It says more than the
+   rates on a busy machine. ``MiB`` is the most memory (``VmHWM``) of the same three.
+5. Rounds take turns. Medians are reported.
 
-Usage: ``python benchmarks/logstore.py [--quick] [--rounds N] [--seconds S]``. Three minutes.
+Usage: ``python benchmarks/logstore.py [--quick] [--rounds N] [--seconds S] [--ways A,B]``.
 """
 
 import argparse
-import multiprocessing
+import os
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import numpy as np
-import psutil
-import pyarrow as pa
+from logstore_ways import ROW, SCHEMA, SPAWN, WAYS, Writer, batch_of, missing
 from pyarrow import flight
 
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.position import CommittedEnd
-from airflow_provider_segtable.core.log_store.reading import Behind, Whence
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.ports.log_store import LogContext, Records
-
-SCHEMA = pa.schema([("sent_ns", pa.int64()), ("payload", pa.binary(92))])
 RATES = (200, 1000)
 READERS = 3
-COMMIT_S = 0.05
 BATCH = 1000
-LIMITS = Limits(bucket_bytes=256 << 20, kept_checkpoints=1)
-PROVIDER = FlightLogStoreProvider()
-SPAWN = multiprocessing.get_context("spawn")
 
 
-def batch_of(count: int) -> pa.RecordBatch:
-    """Return rows that know when they were made."""
-    sent = pa.array(np.full(count, time.monotonic_ns()))
-    return pa.record_batch([sent, pa.array([b"x" * 92] * count, pa.binary(92))], schema=SCHEMA)
+class Spent(NamedTuple):
+    """What a process used: processor time, and the most memory at one time."""
+
+    processor_s: float
+    rss_mib: float
+
+    @classmethod
+    def by(cls, pid: int) -> "Spent":
+        """Return what a process used so far; nothing for process 0."""
+        if not pid:
+            return cls(0.0, 0.0)
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        ticks = int(stat[11]) + int(stat[12])
+        return cls(ticks / os.sysconf("SC_CLK_TCK"), int(status["VmHWM"].split()[0]) / 1024)
+
+    def since(self, earlier: "Spent") -> "Spent":
+        """Return the time since then, and the memory."""
+        return Spent(self.processor_s - earlier.processor_s, self.rss_mib)
 
 
-def store_process(pipe: Any) -> None:
-    """Serve a store, and commit what it has, until told to stop; report the memory in use."""
-    store = PROVIDER.create(LogContext(table="b", schema=SCHEMA, buckets=(0,), limits=LIMITS))
-    store.start()
-    pipe.send(store.address)
-    most = 0
-    while not pipe.poll(COMMIT_S):
-        store.committed(store.checkpoint())
-        most = max(most, psutil.Process().memory_info().rss)
-    store.shutdown()
-    pipe.send(most)
+@dataclass(frozen=True)
+class Work:
+    """Appends of one row at a rate; or of batches, as many as go."""
+
+    seconds: float
+    rate: int = 0
+    pipelined: bool = False
+
+    def run(self, writer: Writer) -> tuple[int, int, float]:
+        """Return the number of appends, of rows, and the seconds that they took."""
+        return self._at_rate(writer) if self.rate else self._through(writer)
+
+    def _at_rate(self, writer: Writer) -> tuple[int, int, float]:
+        n, begin = 0, time.perf_counter()
+        while (now := time.perf_counter() - begin) < self.seconds:
+            if now < n / self.rate:
+                time.sleep(n / self.rate - now)
+            writer.append(batch_of(1))
+            n += 1
+        return n, n, time.perf_counter() - begin
+
+    def _through(self, writer: Writer) -> tuple[int, int, float]:
+        n, batch, begin = 0, batch_of(BATCH), time.perf_counter()
+        call = writer.send if self.pipelined else writer.append
+        while time.perf_counter() - begin < self.seconds:
+            call(batch)
+            n += 1
+        writer.flush()
+        return n, n * BATCH, time.perf_counter() - begin
+
+
+def writer_process(way: str, address: str, work: Work, pipe: Any) -> None:
+    """Open a writer; when told, do the work and report it."""
+    with WAYS[way].writer(address) as (writer, readers_address):
+        pipe.send(readers_address)
+        pipe.recv()
+        before = Spent.by(os.getpid())
+        done = work.run(writer)
+        pipe.send((done, Spent.by(os.getpid()).since(before)))
+        pipe.recv()
+
+
+def reader_process(way: str, address: str, pipe: Any) -> None:
+    """Tail until told to stop and nothing comes; report rows, delays in ms, and what was used."""
+    reader = WAYS[way].reader(address)
+    pipe.send("ready")
+    before, rows, delays = Spent.by(os.getpid()), 0, []
+    while True:
+        found = reader.read(0.2)
+        if found is not None:
+            now = time.monotonic_ns()
+            rows += found.num_rows
+            sent = found.column("sent_ns").slice(0, 8).to_pylist()
+            delays += [(now - each) / 1e6 for each in sent]
+        elif pipe.poll():
+            break
+    pipe.send((rows, delays, Spent.by(os.getpid()).since(before)))
+
+
+@contextmanager
+def process(target: Any, *args: Any) -> Iterator[Any]:
+    """Run a process; yield its pipe, and wait for its end."""
+    ours, theirs = SPAWN.Pipe()
+    started = SPAWN.Process(target=target, args=(*args, theirs))
+    started.start()
+    try:
+        yield ours
+    finally:
+        started.join(30)
+        started.kill()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: appends, MB/s, delays and shares of readers, and what each kind of process used."""
+
+    appends: int
+    per_second: float
+    mb_per_second: float
+    delays_ms: list[float]
+    read: float
+    spent: tuple[Spent, Spent, Spent]
+
+
+def measured(way: str, work: Work, readers: int) -> Measured:
+    """Run a way with so many readers."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        address, pid = stack.enter_context(WAYS[way].serve(Path(folder)))
+        writer = stack.enter_context(process(writer_process, way, address, work))
+        address = writer.recv()
+        tails = [stack.enter_context(process(reader_process, way, address)) for _ in range(readers)]
+        for each in tails:
+            each.recv()
+        before = Spent.by(pid)
+        writer.send("go")
+        (appends, rows, took), by_writer = writer.recv()
+        server = Spent.by(pid).since(before)
+        for each in tails:
+            each.send("stop")
+        heard = [each.recv() for each in tails]
+        writer.send("stop")
+    by_readers = [spent for _, _, spent in heard] or [Spent(0.0, 0.0)]
+    return Measured(
+        appends=appends,
+        per_second=appends / took,
+        mb_per_second=rows * ROW / took / 1e6,
+        delays_ms=[delay for _, delays, _ in heard for delay in delays],
+        read=sum(got for got, _, _ in heard) / max(1, rows * readers),
+        spent=(by_writer, server, max(by_readers)),
+    )
 
 
 class BareServer(flight.FlightServerBase):
@@ -81,95 +191,6 @@ def bare_process(pipe: Any) -> None:
     pipe.send(f"grpc://127.0.0.1:{server.port}")
     pipe.recv()
     server.shutdown()
-    pipe.send(0)
-
-
-def reader_process(address: str, pipe: Any) -> None:
-    """Tail a store until told to stop; report delays in ns, and how often it was behind."""
-    reader = PROVIDER.connect(address).reader(0, start=Whence.LATEST)
-    pipe.send("ready")
-    delays, behind = [], 0
-    while not pipe.poll():
-        match reader.read(wait_s=0.2):
-            case Records(batch=batch):
-                delays.append(time.monotonic_ns() - batch.column(0)[0].as_py())
-            case Behind():
-                behind += 1
-                reader.seek(Whence.LATEST)
-    reader.close()
-    pipe.send((delays, behind))
-
-
-@contextmanager
-def process(target: Callable[..., None], *args: Any) -> Iterator[Any]:
-    """Run a process; yield its pipe, and stop it at the end."""
-    ours, theirs = SPAWN.Pipe()
-    started = SPAWN.Process(target=target, args=(*args, theirs))
-    started.start()
-    try:
-        yield ours
-    finally:
-        started.join(30)
-        started.kill()
-
-
-class Bench:
-    """One store with some readers, and its results."""
-
-    def __init__(self, readers: int) -> None:
-        self.delays_ms: list[float] = []
-        self.behind = 0
-        self.most_rss = 0
-        self.readers = readers
-
-    def run(self, work: Callable[[Any], float]) -> float:
-        """Run work with a writer; return what it returns."""
-        with process(store_process) as store:
-            address = store.recv()
-            readers = [process(reader_process, address) for _ in range(self.readers)]
-            pipes = [each.__enter__() for each in readers]
-            for pipe in pipes:
-                pipe.recv()
-            writer = PROVIDER.connect(address).writer(0, epoch=1, committed=CommittedEnd())
-            result = work(writer)
-            writer.close()
-            for each, pipe in zip(readers, pipes, strict=True):
-                pipe.send("stop")
-                delays, behind = pipe.recv()
-                self.delays_ms += [delay / 1e6 for delay in delays]
-                self.behind += behind
-                each.__exit__(None, None, None)
-            store.send("stop")
-            self.most_rss = store.recv()
-        return result
-
-
-def at_rate(rate: int, seconds: float) -> Callable[[Any], float]:
-    """Return work that appends single rows at a rate, and returns the rate that it reached."""
-
-    def work(writer: Any) -> float:
-        begin = time.perf_counter()
-        for n in range(int(rate * seconds)):
-            time.sleep(max(0.0, begin + n / rate - time.perf_counter()))
-            writer.append(batch_of(1), wait_s=30)
-        return rate * seconds / (time.perf_counter() - begin)
-
-    return work
-
-
-def through(seconds: float, *, pipelined: bool) -> Callable[[Any], float]:
-    """Return work that appends batches, and returns MB/s."""
-
-    def work(writer: Any) -> float:
-        batch, sent, begin = batch_of(BATCH), 0, time.perf_counter()
-        call = writer.send if pipelined else writer.append
-        while time.perf_counter() - begin < seconds:
-            call(batch, wait_s=30)
-            sent += batch.nbytes
-        writer.flush(wait_s=30)
-        return sent / (time.perf_counter() - begin) / 1e6
-
-    return work
 
 
 def bare(seconds: float, *, pipelined: bool) -> float:
@@ -184,47 +205,66 @@ def bare(seconds: float, *, pipelined: bool) -> float:
             writer.write_with_metadata(batch, b"12345678")
             if not pipelined:
                 answers.read()
-            sent += batch.nbytes
+            sent += BATCH * ROW
         writer.close()
         rate = sent / (time.perf_counter() - begin) / 1e6
         server.send("stop")
-        server.recv()
     return rate
 
 
-def latency(rounds: int, seconds: float) -> None:
+def latency(ways: list[str], rounds: int, seconds: float, rates: Sequence[int]) -> None:
     """Print delays from append to reader."""
-    for rate in RATES:
-        p50, p99, reached = [], [], []
-        for _ in range(rounds):
-            bench = Bench(READERS)
-            reached.append(bench.run(at_rate(rate, seconds)))
-            p50.append(statistics.median(bench.delays_ms))
-            p99.append(statistics.quantiles(bench.delays_ms, n=100)[98])
-        print(
-            f"{rate:>5} appends/s asked, {statistics.median(reached):>6,.0f} reached: visible to "
-            f"{READERS} readers after p50 {statistics.median(p50):.2f} ms, "
-            f"p99 {statistics.median(p99):.2f} ms"
-        )
+    found: dict[tuple[str, int], list[Measured]] = {}
+    for _ in range(rounds):
+        for way in ways:
+            for rate in rates:
+                one = measured(way, Work(seconds, rate=rate), READERS)
+                found.setdefault((way, rate), []).append(one)
+    print(f"{'way':<16}{'asked':>8}{'reached':>9}{'p50 ms':>9}{'p99 ms':>9}   {HEADER}")
+    for (way, rate), runs in found.items():
+        p50 = _median(statistics.median(run.delays_ms) for run in runs)
+        p99 = _median(statistics.quantiles(run.delays_ms, n=100)[98] for run in runs)
+        reached = _median(run.per_second for run in runs)
+        print(f"{way:<16}{rate:>6}/s{reached:>7,.0f}/s{p50:>9.2f}{p99:>9.2f}   {_spent(runs)}")
 
 
-def throughput(rounds: int, seconds: float) -> None:
-    """Print MB/s and the ratios to a bare stream."""
-    found: dict[tuple[str, str], list[float]] = {}
-    rss, behind = 0, 0
+def throughput(ways: list[str], rounds: int, seconds: float, readers_of: Sequence[int]) -> None:
+    """Print MB/s, ratios to a bare stream, and the share of the rows that readers got."""
+    found: dict[tuple[str, str, int], list[Measured]] = {}
+    bares: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, pipelined in (("acknowledged", False), ("pipelined", True)):
-            rates = {"bare": bare(seconds, pipelined=pipelined)}
-            for readers in (0, READERS):
-                bench = Bench(readers)
-                rates[f"{readers} readers"] = bench.run(through(seconds, pipelined=pipelined))
-                rss, behind = max(rss, bench.most_rss), behind + bench.behind
-            for way, rate in rates.items():
-                found.setdefault((name, way), []).append(rate)
-    for (name, way), rates in found.items():
-        ratio = statistics.median(rates) / statistics.median(found[name, "bare"])
-        print(f"{name:<13}{way:<10}{statistics.median(rates):>8,.0f} MB/s{ratio:>7.2f} x bare")
-    print(f"the store used up to {rss >> 20} MiB; readers were behind {behind} times")
+            bares.setdefault(name, []).append(bare(seconds, pipelined=pipelined))
+            work = Work(seconds, pipelined=pipelined)
+            for way in ways:
+                for readers in readers_of:
+                    one = measured(way, work, readers)
+                    found.setdefault((name, way, readers), []).append(one)
+    for name, rates in bares.items():
+        print(f"a bare stream, {name}: {_median(rates):,.0f} MB/s")
+    print(f"{'':<14}{'way':<16}{'readers':>7}{'MB/s':>8}{'of bare':>9}{'read':>7}   {HEADER}")
+    for (name, way, readers), runs in found.items():
+        rate = _median(run.mb_per_second for run in runs)
+        read = f"{_median(run.read for run in runs):>7.0%}" if readers else f"{'':>7}"
+        of_bare = rate / _median(bares[name])
+        print(f"{name:<14}{way:<16}{readers:>7}{rate:>8,.0f}{of_bare:>9.2f}{read}   {_spent(runs)}")
+
+
+HEADER = "processor us: writer, server, reader;  MiB"
+
+
+def _spent(runs: list[Measured]) -> str:
+    """Return processor time for an append, and the most memory, of writer, server and reader."""
+    used, most = [], []
+    for role in range(3):
+        processor_s = _median(run.spent[role].processor_s / max(1, run.appends) for run in runs)
+        used.append(f"{1e6 * processor_s:>6.0f}")
+        most.append(f"{max(run.spent[role].rss_mib for run in runs):>5.0f}")
+    return f"{''.join(used)}; {''.join(most)}"
+
+
+def _median(values: Any) -> float:
+    return statistics.median(list(values))
 
 
 def main(argv: list[str]) -> int:
@@ -232,11 +272,16 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--ways", default=",".join(WAYS), help="which of them, by commas")
     parser.add_argument("--quick", action="store_true", help="does it still work?")
     options = parser.parse_args(argv)
-    rounds, seconds = (1, 1.0) if options.quick else (options.rounds, options.seconds)
-    latency(rounds, seconds)
-    throughput(rounds, seconds)
+    rounds, seconds = (1, 0.3) if options.quick else (options.rounds, options.seconds)
+    ways = options.ways.split(",")
+    if missing():
+        print(f"without Redis: {missing()} is not installed here")
+        ways = [way for way in ways if not way.startswith("redis")]
+    latency(ways, rounds, seconds, RATES[:1] if options.quick else RATES)
+    throughput(ways, rounds, seconds, (READERS,) if options.quick else (0, READERS))
     return 0
 
 
