@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     CheckpointPending,
     CommitConflict,
@@ -38,6 +39,7 @@ from airflow_provider_segtable.core.log_store.checkpoint_policy import (
     next_step,
 )
 from airflow_provider_segtable.ports.log_store import LogStore
+from airflow_provider_segtable.services.log_store.bucket_share import named
 from airflow_provider_segtable.services.log_store.checkpointer import Checkpointed, Checkpointer
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.writes.append import AppendResult
@@ -61,6 +63,17 @@ class Progress:
     failures: Failures = NO_FAILURES
     failure: SegtableError | None = None
     lost: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for logs and people."""
+        parts = [counted(self.checkpoints, "checkpoint")]
+        if self.version is not None:
+            parts.append(f"the last one is version {self.version}")
+        if self.failure is not None:
+            parts.append(f"the last attempt failed: {self.failure}")
+        if self.lost:
+            parts.append(f"taken by others: {named(sorted(set(self.lost)))}")
+        return "; ".join(parts)
 
 
 class LogService:

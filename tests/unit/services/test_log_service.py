@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
-from airflow_provider_segtable.services.log_store.service import LOOK_S
+from airflow_provider_segtable.services.log_store.service import LOOK_S, Progress
 from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
 from airflow_provider_segtable.table.table import Table
@@ -219,3 +219,15 @@ def test_the_end_commits_what_is_left(served: Served) -> None:
         broken.service.close(wait_s=3)
     with pytest.raises(LogStoreUnavailable):
         broken.append(1)
+
+
+def test_progress_reads_as_a_sentence() -> None:
+    """The line that a service logs at its end has no Python in it."""
+    progress = Progress(
+        checkpoints=2, version=7, failure=StorageFull("the disk is full"), lost=(3, 1, 3)
+    )
+    assert str(Progress()) == "0 checkpoints"
+    assert str(progress) == (
+        "2 checkpoints; the last one is version 7; the last attempt failed: the disk is full; "
+        "taken by others: buckets 1, 3"
+    )
