@@ -90,6 +90,7 @@ class Checkpointer:
 
     def _committed(self, cut: Cut, commit_id: str | None) -> AppendResult | None:
         """Commit a cut, and tell the store."""
+        again = self._unsettled is not None and self._unsettled[0] is cut
         self._unsettled = cut, commit_id  # unless an error says more
         try:
             result = commit_cut(
@@ -99,14 +100,12 @@ class Checkpointer:
                 columns=self._columns,
                 commit_id=commit_id,
             )
-        except CommitUnknown:
-            raise
-        except (Fenced, OffsetGap):
-            self._unsettled = None
+        except (CommitUnknown, Fenced, OffsetGap):
             raise
         except SegtableError:
-            self._unsettled = None
-            self._store.abandon(cut)
+            if not again:  # else the first attempt may have landed
+                self._unsettled = None
+                self._store.abandon(cut)
             raise
         self._unsettled = None
         self._store.committed(cut)
@@ -118,6 +117,7 @@ class Checkpointer:
         """Return a cut without the buckets that the log refuses; raise if it refuses none."""
         found = refused(self._ports.log.load(), cut)
         if not found:
+            self._unsettled = None
             self._store.abandon(cut)
             raise refusal
         for bucket, why in found.items():

@@ -11,10 +11,12 @@ from airflow_provider_segtable.core.errors import (
     Fenced,
     LogStoreFull,
     LogStoreUnavailable,
+    StorageError,
     StorageFull,
     TableGone,
 )
 from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.services.log_store import checkpointer
 from airflow_provider_segtable.services.log_store.service import LOOK_S, Progress
 from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
@@ -109,6 +111,8 @@ def test_an_unknown_outcome_is_settled_before_anything_else(served: Served, land
     served.trap(lost_and_unreadable)
     with pytest.raises(CommitUnknown, match="commits once"):
         served.service.checkpoint()
+    with pytest.raises(StorageError):  # the retry learns nothing, either
+        served.service.checkpoint()
     served.table.ports.storage.unreadable = 0  # type: ignore[attr-defined]
     served.append(7)
     served.clock.advance(1)
@@ -116,6 +120,7 @@ def test_an_unknown_outcome_is_settled_before_anything_else(served: Served, land
     assert served.numbers() == [*range(97)]
     assert served.table.state().n == before + 2
     assert tail(served.table, 0) == [*range(97)]
+    assert served.lost == []
 
 
 def test_a_bucket_that_was_taken_is_left_out(served: Served) -> None:
@@ -135,6 +140,27 @@ def test_a_bucket_that_was_taken_is_left_out(served: Served) -> None:
     served.append(4)
     served.service.checkpoint()
     assert served.numbers() == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_refusal_that_cannot_be_looked_up_is_tried_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage fails between the refusal and the look who has the bucket: nothing hangs."""
+    served.append(3)
+    served.append(2, bucket=1)
+    begin_epoch(Table(replace(served.table.ports)).ports, [0], owner="another")
+
+    def away(*_: object) -> None:
+        raise StorageError("away")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(checkpointer, "refused", away)
+        with pytest.raises(StorageError):
+            served.service.checkpoint()
+    with pytest.raises(Fenced, match="begun by another"):
+        served.service.checkpoint()
+    assert served.numbers() == [3, 4]
+    assert served.lost == [0]
 
 
 def test_a_request_during_a_checkpoint_waits_for_the_next(served: Served) -> None:
