@@ -16,7 +16,7 @@ SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketLag:
+class NotArrived:
     """What has not arrived of a bucket.
 
     Attributes:
@@ -62,7 +62,7 @@ class LagVerdict:
     seconds: float
 
 
-def judge_log_lag(buckets: Sequence[BucketLag], limits: LagLimits, now: Instant) -> LagVerdict:
+def judge_log_lag(buckets: Sequence[NotArrived], limits: LagLimits, now: Instant) -> LagVerdict:
     """Judge whether the lag of all buckets is within the limits."""
     records = sum(each.records for each in buckets)
     oldest = min((each.since for each in buckets if each.since is not None), default=None)

@@ -14,8 +14,8 @@ from airflow_provider_segtable.library.log_listing import LogBucket, log_buckets
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.planning.log_lag import (
     SECOND_US,
-    BucketLag,
     LagLimits,
+    NotArrived,
     judge_log_lag,
 )
 from airflow_provider_segtable.table.context import TableContext
@@ -61,24 +61,24 @@ class LogLagWithin:
         event = {"version": version, "records": verdict.records, "seconds": verdict.seconds}
         return Answer(message=verdict.message, event=event if verdict.satisfied else None)
 
-    def _found(self, ports: TableContext) -> list[BucketLag]:
+    def _found(self, ports: TableContext) -> list[NotArrived]:
         if not self.group:
             return [lag_of(each) for each in log_buckets(ports)]
         behind = log_lag(ports, log_finder(ports), self.group).buckets.values()
         return [lag_of_reader(each, ports.clock.now()) for each in behind]
 
 
-def lag_of_reader(found: lag.BucketLag, now: Instant) -> BucketLag:
+def lag_of_reader(found: lag.BucketLag, now: Instant) -> NotArrived:
     """Return what a reader lacks of a bucket: committed records are as old as their commit."""
     since = now - round(found.seconds * SECOND_US) if found.records else None
-    return BucketLag(bucket=found.bucket, records=found.records, since=since)
+    return NotArrived(bucket=found.bucket, records=found.records, since=since)
 
 
-def lag_of(found: LogBucket) -> BucketLag:
+def lag_of(found: LogBucket) -> NotArrived:
     """Return what the table lacks of a bucket."""
     if found.status is None:
-        return BucketLag(bucket=found.bucket, trouble=found.trouble)
-    return BucketLag(
+        return NotArrived(bucket=found.bucket, trouble=found.trouble)
+    return NotArrived(
         bucket=found.bucket,
         records=found.status.uncommitted_records,
         since=found.status.uncommitted_since,

@@ -21,7 +21,7 @@ from airflow_provider_segtable import Table
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
-from airflow_provider_segtable.planning.log_lag import BucketLag, LagLimits, judge_log_lag
+from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
 from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
 from airflow_provider_segtable.triggers.log_store import LogLagTrigger
 
@@ -178,9 +178,9 @@ def test_a_connection_without_zookeeper_is_refused(
 def test_the_lag_of_all_buckets_is_judged_together() -> None:
     """Records add up, the oldest counts, and a bucket of which nothing is known is waited for."""
     two = [
-        BucketLag(bucket=0, records=2, since=7 * S),
-        BucketLag(bucket=1, records=3, since=4 * S),
-        BucketLag(bucket=2),
+        NotArrived(bucket=0, records=2, since=7 * S),
+        NotArrived(bucket=1, records=3, since=4 * S),
+        NotArrived(bucket=2),
     ]
     for limits, wanted in (
         (LagLimits(records=5), True),
@@ -193,7 +193,7 @@ def test_the_lag_of_all_buckets_is_judged_together() -> None:
     ):
         verdict = judge_log_lag(two, limits, 10 * S)
         assert (verdict.satisfied, verdict.records, verdict.seconds) == (wanted, 5, 6.0), limits
-    silent = [*two, BucketLag(bucket=3, trouble="no answer")]
+    silent = [*two, NotArrived(bucket=3, trouble="no answer")]
     verdict = judge_log_lag(silent, LagLimits(records=99), 10 * S)
     assert (verdict.satisfied, verdict.message) == (
         False,
