@@ -1,7 +1,8 @@
 """The buckets of a table's log store: what is committed, who serves them, and what waits there.
 
-1. The table's log says what is committed. The coordinator says who serves a bucket, and the service
-   what it has. The three are read one after the other, so they may be of different moments.
+1. The coordinator says who serves a bucket, the service what it has, and then the table's log what
+   of it is committed. The log is read last: a service hears of its own commit a moment after the
+   log's readers do, and who waited for the announcement must not miss it.
 2. A service that does not answer is part of the listing, not an error.
 """
 
@@ -12,6 +13,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset
 from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.services.log_store.directory import BucketAddress, addresses
@@ -38,6 +40,21 @@ class LogBucket:
     status: BucketStatus | None
     trouble: str = ""
 
+    @property
+    def waiting(self) -> Offset:
+        """Return the number of records that the service has and the table's log has not.
+
+        What a service of an older epoch has is in the log, or will never be.
+        """
+        if self.status is None or self.status.epoch < self.epoch:
+            return 0
+        return max(0, self.status.end.offset - self.committed)
+
+    @property
+    def waiting_since(self) -> Instant | None:
+        """Return when the oldest of them was appended, or earlier, by the service's clock."""
+        return self.status.uncommitted_since if self.status and self.waiting else None
+
 
 def log_buckets(ports: TableContext) -> list[LogBucket]:
     """Return all buckets that the table, its log or a service knows, by number.
@@ -48,6 +65,7 @@ def log_buckets(ports: TableContext) -> list[LogBucket]:
     state = ports.log.load()
     served = addresses(ports.coordinator, state.table.table_id)
     answers = {each: _asked(each) for each in {at.address for at in served.values()}}
+    state = ports.log.refresh(state)
     wanted = range(LogStoreSettings.read(state.table.properties).buckets)
     found = []
     for bucket in sorted({*wanted, *served, *state.log_store}):

@@ -80,8 +80,8 @@ def lag_of(found: LogBucket) -> NotArrived:
         return NotArrived(bucket=found.bucket, trouble=found.trouble)
     return NotArrived(
         bucket=found.bucket,
-        records=found.status.uncommitted_records,
-        since=found.status.uncommitted_since,
+        records=found.waiting,
+        since=found.waiting_since,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -20,8 +21,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_provider_segtable import Table
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.logstore.buckets import Buckets
 from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
+from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
 from airflow_provider_segtable.triggers.log_store import LogLagTrigger
 
@@ -105,6 +108,31 @@ def test_every_mode_waits_until_everything_is_committed(log: TableLogWriter) -> 
     sensor().execute_complete({}, told)
     assert poking.poke({}) is True
     assert sensor(deferrable=True).execute({}) is None
+
+
+def test_a_wait_misses_no_commit_that_its_service_has_not_heard_of(
+    log: TableLogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers of the table's log hear of a commit before the service does: the log counts."""
+    heard, hear = threading.Event(), Buckets.committed
+
+    def late(self: Buckets, cut: Cut) -> None:
+        assert heard.wait(60)
+        hear(self, cut)
+
+    async def wait() -> Any:
+        trigger = deferred(sensor(deferrable=True, poke_interval=600))
+        waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
+        committing = asyncio.ensure_future(asyncio.to_thread(log.checkpoint))
+        try:
+            return (await asyncio.wait_for(waiting, 30)).payload
+        finally:
+            heard.set()
+            await committing
+
+    monkeypatch.setattr(Buckets, "committed", late)
+    told = asyncio.run(wait())
+    assert (told["status"], told["version"], told["records"]) == ("success", log.checkpoint(), 0)
 
 
 def test_goals_are_records_seconds_and_times(

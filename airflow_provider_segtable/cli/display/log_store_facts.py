@@ -33,7 +33,7 @@ def served_facts(found: "LogBucket", now: Instant) -> Facts:
     ``end`` and ``uncommitted_...`` are null if no service says.
     """
     at, status = found.at, found.status
-    since = status.uncommitted_since if status else None
+    since = found.waiting_since
     return {
         "bucket": found.bucket,
         "epoch": found.epoch,
@@ -42,7 +42,7 @@ def served_facts(found: "LogBucket", now: Instant) -> Facts:
         "address": at.address if at else None,
         "deploy_mode": at.deploy_mode.value if at else None,
         "end": status.end.offset if status else None,
-        "uncommitted_records": status.uncommitted_records if status else None,
+        "uncommitted_records": found.waiting if status else None,
         "uncommitted_bytes": status.uncommitted_bytes if status else None,
         "uncommitted_s": None if since is None else max(0, now - since) / SECOND_US,
         "trouble": found.trouble or None,
