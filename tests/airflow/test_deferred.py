@@ -1,7 +1,6 @@
 """Drivers on a cluster are waited for by the table, in the triggerer or here, with one result."""
 
 import asyncio
-import gc
 import json
 import os
 import sys
@@ -314,14 +313,13 @@ def forget(
 @pytest.mark.zookeeper
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore")  # Airflow's Spark hook leaves a pipe open
 def test_airflow_defers_to_a_real_driver_and_goes_on(
     forget: tuple[Any, Flights], tmp_path: Path
 ) -> None:
     """Submitted, deferred, woken by the commit of another process, and the rows are told."""
     dag, flights = forget
     run = dag.test()
-    gc.collect()  # Airflow's Spark hook leaves a pipe open
     (ti,) = run.get_task_instances()
     assert str(ti.state) == "success", (tmp_path / "driver.log").read_text()
     submitted = (tmp_path / "submitted").read_text()
