@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset
 from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.core.time.interval import Instant
@@ -56,13 +57,17 @@ class LogBucket:
         return self.status.uncommitted_since if self.status and self.waiting else None
 
 
-def log_buckets(ports: TableContext) -> list[LogBucket]:
+def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBucket]:
     """Return all buckets that the table, its log or a service knows, by number.
+
+    Args:
+        ports: the table's ports.
+        state: a recent state of the table; saves reading the log again.
 
     Raises:
         CoordinatorUnavailable: there is no ZooKeeper.
     """
-    state = ports.log.load()
+    state = state or ports.log.load()
     served = addresses(ports.coordinator, state.table.table_id)
     answers = {each: _asked(each) for each in {at.address for at in served.values()}}
     state = ports.log.refresh(state)

@@ -50,20 +50,20 @@ class LogLagWithin:
         """Return the limits."""
         return LagLimits(records=self.at_most_records, seconds=self.at_most_seconds, by=self.by)
 
-    def answer(self, ports: TableContext, state: State) -> Answer:  # noqa: ARG002  # a question's
+    def answer(self, ports: TableContext, state: State) -> Answer:
         """Return the verdict as an answer."""
         try:
-            found = self._found(ports)
+            found = self._found(ports, state)
         except CoordinationError as error:
             return Answer(message=f"it is not known which services have the log store: {error}")
         verdict = judge_log_lag(found, self.limits, ports.clock.now())
-        version = ports.log.load().n  # after the services said what is committed
+        version = ports.log.refresh(state).n  # after the services said what is committed
         event = {"version": version, "records": verdict.records, "seconds": verdict.seconds}
         return Answer(message=verdict.message, event=event if verdict.satisfied else None)
 
-    def _found(self, ports: TableContext) -> list[NotArrived]:
+    def _found(self, ports: TableContext, state: State) -> list[NotArrived]:
         if not self.group:
-            return [lag_of(each) for each in log_buckets(ports)]
+            return [lag_of(each) for each in log_buckets(ports, state)]
         behind = log_lag(ports, log_finder(ports), self.group).buckets.values()
         return [lag_of_reader(each, ports.clock.now()) for each in behind]
 
