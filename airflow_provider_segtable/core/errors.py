@@ -21,6 +21,8 @@ their libraries. A message names the offending value and the way out.
     │   ├── VersionExpired          cleaned: too old, and not tagged
     │   │   └── WindowExpired       a window's start was cleaned, or rows it lost
     │   ├── RestoreRefused          the version cannot come back by metadata alone
+    │   ├── PublishingRefused       this version cannot be published in that format
+    │   ├── ForeignTable            another tool's table is where ours would be published
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
     │       ├── ChecksumMismatch    its bytes differ from those written
@@ -125,6 +127,14 @@ class RestoreRefused(TableError):
 
 class UnsupportedFormat(TableError):
     """A newer segtable wrote the table or event."""
+
+
+class PublishingRefused(TableError):
+    """A version cannot be published in a format; the message says why, and the way out."""
+
+
+class ForeignTable(TableError):
+    """Another tool's table is where a version would be published."""
 
 
 class CorruptTable(TableError):

@@ -1,0 +1,209 @@
+"""Formats: how versions of a table are published for readers of other table formats.
+
+1. A *published version* names data files where they lie, and the rows of them that are hidden. It
+   shows exactly event n of the log, whose number it records. No data file is copied.
+2. A *target* is the published table of one format in one table's root. Any number of publishers may
+   put versions into it: each version is created by put-if-absent, under the number after the one
+   that its publisher has read. A publisher whose number is taken reads the target again.
+3. Published events only rise; a target never goes back.
+4. Readers may have opened any published version. What the newest one names is needed, and what
+   another one names for as long as the retention, counted from when it was replaced.
+5. A target that cannot be read, or was not written by segtable, is an error, never an empty one.
+   A target that is not there is None.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFacts:
+    """What the footer of a file tells of a top-level column; None if it does not.
+
+    Attributes:
+        low: a lower bound of its values, as a Python value of the file's type.
+        high: an upper bound.
+        nulls: the number of nulls.
+        size: its compressed bytes.
+    """
+
+    low: Any = None
+    high: Any = None
+    nulls: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What the footer of a file tells.
+
+    Attributes:
+        columns: by the ids of the columns in the schema that the file was written with.
+        numbered: whether all its columns, nested ones too, carry ids.
+        split_offsets: where its row groups begin.
+    """
+
+    columns: Mapping[int, ColumnFacts] = field(default_factory=dict)
+    numbered: bool = False
+    split_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A file that a revision adds, or of which it hides other rows than before.
+
+    ``hidden`` are the positions in the file of all hidden rows.
+    """
+
+    shown: ShownFile
+    facts: FileFacts = field(default_factory=FileFacts)
+    hidden: BitMap = field(default_factory=BitMap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The change from a published version to the next one.
+
+    Attributes:
+        event: the event whose version is published.
+        time: its time.
+        commit: its commit id.
+        table: the table's definition in that version.
+        gone: paths of files that the version no longer shows.
+        shown: files that it shows anew, or with other hidden rows, by path.
+        data_change: False if the same rows are shown as before (compactions alone).
+    """
+
+    event: int
+    time: Instant
+    commit: str
+    table: TableCreated
+    gone: frozenset[str] = frozenset()
+    shown: Mapping[str, NewFile] = field(default_factory=dict)
+    data_change: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """A file of a published version; ``own`` is what its format has to remember of it."""
+
+    path: str
+    key: str
+    own: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A published version.
+
+    Attributes:
+        number: its number in its own format.
+        event: the event that it shows.
+        commit: the commit id of that event.
+        time: the time of that event.
+        table_id: the id of the table.
+        schema: the number of the table's schema.
+        files: its files, by path.
+        address: the URI that readers open.
+        own: what its format has to remember.
+    """
+
+    number: int
+    event: int
+    commit: str
+    time: Instant
+    table_id: str
+    schema: int
+    files: Mapping[str, PublishedFile]
+    address: str
+    own: Any = None
+
+
+class Target(Protocol):
+    """The published table of one format, in the root of a table."""
+
+    @property
+    def address(self) -> str:
+        """Return the URI that readers open."""
+        ...
+
+    def load(self, known: Published | None = None) -> Published | None:
+        """Return the newest published version; None if there is none.
+
+        Args:
+            known: any earlier version of this target: only later ones are read.
+
+        Raises:
+            ForeignTable: the folder has a table that segtable did not write.
+            CorruptTable, StorageError: it cannot be read.
+        """
+        ...
+
+    def put(self, known: Published | None, revision: Revision) -> Published | None:
+        """Put a version after ``known``; None if another publisher took its number.
+
+        Without ``known``, or if it is of another table, the revision has all files.
+
+        Raises:
+            StorageError: the version was not put, or may have been (``OutcomeUnknown``).
+        """
+        ...
+
+    def needed(self, since: Instant) -> frozenset[str]:
+        """Return the paths of data files that readers may need.
+
+        They are those of the newest version, and of each that was replaced after ``since``.
+
+        Raises:
+            ForeignTable, CorruptTable, StorageError: it cannot be read: delete nothing.
+        """
+        ...
+
+    def sweep(self, since: Instant, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Delete what no version needs that is the newest, or was replaced after ``since``.
+
+        Only files of the target itself, such as old metadata; never data files.
+
+        Returns:
+            The paths, relative to the table's root.
+        """
+        ...
+
+
+class Format(Protocol):
+    """A table format that versions can be published in.
+
+    Attributes:
+        name: its name in properties and on the command line.
+        title: its name in sentences.
+        folders: the folders below a table's root that a target has, none other writes into.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    folders: ClassVar[tuple[str, ...]]
+
+    def target(self, storage: Storage) -> Target:
+        """Return the target in a table's root."""
+        ...
+
+    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+        """Return why a version cannot be published, with the way out; empty if it can.
+
+        Args:
+            table: its definition.
+            schemas: the numbers of the schemas that its shown files were written with.
+        """
+        ...
+
+    def is_own(self, path: str) -> bool:
+        """Return whether the name of a file, relative to the root, is one that a target gives."""
+        ...

@@ -1,0 +1,1 @@
+"""Apache Iceberg: the published table is the metadata in ``_iceberg``."""
