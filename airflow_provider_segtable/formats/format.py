@@ -139,7 +139,8 @@ class Target(Protocol):
         """Return the newest published version; None if there is none.
 
         Args:
-            known: any earlier version of this target: only later ones are read.
+            known: any earlier version of this target: only later ones are read. If it is not there
+                any more, because the target was deleted, the target is read anew.
 
         Raises:
             ForeignTable: the folder has a table that segtable did not write.
