@@ -36,7 +36,8 @@ from airflow_provider_segtable.library.log_writer.open_writer import open_log_wr
 from airflow_provider_segtable.library.log_writer.table_log_writer import WAIT_S, TableLogWriter
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
-from airflow_provider_segtable.services.cleaning import CleaningRun, clean
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.cleaning_run import CleaningRun
 from airflow_provider_segtable.services.compaction.compact_table import (
     CompactionResult,
     compact_table,

@@ -16,7 +16,8 @@ from airflow_provider_segtable.operators.base.asset_events import AssetEventOper
 from airflow_provider_segtable.operators.base.author import author_of
 from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.services.cleaning import CleaningRun, clean
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.cleaning_run import CleaningRun
 from airflow_provider_segtable.table.context import TableContext
 
 
@@ -79,6 +80,9 @@ class SegtableCleanOperator(AssetEventOperator):
         if run.young:
             young = counted(run.young, "unreferenced file")
             self.log.info("%s kept: too young to delete", young)
+        if run.published:
+            left = counted(len(run.published), "file")
+            self.log.info("%s kept: versions published in other formats show them", left)
         for name, inner in run.indexes.items():
             entries = run.entries.get(name, 0)
             self.log.info("index %s: entries deleted: %d; %s", name, entries, inner)

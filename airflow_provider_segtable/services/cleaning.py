@@ -16,15 +16,20 @@
 6. Deletions rely on files that other processes wrote and that a power failure may revert. So the
    folders of the log, its checkpoints and its markers are settled first (``Storage.settle``).
 7. A dry run returns the same ``CleaningRun``; it performs all steps before the first write.
-8. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
+8. *Published versions*: what their readers need stays (``table.publishing.targets``). Targets are
+   read before the first write, and again before files are deleted. A version put in between shows
+   an event that the log no longer keeps, and its publisher publishes a newer one. With a retention
+   of 0 hours its readers may miss files until then. At last obsolete files of targets go; those
+   that a publisher may be about to name are young enough to stay, as orphans are.
+9. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
    (``table.indexes.gone_entries``). Then the feeds are copied, and the indexes' own tables are
    cleaned by the same steps. What fails there is in the run, and concerns no other table.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from airflow_provider_segtable.core.deletes.deletion import paths
@@ -39,7 +44,6 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
 from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleanable,
-    Keep,
     cleanable,
     forgettable,
     passed_over,
@@ -48,11 +52,11 @@ from airflow_provider_segtable.core.log.families.consumer_events import needed_f
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.services.cleaning_run import CleaningRun
 from airflow_provider_segtable.services.log_expiry import expirable, expire
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.gone_entries import gone_entries, tombstones
@@ -64,6 +68,7 @@ from airflow_provider_segtable.table.indexes.inner_tables import (
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.log.committer import commit as try_commit
 from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
+from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 from airflow_provider_segtable.table.versions.consumers import unread_since
 
@@ -74,70 +79,20 @@ LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningRun:
-    """The deletions of a cleaning run; of a dry run, the deletions it would make.
-
-    Attributes:
-        version: the newest version read.
-        retained_from: the oldest version kept for its age or number.
-        segments: segments removed from the timeline.
-        kept: the reason why each other hidden segment stays.
-        files: deleted data files that no segment names any more.
-        vectors: deleted vector files that no present segment needs.
-        vectors_kept: number of vector files that present segments need.
-        orphans: deleted files that the log does not name.
-        young: number of unnamed files that are too young to be orphans.
-        log_from: events below this number are deleted; 0 if none are.
-        log_files: events, checkpoints and markers deleted.
-        entries: by index, the number of entries deleted, because their files are gone.
-        indexes: by index, the cleaning of its own table.
-        failed: by index, the error that kept its own table from being cleaned.
-    """
-
-    version: int
-    retained_from: int
-    segments: tuple[Segment, ...] = ()
-    kept: Mapping[SegmentId, Keep] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
-    vectors: tuple[Entry, ...] = ()
-    vectors_kept: int = 0
-    orphans: tuple[Entry, ...] = ()
-    young: int = 0
-    log_from: int = 0
-    log_files: tuple[str, ...] = ()
-    entries: Mapping[str, int] = field(default_factory=dict)
-    indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        """Return the counts, on one line."""
-        found = (self.segments, self.files, self.vectors, self.orphans, self.log_files)
-        names = ("segments", "files", "vectors", "orphans", "log_files")
-        counts = (f"{name}={len(each)}" for name, each in zip(names, found, strict=True))
-        return f"CleaningRun(version={self.version}, {', '.join(counts)})"
-
-    @property
-    def bytes_freed(self) -> int:
-        """Return the total known size of the deleted files, with those of the indexes' tables."""
-        entries = (*self.orphans, *self.vectors)
-        sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
-        going = {*self.files, *(entry.path for entry in entries)}
-        inner = sum(each.bytes_freed for each in self.indexes.values())
-        return inner + sum(size for path, size in sizes.items() if path in going)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     """The findings of one read of the table; ``after`` is the state after the cleaning.
 
-    ``given_up`` are the consumers whose positions were read and found too old: versions by name.
-    The head may have others, which came while the log was read.
+    ``keep`` is the retention, ``going`` are the files that the log gives up and no published
+    version shows. ``given_up`` are the consumers whose positions were read and found too old:
+    versions by name. The head may have others, which came while the log was read.
     """
 
     head: State
     after: State
     found: Cleanable
     run: CleaningRun
+    keep: Retention
+    going: frozenset[str]
     given_up: Mapping[str, int]
 
     @property
@@ -210,10 +165,10 @@ def _of_index(
 def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
     """Return what a cleaning of one table would delete."""
     look = _look(cleaning)
-    going = look.after.pending_delete
+    going = look.going
     entries = gone_entries(cleaning.ports, look.head, going) if going else ()
     counts = {index.definition.name: gone.num_rows for index, gone in entries}
-    return replace(look.run, entries=counts)
+    return replace(look.run, entries=counts, targets=_swept(cleaning, look.keep, dry_run=True))
 
 
 def _clean_one(cleaning: _Cleaning) -> CleaningRun:
@@ -228,10 +183,11 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
         raise CommitConflict(
             f"{ports.uri}: cleaning conflicted with new tags at each try: run it again"
         )
-    head, entries = _sweep(ports, head)
-    _delete_orphans(cleaning, look.run, head)
+    head, entries = _sweep(cleaning, look.keep, head)
+    _delete_orphans(cleaning, look, head)
     expire(ports, look.run.log_from, look.run.log_files)
-    return replace(look.run, entries=entries)
+    targets = _swept(cleaning, look.keep, dry_run=False)
+    return replace(look.run, entries=entries, targets=targets)
 
 
 def _earlier_now(ports: TableContext) -> Instant:
@@ -255,27 +211,49 @@ def _look(cleaning: _Cleaning) -> _Look:
     keep = cleaning.retention or Retention.read(newest.table.properties)
     retained, head = _walk(log, newest, keep, now)
     older = {n for n in head.tags.values() if n < retained[0].n}
-    found = cleanable(
-        head, retained=retained, tagged=tuple(log.version(n, head) for n in sorted(older))
-    )
+    tagged = tuple(log.version(n, head) for n in sorted(older))
+    published = _published(cleaning, keep)
+    found = cleanable(head, retained=retained, tagged=tagged, published=published)
     after = _foreseen(head, found)
-    orphans, young = _orphans([*data, *deletes], after, now - int(keep.orphan_hours * HOUR_US))
+    nameless = unnamed([*data, *deletes], after)
+    before = now - int(keep.orphan_hours * HOUR_US)
+    orphans, young = _orphans(_not_in(nameless, published), after, before)
+    going = after.pending_delete - published
     log_from, log_files = expirable(log, after)
     run = CleaningRun(
         version=head.n,
         retained_from=found.retained_from,
         segments=found.segments,
         kept=found.kept,
-        files=tuple(sorted(path for path in after.pending_delete if not _of_deletions(path))),
-        vectors=tuple(e for e in deletes if e.path in after.pending_delete),
+        files=tuple(sorted(path for path in going if not _of_deletions(path))),
+        vectors=tuple(e for e in deletes if e.path in going),
         vectors_kept=len(paths(after.vectors)),
         orphans=orphans,
         young=young,
         log_from=log_from,
         log_files=log_files,
+        published=_left(published, after, nameless),
     )
     given_up = passed_over(newest, found.retained_from)
-    return _Look(head=head, after=after, found=found, run=run, given_up=given_up)
+    return _Look(
+        head=head, after=after, found=found, run=run, keep=keep, going=going, given_up=given_up
+    )
+
+
+def _published(cleaning: _Cleaning, keep: Retention) -> frozenset[str]:
+    return published_paths(cleaning.ports.storage, cleaning.now - int(keep.hours * HOUR_US))
+
+
+def _left(published: frozenset[str], after: State, nameless: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the files that only published versions show."""
+    unneeded = after.pending_delete.union(entry.path for entry in nameless)
+    return tuple(sorted(published & unneeded))
+
+
+def _swept(cleaning: _Cleaning, keep: Retention, *, dry_run: bool) -> Mapping[str, tuple[str, ...]]:
+    """Delete obsolete files of targets, but none that a publisher may be about to name."""
+    since = cleaning.now - int(max(keep.hours, keep.orphan_hours) * HOUR_US)
+    return sweep_targets(cleaning.ports.storage, since, dry_run=dry_run)
 
 
 def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[list[State], State]:
@@ -312,12 +290,11 @@ def _foreseen(head: State, found: Cleanable) -> State:
 
 
 def _orphans(
-    listed: Iterable[Entry], after: State, before: Instant
+    nameless: Sequence[Entry], after: State, before: Instant
 ) -> tuple[tuple[Entry, ...], int]:
     """Return the unnamed files that are old enough, and the number of younger ones."""
     running = (p.changed_at for p in after.pending_plans() if p.status is PlanStatus.INFLIGHT)
     oldest = min((before, *(begun - MOST_SKEW_US for begun in running)))
-    nameless = unnamed(listed, after)
     old = tuple(entry for entry in nameless if entry.modified <= oldest)
     return old, len(nameless) - len(old)
 
@@ -347,13 +324,14 @@ def _cleaned(ports: TableContext, look: _Look) -> State | None:
             return commit_or_raise(ports, head, change).state
 
 
-def _sweep(ports: TableContext, head: State) -> tuple[State, dict[str, int]]:
-    """Delete all files with a pending delete, then commit ``Swept`` with the indexes' tombstones.
+def _sweep(cleaning: _Cleaning, keep: Retention, head: State) -> tuple[State, dict[str, int]]:
+    """Delete files with a pending delete, then commit ``Swept`` with the indexes' tombstones.
 
     Returns:
         The newest state, and the number of deleted entries by index.
     """
-    going = head.pending_delete
+    ports = cleaning.ports
+    going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
     if not going:
         return head, {}
     ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
@@ -371,12 +349,12 @@ def _sweep(ports: TableContext, head: State) -> tuple[State, dict[str, int]]:
     return outcome.state, {name: count for name, (_, count) in entries.items()}
 
 
-def _delete_orphans(cleaning: _Cleaning, run: CleaningRun, head: State) -> None:
-    if not run.orphans:
+def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
+    if not look.run.orphans:
         return
     ports = cleaning.ports
-    still = _not_in(run.orphans, cleaning.named())
-    going = unnamed(still, ports.log.refresh(head))
+    spared = cleaning.named() | _published(cleaning, look.keep)
+    going = unnamed(_not_in(look.run.orphans, spared), ports.log.refresh(head))
     ports.storage.settle(TIMELINE)
     for entry in going:
         ports.files.delete(entry.path)

@@ -10,10 +10,11 @@
    log always leads to the marker, and never looks like a smaller table.
 4. The logs of the indexes' own tables are ended likewise, so that a late copy of a feed, or a late
    compaction of an index, is refused. Their markers stay.
-5. Deleted are: data files, deletion vectors, hints, the tables of indexes, the coordinator's
-   records of all of these, last the events and older markers. While an event is left, no table can
-   be created there. Only files whose names segtable gives are deleted
-   (``table.lifetime.own_files``); the others are kept and named.
+5. Deleted are: data files, deletion vectors, hints, the tables of indexes, what was published in
+   other formats, the coordinator's records of all of these, last the events and older markers.
+   While an event is left, no table can be created there. Only files whose names segtable gives are
+   deleted (``table.lifetime.own_files``); the others are kept and named, and with them a table of
+   another tool.
 6. The files are listed before the log is asked whether a new table begins at the marker, or has
    begun there and put a later marker. So a dropper that was paused deletes no file of a later
    table, and no later marker: numbers would be used twice.
@@ -49,7 +50,6 @@ from airflow_provider_segtable.table.lifetime.own_files import (
     LOG,
     indexes_of,
     is_index_marker,
-    is_own,
     list_files,
 )
 from airflow_provider_segtable.table.log.event_log import (
@@ -57,6 +57,7 @@ from airflow_provider_segtable.table.log.event_log import (
     TIMELINE,
     expired_path,
 )
+from airflow_provider_segtable.table.publishing.targets import target_folders
 
 WAIT_S = 5.0
 """How long a drop waits for the locks of others, in seconds."""
@@ -97,9 +98,9 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
         end = end_log(ports) if force else _ended_alone(ports)
     mark_end(ports, end)
     kept = _ended_indexes(ports, end)
-    files = [e for e in list_files(ports.storage) if is_own(e.path) and e.path not in kept]
+    own = [e.path for e, is_own in list_files(ports.storage) if is_own and e.path not in kept]
     if _is_newest(ports, end):
-        _delete(ports, end, [each.path for each in files])
+        _delete(ports, end, own)
     else:
         ports.coordinator.forget(dropped(end).table_id)
     return replace(told, n=end.n)
@@ -132,7 +133,7 @@ def _told(ports: TableContext, end: Event | None) -> DropResult:
     action = dropped(end) if end else end_of(ports.log.load())
     chunks = () if end else ports.log.load().timeline.visible_summaries().values()
     files = [*list_files(ports.storage)]
-    own = [each for each in files if is_own(each.path) and not (end and _stays(each.path, end))]
+    own = [each for each, is_own in files if is_own and not (end and _stays(each.path, end))]
     coordinator = ports.coordinator
     return DropResult(
         name=action.name,
@@ -141,7 +142,7 @@ def _told(ports: TableContext, end: Event | None) -> DropResult:
         segments=None if end else sum(each.visible for each in chunks),
         files=len(own),
         bytes=sum(each.size for each in own),
-        kept=tuple(each.path for each in files if not is_own(each.path)),
+        kept=tuple(each.path for each, is_own in files if not is_own),
         locks=(*coordinator.locks(action.table_id), *coordinator.waiters(action.table_id)),
     )
 
@@ -182,5 +183,5 @@ def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
         ports.coordinator.forget(table)
     for path in (*events, *markers):
         ports.storage.delete(path)
-    for folder in (DATA, DELETES, LOG):
+    for folder in (DATA, DELETES, LOG, *target_folders()):
         ports.storage.prune(folder)

@@ -2,7 +2,8 @@
 
 A drop deletes these and no others. The names are those of ``docs/FORMAT.md``: every writer makes
 its files by them, so neither the log nor a footer has to be readable. The table of an index has
-files of the same names below its own folder.
+files of the same names below its own folder. What was published in other formats lies in folders
+of its own (``table.publishing.targets``).
 """
 
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.paths import DATA, DELETES
 from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.table.publishing.targets import target_files
 
 LOG = "_segtable"
 
@@ -63,7 +65,8 @@ def indexes_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(match[1] for match in found if match and match[1])
 
 
-def list_files(storage: Storage) -> Iterator[Entry]:
-    """Yield the files in the folders of a table: its own, and others that lie among them."""
+def list_files(storage: Storage) -> Iterator[tuple[Entry, bool]]:
+    """Yield the files in the folders of a table, each with whether segtable wrote it."""
     for folder in (DATA, DELETES, LOG):
-        yield from storage.list(folder)
+        yield from ((entry, is_own(entry.path)) for entry in storage.list(folder))
+    yield from target_files(storage)

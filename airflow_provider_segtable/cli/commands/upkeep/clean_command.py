@@ -92,6 +92,8 @@ def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
             {"path": e.path, "bytes": e.size, "modified": iso(e.modified)} for e in run.orphans
         ],
         "young": run.young,
+        "published": list(run.published),
+        "targets": {name: list(paths) for name, paths in run.targets.items()},
         "log_from": run.log_from,
         "log_files": list(run.log_files),
         "entries": dict(run.entries),
@@ -113,6 +115,8 @@ def _draw(facts: Facts) -> RenderableType:
         ("log files", "log_files"),
     ):
         taken.add_row(what, f"{len(facts[key]):,}")
+    for name, paths in facts["targets"].items():
+        taken.add_row(f"files of replaced {name} versions", f"{len(paths):,}")
     lines = [f"{describe_size(facts['bytes'])}; versions are kept from {facts['retained_from']} on"]
     reasons = Counter(each["reason"] for each in facts["kept"])
     lines += [f"{count:,} hidden segments kept: {why}" for why, count in reasons.items()]
@@ -120,6 +124,9 @@ def _draw(facts: Facts) -> RenderableType:
         lines.append(f"{facts['vectors_kept']:,} deletion vectors kept: segments still need them")
     if facts["young"]:
         lines.append(f"{facts['young']:,} unreferenced files kept: too young to delete")
+    if facts["published"]:
+        files = f"{len(facts['published']):,} files kept"
+        lines.append(f"{files}: versions published in other formats show them")
     lines += _of_indexes(facts)
     return Group(taken, *(Text(line) for line in lines))
 

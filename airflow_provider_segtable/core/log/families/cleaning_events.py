@@ -16,6 +16,9 @@ A segment may be cleaned iff
 5. it has rows, or no segment of a lower version is present below it: a tombstone outlives the
    segments it hides.
 
+What readers of published versions need stays, too; nothing rests on that, because files are asked
+for once more before they are deleted (``services.cleaning``).
+
 *Admission*: rules 1, 3, 4 and 5 are checked again against the state at commit, and ids that are
 needed now, or gone, are dropped. Rule 2 cannot change except by tags and consumers: a cleaning is
 refused if a version was tagged that its author had not read, or if a consumer would lose a position
@@ -25,7 +28,7 @@ Source of the idea: Hudi's cleaner and Paimon's snapshot expiry, and the lessons
 remove the name first and the data last; unless all protected files are known, delete nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias, assert_never
@@ -218,6 +221,7 @@ class Keep(StrEnum):
 
     RECENT = "a version within retention shows it"
     TAGGED = "a tagged version shows it"
+    PUBLISHED = "a version published in another format shows it"
     CLAIMED = "a pending plan names it"
     STANDBY = "it waits for the rest of its group or chunk"
     GROUP = "another segment of its group stays"
@@ -238,13 +242,20 @@ class Cleanable:
         return tuple(segment.id for segment in self.segments)
 
 
-def cleanable(head: State, *, retained: Sequence[State], tagged: Sequence[State] = ()) -> Cleanable:
+def cleanable(
+    head: State,
+    *,
+    retained: Sequence[State],
+    tagged: Sequence[State] = (),
+    published: Container[str] = (),
+) -> Cleanable:
     """Return the segments that may be cleaned.
 
     Args:
         head: the newest state.
         retained: the oldest version to keep, then every later version right after a repair.
         tagged: the tagged versions.
+        published: files that readers of published versions need.
     """
     oldest = retained[0]
     reasons: dict[SegmentId, Keep] = {}
@@ -257,6 +268,8 @@ def cleanable(head: State, *, retained: Sequence[State], tagged: Sequence[State]
             reasons[segment.id] = Keep.RECENT
         elif segment.id in named:
             reasons[segment.id] = Keep.TAGGED
+        elif segment.path in published:
+            reasons[segment.id] = Keep.PUBLISHED
     free = [segment for segment in hidden if segment.id not in reasons]
     reasons |= _must_stay(free, head)
     gone = tuple(segment for segment in free if segment.id not in reasons)

@@ -1,0 +1,75 @@
+"""The targets in a table's root: what readers of published versions need, and what is obsolete.
+
+1. All formats are asked, whether or not the table publishes in them now: readers may still open a
+   version that was published before.
+2. A target that cannot be read is an error, because its readers may need any file. So is one that
+   another tool wrote: a table that was converted in place names the same data files.
+3. *Read the targets after the event that gives files up.* A publisher puts a version, then looks
+   whether the log still keeps its event (``table.publishing.publisher``). So either the reader of
+   the targets finds that version, or its publisher finds the event, and publishes a newer one.
+4. The files of a target belong to the table: they are dropped with it, but for those of another
+   tool's table.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.format import Format
+from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.ports.storage import Entry, Storage
+
+
+def published_paths(storage: Storage, since: Instant) -> frozenset[str]:
+    """Return the data files of each newest published version, and of those replaced ``since``.
+
+    Raises:
+        ForeignTable, CorruptTable, StorageError: a target cannot be read: delete nothing.
+    """
+    needed: frozenset[str] = frozenset()
+    for each in FORMATS.values():
+        try:
+            needed |= each.target(storage).needed(since)
+        except ForeignTable as error:
+            raise ForeignTable(
+                f"{storage.uri}: nothing was deleted, because that table's readers may need it: "
+                f"{error}"
+            ) from error
+    return needed
+
+
+def sweep_targets(
+    storage: Storage, since: Instant, *, dry_run: bool
+) -> Mapping[str, tuple[str, ...]]:
+    """Delete what is obsolete in all targets; return the paths by format, if there are any."""
+    swept = {
+        name: each.target(storage).sweep(since, dry_run=dry_run) for name, each in FORMATS.items()
+    }
+    return {name: paths for name, paths in swept.items() if paths}
+
+
+def target_files(storage: Storage) -> Iterator[tuple[Entry, bool]]:
+    """Yield the files in the folders of targets, each with whether segtable wrote it.
+
+    Raises:
+        StorageError: a target cannot be read.
+    """
+    for each in FORMATS.values():
+        entries = [entry for folder in each.folders for entry in storage.list(folder)]
+        foreign = bool(entries) and _is_foreign(each, storage)
+        yield from ((entry, not foreign and each.is_own(entry.path)) for entry in entries)
+
+
+def target_folders() -> tuple[str, ...]:
+    """Return the folders below a table's root that targets of all formats have."""
+    return tuple(folder for each in FORMATS.values() for folder in each.folders)
+
+
+def _is_foreign(each: Format, storage: Storage) -> bool:
+    try:
+        each.target(storage).load()
+    except ForeignTable:
+        return True
+    except CorruptTable:  # files are told by their names then
+        return False
+    return False

@@ -1,0 +1,1 @@
+"""Published versions: how they are put, kept, and followed."""
