@@ -11,10 +11,10 @@ from statistics import median
 from rich.table import Table as Grid
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
 from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 SCANS = 3

@@ -25,7 +25,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from airflow_provider_segtable.cli.commands.upkeep.plan_command import planner_facts
 from airflow_provider_segtable.cli.display import drawing
-from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
 from airflow_provider_segtable.cli.display.output import out
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
@@ -39,6 +38,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     line,
 )
+from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.event_log import EventLog

@@ -3,12 +3,13 @@
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
+from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
 
 ROWS = pa.table(
     {
@@ -73,3 +74,17 @@ def test_parts_add_up() -> None:
     assert parts == checksum_of(ROWS.to_batches())
     assert len(parts.hex) == 16
     assert checksum_of([]) == Checksum()
+
+
+def test_the_columns_that_differ_are_named() -> None:
+    """Two sets of rows differ in exactly the columns whose values were changed."""
+    other = ROWS.set_column(0, "n", pa.array([1, None, 3, 5], pa.int32()))
+    found = checksum_of(ROWS.to_batches()).differing(checksum_of(other.to_batches()))
+    assert found == ("n",)
+
+
+def test_every_nan_is_one_value() -> None:
+    """NaN of another sign or payload is the same value."""
+    odd = np.array([0x7FF8000000000001, 0xFFF8000000000000], dtype=np.uint64).view(np.float64)
+    usual = pa.table({"a": [float("nan")] * 2})
+    assert checksum_of(pa.table({"a": odd}).to_batches()) == checksum_of(usual.to_batches())

@@ -2,17 +2,18 @@
 
 1. A row's hash mixes the hashes of its values, in column order; null has its own hash.
 2. The checksum is the sum of the rows' hashes modulo 2^64, so order and batches do not matter. A
-   lost, duplicated or changed row changes it (except with probability 2^-64).
+   lost, duplicated or changed row changes it (except with probability 2^-64). The sum of each
+   column's hashes tells in which columns two sets of rows differ.
 3. Values are hashed by their type's canonical form (integers and times as 64 bits, floats as
    doubles, text by BLAKE2 of each distinct value), so checksums are comparable between runs and
-   machines.
+   machines. All NaN are one value, and so are both zeros.
 
 It detects accidental errors, not deliberate manipulation.
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,11 @@ _STEP = np.uint64(0x100000001B3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """Rows and the sum of their hashes."""
+    """Rows and the sum of their hashes; ``columns`` has the sum of each column's hashes."""
 
     rows: int = 0
     total: int = 0
+    columns: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def hex(self) -> str:
@@ -40,22 +42,34 @@ class Checksum:
     def __add__(self, other: "Checksum") -> "Checksum":
         """Return the checksum of the union of both sets of rows."""
         total = (self.total + other.total) % 2**64
-        return Checksum(rows=self.rows + other.rows, total=total)
+        sums = {
+            name: (self.columns.get(name, 0) + other.columns.get(name, 0)) % 2**64
+            for name in {**self.columns, **other.columns}
+        }
+        return Checksum(rows=self.rows + other.rows, total=total, columns=sums)
+
+    def differing(self, other: "Checksum") -> tuple[str, ...]:
+        """Return the columns whose values differ; empty if only their combination does."""
+        names = {**self.columns, **other.columns}
+        return tuple(n for n in names if self.columns.get(n, 0) != other.columns.get(n, 0))
 
 
 def checksum_of(batches: Iterable[pa.RecordBatch]) -> Checksum:
     """Return the checksum of all rows."""
     total = Checksum()
     for batch in batches:
-        total += Checksum(rows=batch.num_rows, total=int(_row_hashes(batch).sum(dtype=np.uint64)))
+        total += _of_batch(batch)
     return total
 
 
-def _row_hashes(batch: pa.RecordBatch) -> Hashes:
+def _of_batch(batch: pa.RecordBatch) -> Checksum:
     rows: Hashes = np.zeros(batch.num_rows, dtype=np.uint64)
-    for column in batch.columns:
-        rows = _mixed(rows * _STEP + _value_hashes(column))
-    return rows
+    sums = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = _value_hashes(column)
+        rows = _mixed(rows * _STEP + values)
+        sums[name] = int(values.sum(dtype=np.uint64))
+    return Checksum(rows=batch.num_rows, total=int(rows.sum(dtype=np.uint64)), columns=sums)
 
 
 def _value_hashes(column: pa.Array) -> Hashes:
@@ -64,7 +78,7 @@ def _value_hashes(column: pa.Array) -> Hashes:
         bits = _sixty_four_bits(column)
     elif pa.types.is_floating(kind):
         floats = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-        bits = (floats + 0.0).view(np.uint64)  # -0.0 equals 0.0
+        bits = np.where(np.isnan(floats), np.nan, floats + 0.0).view(np.uint64)  # -0.0 equals 0.0
     else:
         return _by_distinct_value(column)
     hashes = _mixed(bits + np.uint64(1))
