@@ -1,8 +1,11 @@
 """Field ids of the columns of files: those of the schema, and those of hidden columns.
 
-Hidden columns have ids from 2,000,000,000 on, so they never meet a schema's: those of the creation
-by position, those of columns that were added later by the ids of these. Readers that go by ids
-(Iceberg's) need every column of a file to have one.
+1. Hidden columns have ids from 2,000,000,000 on, so they never meet a schema's: those of the
+   creation by position, those of columns that were added later by the ids of these. Readers that go
+   by ids (Iceberg's) need every column of a file to have one.
+2. Fields within a column (of lists, structs and maps) have ids from 1,000,000,000 on: 1,000 for
+   each column, in the order of the type as text. Types of columns that have such fields never
+   change, so neither do these ids. A column with more fields than that has none within it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +14,8 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
+NESTED_IDS = 1_000_000_000
+MOST_NESTED = 1_000
 HIDDEN_IDS = 2_000_000_000
 _OF_ALL = (ROOT, ROW)
 _LATER = HIDDEN_IDS + 1_000_000
@@ -34,3 +39,9 @@ def hidden_ids(columns: Sequence[Column]) -> Mapping[str, int]:
 def id_beside(column_id: int, place: int) -> int:
     """Return the id of a hidden column that belongs to one added later: the first or the second."""
     return _LATER + 2 * column_id + place
+
+
+def nested_ids(column_id: int) -> range:
+    """Return the ids of the fields within a column; none for hidden columns."""
+    first = NESTED_IDS + column_id * MOST_NESTED
+    return range(first, first + MOST_NESTED if first < HIDDEN_IDS - MOST_NESTED else first)

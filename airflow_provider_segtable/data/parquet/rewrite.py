@@ -78,12 +78,18 @@ def arrow_schema(footer: Footer) -> pa.Schema:
     known = {field.metadata[ID]: field for field in stored_columns(file_schema(footer.metadata))}
     return pa.schema(
         [
-            field.with_metadata(known[key].metadata)
+            _of_column(field, known[key])
             if (key := (field.metadata or {}).get(ID)) in known
             else field
             for field in schema
         ]
     )
+
+
+def _of_column(field: "pa.Field[Any]", column: "pa.Field[Any]") -> "pa.Field[Any]":
+    """Return a file's field with what is known of its column, ids within it included."""
+    same = field.type == column.type
+    return (field.with_type(column.type) if same else field).with_metadata(column.metadata)
 
 
 def empty_file(schema: pa.Schema) -> Source:

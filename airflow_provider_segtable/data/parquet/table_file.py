@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.parquet.file_ids import id_of, identified
 
 _OLD_NAME = b"segtable.old_name"
 _DEFAULT = b"segtable.default"
@@ -36,7 +37,7 @@ def stored_columns(schema: Schema) -> pa.Schema:
         entries = {ID: str(column.id).encode(), _OLD_NAME: column.old_name.encode()}
         if column.default is not None:
             entries[_DEFAULT] = column.default.encode()
-        fields.append(field.with_metadata(entries))
+        fields.append(identified(field, column.id).with_metadata(entries))
     return pa.schema(fields)
 
 
@@ -52,13 +53,12 @@ def files_columns(schema: Schema, kind: TableKind) -> pa.Schema:
 
 def with_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
     """Return a schema to write a file with: its fields have their ids, and no other metadata."""
-    fields = (
-        field.with_metadata({ID: str(ids[field.name]).encode()})
-        if field.name in ids
-        else field.remove_metadata()
-        for field in schema
+    return pa.schema(
+        [
+            identified(field, ids[field.name]) if field.name in ids else field.remove_metadata()
+            for field in schema
+        ]
     )
-    return pa.schema(list(fields))
 
 
 def with_hidden_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
@@ -75,8 +75,7 @@ def with_hidden_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
 
 def with_own_ids(schema: pa.Schema) -> pa.Schema:
     """Return a schema with the ids of its fields, and no other metadata."""
-    ids = {f.name: int(f.metadata[ID]) for f in schema if ID in (f.metadata or {})}
-    return with_ids(schema, ids)
+    return with_ids(schema, {f.name: own for f in schema if (own := id_of(f)) is not None})
 
 
 def plain_columns(schema: pa.Schema) -> pa.Schema:
