@@ -19,41 +19,13 @@ from typing import Any, ClassVar, Protocol
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts, FileFacts
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.storage import Storage
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnFacts:
-    """What the footer of a file tells of a top-level column; None if it does not.
-
-    Attributes:
-        low: a lower bound of its values, as a Python value of the file's type.
-        high: an upper bound.
-        nulls: the number of nulls.
-        size: its compressed bytes.
-    """
-
-    low: Any = None
-    high: Any = None
-    nulls: int | None = None
-    size: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """What the footer of a file tells.
-
-    Attributes:
-        columns: by the ids of the columns in the schema that the file was written with.
-        numbered: whether all its columns, nested ones too, carry ids.
-        split_offsets: where its row groups begin.
-    """
-
-    columns: Mapping[int, ColumnFacts] = field(default_factory=dict)
-    numbered: bool = False
-    split_offsets: tuple[int, ...] = ()
+__all__ = ["ColumnFacts", "FileFacts", "Format", "NewFile", "Published", "PublishedFile"]
+__all__ += ["Revision", "ShownFile", "Target"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,9 +47,11 @@ class ShownFile:
 
     def _key(self) -> str:
         """Return a digest of all that hides rows; empty if nothing does."""
+        if not (self.clips or self.deletions or self.tombstones):
+            return ""
         parts = [
             *(f"clip {each.start} {each.end}" for each in self.clips),
             *(f"{root} {each.path}" for root, some in self.deletions for each in some),
             *(["tombstones"] if self.tombstones else []),
         ]
-        return sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32] if parts else ""
+        return sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]

@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.segments.chunks.interval_index import Interv
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk, PackedChunk
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import Interval, joined
 
 __all__ = ["Group", "GroupState", "Timeline", "Visible"]
 
@@ -164,12 +164,12 @@ class Timeline:
 
     def lookup(self, interval: Interval | None = None) -> tuple[Visible, ...]:
         """Return the visible groups of an interval, by interval start and then by root."""
-        return tuple(_shown(self._winning(interval)))
+        return tuple(_shown(self.winning(interval)))
 
     def lookup_near(self, intervals: Iterable[Interval]) -> tuple[Visible, ...]:
         """Return ``lookup`` of the chunks that overlap any of the intervals; decode only these."""
         near = self._near(intervals)
-        return tuple(_shown((piece, c) for piece, c in self._winning(None) if c.key in near))
+        return tuple(_shown((piece, c) for piece, c in self.winning(None) if c.key in near))
 
     def visible_segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the segments of ``lookup``, each once."""
@@ -177,7 +177,7 @@ class Timeline:
 
     def each_visible(self, interval: Interval | None = None) -> Iterator[Segment]:
         """Yield ``visible_segments``, decoding one chunk at a time."""
-        chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
+        chunks = {chunk.key: chunk for _, chunk in self.winning(interval)}
         groups = (group for chunk in chunks.values() for group in chunk.unpacked.visible)
         return (segment for group in groups for segment in group.segments)
 
@@ -203,11 +203,11 @@ class Timeline:
 
     def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
-        return tuple({chunk.key: None for _, chunk in self._winning(interval)})
+        return tuple({chunk.key: None for _, chunk in self.winning(interval)})
 
     def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
         """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
-        return {chunk.key: chunk.summary for _, chunk in self._winning(interval)}
+        return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).
@@ -223,7 +223,7 @@ class Timeline:
         found = self._chunk(chunk)
         winning = [
             (piece, winner.key)
-            for piece, winner in self._winning(chunk.interval)
+            for piece, winner in self.winning(chunk.interval)
             if winner.key.bucket == chunk.bucket
         ]
         wins = any(winner == chunk for _, winner in winning)
@@ -238,14 +238,8 @@ class Timeline:
             else:
                 yield GroupState.STANDBY
 
-    def _near(self, intervals: Iterable[Interval]) -> set[ChunkKey]:
-        return {chunk for each in set(intervals) for chunk in self.visible_chunks(each)}
-
-    def _chunk(self, key: ChunkKey) -> Chunk | None:
-        found = self._chunks.find(key)
-        return found.unpacked if found else None
-
-    def _winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
+    def winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
+        """Yield the chunks that win, each with a piece of time in which it does."""
         for together in _connected(self.chunks(interval)):
             for rivals in _by_bucket(together):
                 if len(rivals) > 1:
@@ -255,6 +249,18 @@ class Timeline:
                 piece = only.key.interval if interval is None else only.key.interval.clip(interval)
                 if piece and only.shows_any:
                     yield piece, only
+
+    def changed(self, before: "Timeline") -> tuple[Interval, ...]:
+        """Return the intervals of the chunks that differ from an earlier timeline's, joined."""
+        found = {chunk.key.interval for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
+        return joined(found)
+
+    def _near(self, intervals: Iterable[Interval]) -> set[ChunkKey]:
+        return {chunk for each in set(intervals) for chunk in self.visible_chunks(each)}
+
+    def _chunk(self, key: ChunkKey) -> Chunk | None:
+        found = self._chunks.find(key)
+        return found.unpacked if found else None
 
 
 def _shown(winning: Iterable[tuple[Interval, AnyChunk]]) -> Iterator[Visible]:

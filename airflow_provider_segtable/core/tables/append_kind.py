@@ -184,3 +184,13 @@ class Append:
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log records addresses."""
+
+    def shows(self, segment: Segment) -> bool:
+        """Return true: a visible file has rows as they came."""
+        del segment
+        return True
+
+    def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
+        """Return nothing: there is nothing to merge."""
+        del stored, unmerged
+        return ""

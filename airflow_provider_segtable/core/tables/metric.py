@@ -5,8 +5,10 @@ group, so it can be computed in parts, in any order.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.tables.schema import Column
@@ -108,6 +110,21 @@ class Metric:
         if not (kind.sketch and comma and re.fullmatch(r"\s*-?\d+\s*", last)):
             return Metric(name=name.strip(), kind=kind, source=(inside or "").strip() or None)
         return Metric(name=name.strip(), kind=kind, source=source.strip(), argument=int(last))
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the metric as JSON."""
+        body = {
+            "name": self.name,
+            "kind": self.kind.value,
+            "source": self.source,
+            "argument": self.argument,
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+    @staticmethod
+    def decoded(body: Mapping[str, Any]) -> "Metric":
+        """Parse the output of ``encoded``."""
+        return Metric(**{**body, "kind": MetricKind(body["kind"])})
 
     @property
     def size(self) -> int:

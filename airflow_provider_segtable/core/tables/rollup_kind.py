@@ -276,6 +276,19 @@ class Rollup:
         steps = self.query_granularity
         check_group_predicate(predicate, self.dimensions, steps, time_column)
 
+    def shows(self, segment: Segment) -> bool:
+        """Return true: ``unpublished`` refuses versions in which a group may have several rows."""
+        del segment
+        return True
+
+    def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
+        """Return the first sketch, or what is not rolled up perfectly."""
+        del stored
+        if self.sketches:
+            return f"other engines cannot read {self.sketches[0]}, a sketch: leave it unpublished"
+        why = next(iter(unmerged), "")
+        return f"rows are not rolled up perfectly: {why}; run a major compaction" if why else ""
+
 
 def bound(rollup: Rollup, schema: Schema, *, time_column: str, granularity: Granularity) -> Rollup:
     """Check a rollup against the input schema, and return it with its sources.
@@ -365,7 +378,7 @@ def encode_rollup(rollup: Rollup) -> dict[str, Any]:
     """Return a rollup as JSON."""
     return {
         "dimensions": list(rollup.dimensions),
-        "metrics": [_encode_metric(metric) for metric in rollup.metrics],
+        "metrics": [metric.encoded() for metric in rollup.metrics],
         "query_granularity": rollup.query_granularity.value,
         "sources": [
             {"name": c.name, "type": c.type, "nullable": c.nullable} for c in rollup.sources
@@ -377,19 +390,7 @@ def decode_rollup(body: Mapping[str, Any]) -> Rollup:
     """Parse the output of ``encode_rollup``."""
     return Rollup(
         dimensions=tuple(body["dimensions"]),
-        metrics=tuple(
-            Metric(**{**metric, "kind": MetricKind(metric["kind"])}) for metric in body["metrics"]
-        ),
+        metrics=tuple(map(Metric.decoded, body["metrics"])),
         query_granularity=QueryGranularity.parse(body["query_granularity"]),
         sources=tuple(Column(**column) for column in body["sources"]),
     )
-
-
-def _encode_metric(metric: Metric) -> dict[str, Any]:
-    body = {
-        "name": metric.name,
-        "kind": metric.kind.value,
-        "source": metric.source,
-        "argument": metric.argument,
-    }
-    return {name: value for name, value in body.items() if value is not None}

@@ -39,6 +39,11 @@ class DeletionForm(Enum):
         """Return whether the log also records how many rows a delete removes."""
         return self is DeletionForm.VECTORS
 
+    @property
+    def in_files(self) -> bool:
+        """Return whether data files have rows that delete others, and are not shown."""
+        return self is DeletionForm.TOMBSTONES
+
 
 class TableKind(Protocol):
     """What a table keeps of its rows.
@@ -251,5 +256,23 @@ class TableKind(Protocol):
 
         Raises:
             InvalidInput: with the column or the time, and the way out.
+        """
+        ...
+
+    # Readers of other formats, which merge nothing
+
+    def shows(self, segment: Segment) -> bool:
+        """Return whether they are shown the file of a visible segment."""
+        ...
+
+    def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
+        """Return why the rows in files are not those of the table, with the way out.
+
+        Args:
+            stored: the columns that readers see.
+            unmerged: what a major compaction has yet to merge; it is found while it is iterated.
+
+        Returns:
+            The reason; empty if they are.
         """
         ...

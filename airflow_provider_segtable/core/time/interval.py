@@ -7,7 +7,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -133,6 +133,17 @@ class Interval:
 
 
 ALL_TIME = Interval(MIN_INSTANT, MAX_INSTANT)
+
+
+def joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return the instants of any intervals as disjoint intervals that do not touch, in order."""
+    found: list[Interval] = []
+    for each in sorted(intervals):
+        if found and each.start <= found[-1].end:
+            found[-1] = Interval(found[-1].start, max(found[-1].end, each.end))
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 class Granularity(StrEnum):

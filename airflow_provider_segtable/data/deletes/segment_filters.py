@@ -21,7 +21,7 @@ def row_filters(
     Raises:
         NotFound, CorruptTable: a vector file is missing or broken.
     """
-    reader = _Reader(files)
+    reader = VectorReader(files)
     return {
         segment.id: RowFilter(
             runs=segment.runs,
@@ -36,25 +36,28 @@ def deleted_rows(
     files: DataFiles, deletions: Mapping[SegmentId, Iterable[Deletion]]
 ) -> dict[SegmentId, BitMap]:
     """Return the deleted rows by root."""
-    reader = _Reader(files)
+    reader = VectorReader(files)
     return {root: reader.rows(root, tuple(some)) for root, some in deletions.items()}
 
 
-class _Reader:
+class VectorReader:
     """Reads each vector file once and packs each set of rows once."""
 
     def __init__(self, files: DataFiles) -> None:
+        """Read vector files of ``files``."""
         self.files = files
         self.held: dict[str, dict[SegmentId, BitMap]] = {}
         self.made: dict[tuple[SegmentId, tuple[Deletion, ...]], Bits] = {}
 
     def rows(self, root: SegmentId, deletions: tuple[Deletion, ...]) -> BitMap:
+        """Return the rows of a root that some deletions name."""
         for each in deletions:
             if each.path not in self.held:
                 self.held[each.path] = read_vectors(self.files, each.path, each.checksum)
         return BitMap.union(*(self.held[each.path][root] for each in deletions))
 
     def bits(self, wanted: Mapping[SegmentId, tuple[Deletion, ...]]) -> dict[str, Bits]:
+        """Return deleted rows as bits, by root as text."""
         for key in wanted.items():
             if key not in self.made:
                 self.made[key] = bits_of(self.rows(*key).to_array())

@@ -140,6 +140,14 @@ class SegmentRead:
                 clipped = _clipped(kept, self.time_column, clip) if clip else kept
                 yield _in_schema(clipped, target)
 
+    def numbered(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows as the file has them, each batch with the number of its first row.
+
+        No row is filtered or clipped, but row groups are left out as in ``batches``; same errors.
+        """
+        with self._opened() as (parquet, choice):
+            yield from _numbered(parquet, choice, list(self._read), self.batch_rows)
+
     def row_groups(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group, deleted ones among them; errors as ``batches``."""
         target, names = self._target, list(self._read)

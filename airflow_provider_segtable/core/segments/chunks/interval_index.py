@@ -101,6 +101,18 @@ class IntervalIndex(Generic[T]):
         index = bisect_left(items, key, key=_key)
         return items[index] if index < len(items) and items[index].key == key else None
 
+    def changed(self, before: "IntervalIndex[T]") -> Iterator[T]:
+        """Yield the items that an earlier index has not, and its items that this one has not.
+
+        An item that was replaced by another one of its key is yielded once. Blocks that both share
+        are not looked at.
+        """
+        now, then = (_outside(*pair) for pair in ((self, before), (before, self)))
+        for key in {**now, **then}:
+            ours, theirs = now.get(key), then.get(key)
+            if ours is not theirs and ours != theirs:
+                yield theirs if ours is None else ours  # type: ignore[misc]  # one is an item
+
     def put(self, item: T) -> "IntervalIndex[T]":
         """Add an item, replacing an item with an equal key."""
         at = max(self._block(item.key), 0)
@@ -122,6 +134,12 @@ class IntervalIndex(Generic[T]):
 
     def _with(self, at: int, items: tuple[T, ...]) -> "IntervalIndex[T]":
         return IntervalIndex(self.blocks[:at] + _blocks(items) + self.blocks[at + 1 :])
+
+
+def _outside(index: IntervalIndex[T], other: IntervalIndex[T]) -> dict[Any, T]:
+    """Return the items in blocks that the other index does not share, by key."""
+    shared = {id(block) for block in other.blocks}
+    return {item.key: item for b in index.blocks if id(b) not in shared for item in b.items}
 
 
 def _blocks(items: tuple[T, ...]) -> tuple[Block[T], ...]:

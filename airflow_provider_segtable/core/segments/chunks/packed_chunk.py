@@ -85,6 +85,8 @@ class PackedChunk:
 
     def __eq__(self, other: object) -> bool:
         """Return whether the decoded chunks are equal."""
+        if isinstance(other, PackedChunk) and self.source is other.source and self.at == other.at:
+            return True
         return isinstance(other, PackedChunk | Chunk) and self.unpacked == other.unpacked
 
     __hash__ = None  # type: ignore[assignment]

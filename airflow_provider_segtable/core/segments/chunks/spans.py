@@ -130,6 +130,15 @@ class Spans(Generic[T]):
         """Replace all cells that overlap a range by items within it, sorted by key."""
         return self._spliced(start, end, _cells(items))
 
+    def without(self, other: "Spans[T]") -> Iterator[T]:
+        """Yield the items that are not in another set; shared blocks are not looked at."""
+        shared = {id(block) for block in other.blocks}
+        for block in (block for block in self.blocks if id(block) not in shared):
+            for item in (item for cell in block for item in cell.items):
+                known = other.find(item.start, item.end, item.key)
+                if known is not item and known != item:
+                    yield item
+
     def _spliced(self, start: int, end: int, cells: Sequence[Cell[T]]) -> "Spans[T]":
         blocks = self.blocks
         left, left_index = self._first_ending_after(start)

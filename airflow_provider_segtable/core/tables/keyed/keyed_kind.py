@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     MergeEngine,
     MergeRules,
 )
+from airflow_provider_segtable.core.tables.keyed.slices import is_base
 from airflow_provider_segtable.core.tables.schema import (
     Column,
     Schema,
@@ -267,6 +268,22 @@ class PrimaryKey:
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log files name the keys."""
+
+    def shows(self, segment: Segment) -> bool:
+        """Return whether it belongs to the base of its bucket: no other file has been merged."""
+        return is_base(segment)
+
+    def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
+        """Return which default readers see in the place of nulls that files have."""
+        del unmerged
+        columns = stored.columns if self.rules.partial else ()
+        for column in (column for column in columns if column.default is not None):
+            return (
+                f"column {column.name!r} has the default {column.default!r}, which is shown where "
+                "no record has set it, and files have null there: drop the column, or add one "
+                "without a default"
+            )
+        return ""
 
 
 def _check_number(buckets: int) -> None:

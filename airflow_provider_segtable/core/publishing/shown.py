@@ -1,0 +1,198 @@
+"""What a version shows, as files; and which files differ between two versions.
+
+1. The kind of the table decides which visible files are shown (``TableKind.shows``). An append
+   table shows all. A primary-key table shows the base files: each bucket as it was when its base
+   compaction was planned, so older than the newest version, and not at one time in all buckets. A
+   rollup table shows all, but is refused unless it is rolled up perfectly (``unpublished``).
+2. A file is *clipped* to the pieces of time in which its segment is visible, as far as it has rows
+   there. A file without rows in them is not shown; one with all its rows in them has no clips. At
+   every instant one chunk of a bucket wins, so a file that is visible under two ids, because it was
+   carried over, has every row in one piece at most: its pieces are joined.
+3. What differs between two versions is found where their chunks differ, and where their deletions
+   do. A file whose rows all lie in one piece is known from there. Of any other, all pieces are
+   looked up, in both versions.
+
+So the costs of ``changed_files`` follow what has changed, not the size of the table.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from airflow_provider_segtable.core.deletes.deletion import Deletion, holds_any
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Interval, joined
+
+
+class Piece(NamedTuple):
+    """A segment with rows in an interval in which it is visible."""
+
+    segment: Segment
+    interval: Interval
+
+    @property
+    def whole(self) -> bool:
+        """Return whether all its rows lie in the interval."""
+        interval, segment = self.interval, self.segment
+        return interval.start <= segment.time_min and segment.time_max < interval.end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """The change from one version's files to another's.
+
+    Attributes:
+        gone: paths of files that the later version does not show.
+        shown: files that it shows and the earlier one did not, or with another key; by path.
+    """
+
+    gone: frozenset[str] = frozenset()
+    shown: Mapping[str, ShownFile] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether anything differs."""
+        return bool(self.gone or self.shown)
+
+
+def unpublished(state: State) -> str:
+    """Return why a version's files do not have its rows, with the way out; empty if they do."""
+    table = state.table
+    return table.kind.unpublished(table.schema, _unmerged(state))
+
+
+def _unmerged(state: State) -> Iterator[str]:
+    """Yield what a major compaction has yet to merge."""
+    for chunk, summary in state.timeline.visible_summaries().items():
+        if summary.late:
+            yield f"{summary.late} of {summary.visible} segments of {chunk.interval} are new"
+    for segment in state.timeline.each_visible() if state.predicate_deletes else ():
+        for each in state.erased(segment):
+            yield f"the delete of version {each.n} is not applied to {segment.path}"
+
+
+def shown_files(state: State) -> dict[str, ShownFile]:
+    """Return all files that a version shows, by path."""
+    return _files(state, _pieces(state, None))
+
+
+def changed_files(before: State, after: State) -> Changes:
+    """Return how the files of a version differ from those of an earlier one.
+
+    It equals the difference of ``shown_files`` of both, and costs as much as what has changed.
+    """
+    regions = after.timeline.changed(before.timeline)
+    roots = _changed_roots(before, after)
+    was, now = (
+        [*_changed_pieces(*pair, regions), *_with_roots(pair[0], roots)]
+        for pair in ((before, after), (after, before))
+    )
+    split = [piece for piece in (*was, *now) if not piece.whole]
+    return difference(_looked_up(before, was, split), _looked_up(after, now, split))
+
+
+def difference(before: Mapping[str, ShownFile], after: Mapping[str, ShownFile]) -> Changes:
+    """Return the change from some files to others."""
+    return Changes(
+        gone=frozenset(before.keys() - after.keys()),
+        shown={
+            path: file
+            for path, file in after.items()
+            if path not in before or before[path].key != file.key
+        },
+    )
+
+
+def _changed_pieces(state: State, other: State, regions: Iterable[Interval]) -> Iterator[Piece]:
+    """Yield the pieces of a version in some regions that may not be the same in the other one."""
+    for region in regions:
+        theirs = {(at, each.key): each for at, each in other.timeline.winning(region)}
+        for interval, chunk in state.timeline.winning(region):
+            visible = chunk.unpacked.visible
+            same = theirs.get((interval, chunk.key))
+            groups = visible if same is None else visible.without(same.unpacked.visible)
+            for group in groups:
+                yield from _shown_of(state, group.segments, interval)
+
+
+def _with_roots(state: State, roots: Collection[SegmentId]) -> Iterator[Piece]:
+    """Yield the pieces of files that may have rows of some roots."""
+    for region in joined(root.interval for root in roots):
+        for piece in _pieces(state, region):
+            if holds_any(piece.segment, roots):
+                yield piece
+
+
+def _changed_roots(before: State, after: State) -> frozenset[SegmentId]:
+    """Return the roots of which other rows are deleted."""
+    then, now = before.vectors, after.vectors
+    if then is now:
+        return frozenset()
+    return frozenset(root for root in {**then, **now} if then.get(root) != now.get(root))
+
+
+def _pieces(state: State, interval: Interval | None) -> Iterator[Piece]:
+    """Yield the pieces of a version in an interval."""
+    for at, chunk in state.timeline.winning(interval):
+        for group in chunk.unpacked.visible:
+            yield from _shown_of(state, group.segments, at)
+
+
+def _shown_of(state: State, segments: Iterable[Segment], interval: Interval) -> Iterator[Piece]:
+    """Yield the segments that are shown, if they have rows in an interval."""
+    shows = state.table.kind.shows
+    for segment in segments:
+        near = segment.time_min < interval.end and interval.start <= segment.time_max
+        if segment.path and near and shows(segment):
+            yield Piece(segment, interval)
+
+
+def _looked_up(
+    state: State, pieces: Iterable[Piece], split: Iterable[Piece]
+) -> dict[str, ShownFile]:
+    """Return the files of some pieces, and those of ``split`` by all their pieces."""
+    paths = {piece.segment.path for piece in split}
+    found = [piece for piece in pieces if piece.segment.path not in paths]
+    for region in joined(_times(piece.segment) for piece in split):
+        found += (piece for piece in _pieces(state, region) if piece.segment.path in paths)
+    return _files(state, found)
+
+
+def _times(segment: Segment) -> Interval:
+    """Return the interval of the event times of a segment's rows."""
+    return Interval(segment.time_min, segment.time_max + 1)
+
+
+def _files(state: State, pieces: Iterable[Piece]) -> dict[str, ShownFile]:
+    """Return the files of pieces, by path."""
+    whole: dict[str, Segment] = {}
+    split: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        if piece.whole:
+            whole[piece.segment.path] = piece.segment
+        else:
+            split.setdefault(piece.segment.path, []).append(piece)
+    files = {path: _file(state, segment, ()) for path, segment in whole.items()}
+    for path, some in split.items():
+        segment = min((piece.segment for piece in some), key=lambda each: each.id)
+        times = _times(segment)
+        left = joined(inside for each in some if (inside := times.clip(each.interval)))
+        files[path] = _file(state, segment, () if left == (times,) else left)
+    return files
+
+
+def _file(state: State, segment: Segment, clips: tuple[Interval, ...]) -> ShownFile:
+    return ShownFile(
+        segment=segment,
+        clips=clips,
+        deletions=tuple(_deletions(state, segment)),
+        tombstones=state.table.kind.deletion.in_files,
+    )
+
+
+def _deletions(state: State, segment: Segment) -> Iterator[tuple[SegmentId, tuple[Deletion, ...]]]:
+    """Yield the deletions of rows that a segment may hold: rows of a root lie in its time chunk."""
+    for root, some in state.deletions(segment).items():
+        if segment.time_min < root.interval.end and root.interval.start <= segment.time_max:
+            yield root, some
