@@ -350,7 +350,7 @@ def test_a_failing_put_leaves_the_old_version_or_the_new_one(place: Place, *, la
         failing = Failing(place.storage, at, landed)
         change = revision(at, new_file(at, hidden=1, deletes=at))
         try:
-            put(place(failing), known, change)
+            known = put(place(failing), known, change)
         except StorageError:
             found = place().load(known)
             assert facts(found) == facts(place().load())

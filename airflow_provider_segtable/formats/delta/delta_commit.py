@@ -1,0 +1,229 @@
+"""The next version of a target: a revision as the actions of a Delta log. Pure.
+
+1. ``commitInfo`` is first, with a timestamp that is later than the last one's: the time of the
+   event, so that travelling in time agrees with the table's own log.
+2. Protocol and metadata are there if they differ from the last ones. Readers need no feature before
+   the first vector, except for times without a zone. ``FENCE`` is a feature that no writer knows:
+   they all refuse to write, and to delete files, and readers have to ignore it.
+3. A file whose vector changes is removed, with its old vector, and added in the same version.
+4. A version of another table, or the first one, removes what it does not show.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID, uuid5
+
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.delta.delta_schema import has_naive_times, schema_json
+from airflow_provider_segtable.formats.delta.log_files import Json
+from airflow_provider_segtable.formats.delta.published_version import (
+    KEY,
+    MARK,
+    TABLE,
+    Own,
+    encoded_path,
+    mark,
+)
+from airflow_provider_segtable.formats.delta.statistics import statistics
+from airflow_provider_segtable.formats.delta.vectors import encoded_vectors
+from airflow_provider_segtable.formats.format import NewFile, Published, PublishedFile, Revision
+
+FENCE = "segtablePublished"
+VECTORS = "deletionVectors"
+_STAMPS = "inCommitTimestamp"
+_NAIVE = "timestampNtz"
+_TABLES = UUID("6c0b1d3a-7f0e-5a0e-9a62-0a3c5d9f8b11")
+"""The name space of the ids of tables."""
+_FOR_EVER = "interval 36500 days"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A version to put: its actions, and the file of the vectors that they name."""
+
+    number: int
+    attempt: UUID
+    actions: tuple[Json, ...]
+    vectors: bytes
+
+    @property
+    def data(self) -> bytes:
+        """Return the bytes of the version."""
+        lines = (json.dumps(each, separators=(",", ":")) for each in self.actions)
+        return ("\n".join(lines) + "\n").encode()
+
+
+def commit_of(known: Published | None, revision: Revision, attempt: UUID) -> Commit:
+    """Return the version after ``known``; ``attempt`` is a fresh id."""
+    return _Commit(known, revision, attempt).made()
+
+
+@dataclass(frozen=True)
+class _Commit:
+    known: Published | None
+    revision: Revision
+    attempt: UUID
+
+    def made(self) -> Commit:
+        """Return the commit."""
+        hidden = {path: file.hidden for path, file in self.revision.shown.items()}
+        data, vectors = encoded_vectors(hidden, self.attempt)
+        removes = [self._remove(path, file) for path, file in self._replaced(vectors)]
+        adds = [self._add(f, vectors.get(path)) for path, f in self.revision.shown.items()]
+        head = self._head(bool(vectors))
+        info = self._info(len(adds), len(removes), changed=bool(head))
+        actions = ({"commitInfo": info}, *head, {"txn": self._transaction()}, *removes, *adds)
+        number = self.known.number + 1 if self.known else 0
+        return Commit(number, self.attempt, actions, data)
+
+    @cached_property
+    def _all(self) -> bool:
+        """Return whether the revision has all files of its version."""
+        return self.known is None or self.known.table_id != self.revision.table.table_id
+
+    @property
+    def _before(self) -> Mapping[str, PublishedFile]:
+        return self.known.files if self.known else {}
+
+    @property
+    def _stamp(self) -> int:
+        """Return the in-commit timestamp."""
+        at = _milliseconds(self.revision.time)
+        return max(at, self.known.own.stamp + 1) if self.known else at
+
+    def _replaced(self, vectors: Mapping[str, Json]) -> Iterator[tuple[str, PublishedFile]]:
+        """Yield files to remove: not shown any more, or with another vector."""
+        shown = self.revision.shown
+        gone = self._before.keys() - shown.keys() if self._all else self.revision.gone
+        for path in sorted(gone - shown.keys()):
+            if path in self._before:
+                yield path, self._before[path]
+        for path in shown:
+            file = self._before.get(path)
+            if file and file.own.vector != vectors.get(path):
+                yield path, file
+
+    def _remove(self, path: str, file: PublishedFile) -> Json:
+        vector = {"deletionVector": file.own.vector} if file.own.vector else {}
+        return {
+            "remove": {
+                "path": encoded_path(path),
+                "deletionTimestamp": _milliseconds(self.revision.time),
+                "dataChange": self.revision.data_change,
+                "extendedFileMetadata": True,
+                "partitionValues": {},
+                "size": file.own.size,
+                **vector,
+            }
+        }
+
+    def _add(self, file: NewFile, vector: Json | None) -> Json:
+        segment = file.shown.segment
+        return {
+            "add": {
+                "path": encoded_path(segment.path),
+                "partitionValues": {},
+                "size": segment.size,
+                "modificationTime": _milliseconds(segment.created),
+                "dataChange": self.revision.data_change,
+                "stats": statistics(self.revision.table, file),
+                "tags": {KEY: file.shown.key},
+                **({"deletionVector": vector} if vector else {}),
+            }
+        }
+
+    def _head(self, vectors: bool) -> list[Json]:  # noqa: FBT001
+        """Return protocol and metadata, as far as they differ from the last ones."""
+        own: Own | None = self.known.own if self.known else None
+        last: Json = own.protocol if own else {}
+        needed = {*last.get("readerFeatures", ())} | ({VECTORS} if vectors else set())
+        if has_naive_times(self.revision.table.schema):
+            needed.add(_NAIVE)
+        protocol = protocol_with(needed)
+        metadata = self._metadata(own, vectors=VECTORS in needed)
+        return [
+            {name: body}
+            for name, body, before in (
+                ("protocol", protocol, last),
+                ("metaData", metadata, own.metadata if own else {}),
+            )
+            if body != before
+        ]
+
+    def _metadata(self, own: Own | None, *, vectors: bool) -> Json:
+        table = self.revision.table
+        same = own.metadata if own and not self._all else {}
+        return {
+            "id": same.get("id", str(uuid5(_TABLES, table.table_id))),
+            "name": table.name,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema_json(table.schema),
+            "partitionColumns": [],
+            "configuration": configuration(table, vectors=vectors),
+            "createdTime": same.get("createdTime", _milliseconds(self.revision.time)),
+        }
+
+    def _transaction(self) -> Json:
+        at = _milliseconds(self.revision.time)
+        return {"appId": MARK, "version": self.revision.event, "lastUpdated": at}
+
+    def _info(self, adds: int, removes: int, *, changed: bool) -> Json:
+        revision = self.revision
+        table = revision.table
+        return {
+            "inCommitTimestamp": self._stamp,
+            "timestamp": _milliseconds(revision.time),
+            "operation": self._operation(changed=changed),
+            "operationParameters": {"event": str(revision.event)},
+            "operationMetrics": {"numAddedFiles": str(adds), "numRemovedFiles": str(removes)},
+            "engineInfo": MARK,
+            "isBlindAppend": not removes and self.known is not None,
+            "txnId": str(self.attempt),
+            MARK: mark(
+                revision.event, revision.commit, revision.time, table.table_id, table.schema.number
+            ),
+        }
+
+    def _operation(self, *, changed: bool) -> str:
+        """Return the name of the change, as Delta's own writers name theirs."""
+        if self._all:
+            return "CREATE OR REPLACE TABLE AS SELECT" if self.known else "CREATE TABLE"
+        if not self.revision.data_change:
+            return "OPTIMIZE"
+        old = self.revision.gone or self.revision.shown.keys() & self._before.keys()
+        new = self.revision.shown.keys() - self._before.keys()
+        if old:
+            return "MERGE" if new else "DELETE"
+        return "WRITE" if new or not changed else "CHANGE COLUMNS"
+
+
+def protocol_with(needed: set[str]) -> Json:
+    """Return the protocol of a table whose readers need these features."""
+    readers = {"readerFeatures": sorted(needed)} if needed else {}
+    return {
+        "minReaderVersion": 3 if needed else 1,
+        "minWriterVersion": 7,
+        **readers,
+        "writerFeatures": sorted({*needed, FENCE, _STAMPS}),
+    }
+
+
+def configuration(table: TableCreated, *, vectors: bool) -> Mapping[str, str]:
+    """Return the properties of the published table.
+
+    Files and versions are kept as long as segtable says; no other writer deletes them by age.
+    """
+    return {
+        "delta.deletedFileRetentionDuration": _FOR_EVER,
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.enableInCommitTimestamps": "true",
+        **({"delta.enableDeletionVectors": "true"} if vectors else {}),
+        TABLE: table.table_id,
+    }
+
+
+def _milliseconds(time: Instant) -> int:
+    return time // 1000

@@ -1,0 +1,31 @@
+"""Delta Lake as a format: a log of actions in the table's own root, and vectors beside it."""
+
+from collections.abc import Collection
+from typing import ClassVar
+
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.formats.delta.delta_schema import refusal
+from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
+from airflow_provider_segtable.formats.delta.log_files import LOG, VECTORS, is_own
+from airflow_provider_segtable.formats.format import Target
+from airflow_provider_segtable.ports.storage import Storage
+
+
+class DeltaFormat:
+    """``formats.format.Format`` of Delta Lake."""
+
+    name: ClassVar[str] = "delta"
+    title: ClassVar[str] = "Delta Lake"
+    folders: ClassVar[tuple[str, ...]] = (LOG, VECTORS)
+
+    def target(self, storage: Storage) -> Target:
+        """Return the target in a table's root."""
+        return DeltaTarget(storage)
+
+    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+        """Return why a version cannot be published, with the way out; empty if it can."""
+        return refusal(table, schemas)
+
+    def is_own(self, path: str) -> bool:
+        """Return whether the name of a file is one that a target gives."""
+        return is_own(path)

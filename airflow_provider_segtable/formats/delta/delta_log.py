@@ -1,0 +1,128 @@
+"""The log of a Delta table, as it is in storage: read from a checkpoint, or from a known version.
+
+1. A version is read from the newest checkpoint and the versions after it.
+2. It is read from a known version, too, if that one is still there: a version that has its number
+   and another content is of another log.
+3. Whose event the newest version shows is said by that version itself, also behind a checkpoint.
+4. Storage may be swept meanwhile: what is gone is listed again (``again``).
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint
+from airflow_provider_segtable.formats.delta.log_files import (
+    Json,
+    Listing,
+    checkpoint_path,
+    commit_path,
+    decoded,
+    listed,
+    listed_from_checkpoint,
+)
+from airflow_provider_segtable.formats.delta.published_version import (
+    Base,
+    Changes,
+    Own,
+    Seen,
+    published,
+)
+from airflow_provider_segtable.formats.format import Published
+from airflow_provider_segtable.ports.storage import Entry, Storage
+
+_ATTEMPTS = 4
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLog:
+    """The log of a Delta table."""
+
+    storage: Storage
+
+    def newest(self, known: Published | None = None) -> Published | None:
+        """Return the newest version; None if there is none."""
+        return again(lambda: (self._later(known) if known else None) or self._anew())
+
+    def checkpoint(self, number: int) -> Checkpoint:
+        """Read a checkpoint."""
+        path = checkpoint_path(number)
+        return Checkpoint(self.storage.read(path), number, self._uri(path))
+
+    def changes(self, numbers: Iterable[int]) -> Changes:
+        """Read what versions change, one after another."""
+        changes = Changes()
+        for number in numbers:
+            changes.apply(self.actions(number))
+        return changes
+
+    def actions(self, number: int) -> list[Json]:
+        """Read the actions of a version."""
+        path = commit_path(number)
+        return decoded(self.storage.read(path), self._uri(path))
+
+    def info(self, number: int) -> Json:
+        """Read what a version says of itself in its first action; empty if it is not there."""
+        path = commit_path(number)
+        try:
+            first, _, _ = self.storage.read(path).partition(b"\n")
+        except NotFound:
+            return {}
+        found: Json = decoded(first, self._uri(path))[0].get("commitInfo", {})
+        return found
+
+    def _uri(self, path: str) -> str:
+        return f"{self.storage.uri}/{path}"
+
+    def _anew(self) -> Published | None:
+        listing = listed_from_checkpoint(self.storage)
+        start = listing.checkpoint
+        later = listing.after(start, self.storage.uri)
+        if start < 0:
+            return self._version(Base(), listing, later) if later else None
+        return self._version(self.checkpoint(start).base, listing, later)
+
+    def _later(self, known: Published) -> Published | None:
+        """Return the newest version, if it follows a known one."""
+        listing = listed(self.storage, known.number)
+        entry = listing.commits.get(known.number)
+        if entry is None or not self._same(known, entry):
+            return None
+        if later := listing.after(known.number, self.storage.uri):
+            return self._version(Base.of(known), listing, later)
+        return replace(known, own=replace(known.own, seen=Seen(entry.size, entry.modified)))
+
+    def _same(self, known: Published, entry: Entry) -> bool:
+        own: Own = known.own
+        if own.seen:
+            return own.seen == (entry.size, entry.modified)
+        return self.info(known.number).get("txnId") == own.attempt
+
+    def _version(self, base: Base, listing: Listing, later: tuple[int, ...]) -> Published:
+        """Return a base with the changes of later versions."""
+        changes = self.changes(later)
+        number = later[-1] if later else listing.checkpoint
+        if not later:
+            changes.note(self.info(number))
+        entry = listing.commits.get(number)
+        seen = Seen(entry.size, entry.modified) if entry else None
+        if listing.checkpoint > base.checkpoint:
+            base = replace(base, checkpoint=listing.checkpoint, changes=0)
+        return published(base, changes, number, seen, self.storage.uri)
+
+
+def again(read: Callable[[], _Read]) -> _Read:
+    """Read, and read again if files are swept meanwhile."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(NotFound):
+            return read()
+    return read()
+
+
+def hinted(number: int, rows: int) -> bytes:
+    """Return the hint that names a checkpoint."""
+    return json.dumps({"version": number, "size": rows}).encode()

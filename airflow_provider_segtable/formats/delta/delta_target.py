@@ -1,0 +1,151 @@
+"""The target of Delta Lake: the published table in ``_delta_log`` of a table's root.
+
+1. *Put*: first the file of vectors, then the version, by put-if-absent. If its outcome is unknown,
+   or the number is taken, the version that is there says whose it is.
+2. A checkpoint follows a version from time to time: after some versions, more if there are many
+   files, or after many changes. It saves time only: if it cannot be written, the next version is
+   followed by one.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from uuid import UUID
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CorruptTable,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+)
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.delta.checkpoint import encoded_checkpoint
+from airflow_provider_segtable.formats.delta.delta_commit import Commit, commit_of
+from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, again, hinted
+from airflow_provider_segtable.formats.delta.log_files import (
+    HINT,
+    checkpoint_path,
+    commit_path,
+    listed_from_checkpoint,
+)
+from airflow_provider_segtable.formats.delta.published_version import (
+    Base,
+    Changes,
+    Own,
+    published,
+)
+from airflow_provider_segtable.formats.delta.retention import Retention
+from airflow_provider_segtable.formats.delta.vectors import vectors_path
+from airflow_provider_segtable.formats.format import Published, Revision
+from airflow_provider_segtable.ports.clock import Randomness
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.system_clock import SystemRandomness
+
+FEWEST, MOST = 10, 100
+"""Versions from one checkpoint to the next one."""
+FILES = 1000
+"""Files for each version between checkpoints, and changes that are as good as ``FEWEST``."""
+
+
+class DeltaTarget:
+    """``formats.format.Target`` of Delta Lake."""
+
+    def __init__(self, storage: Storage, randomness: Randomness | None = None) -> None:
+        """Open the target in a table's root; nothing is read."""
+        self._storage = storage
+        self._log = DeltaLog(storage)
+        self._random = randomness or SystemRandomness()
+
+    @property
+    def address(self) -> str:
+        """Return the table's root: readers open it."""
+        return self._storage.uri
+
+    def load(self, known: Published | None = None) -> Published | None:
+        """Return the newest published version; None if there is none."""
+        return self._log.newest(known)
+
+    def put(self, known: Published | None, revision: Revision) -> Published | None:
+        """Put a version after ``known``; None if another publisher took its number."""
+        attempt = UUID(self._random.token() + self._random.token())
+        commit = commit_of(known, revision, attempt)
+        if commit.vectors:
+            with suppress(AlreadyExists):  # an earlier request of this very attempt
+                self._storage.create(vectors_path(attempt), commit.vectors)
+        if not self._created(commit):
+            return None
+        changes = Changes()
+        changes.apply(commit.actions)
+        base = Base.of(known) if known else Base()
+        made = published(base, changes, commit.number, None, self.address)
+        return self._with_checkpoint(made) if _due(made) else made
+
+    def needed(self, since: Instant) -> frozenset[str]:
+        """Return the paths of data files that readers may need."""
+        return again(lambda: self._needed(since))
+
+    def sweep(self, since: Instant, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Delete what no version needs that is the newest, or was replaced after ``since``."""
+        return again(lambda: self._swept(since, dry_run=dry_run))
+
+    def _needed(self, since: Instant) -> frozenset[str]:
+        retention = self._retention(since)
+        return retention.needed_files() if retention else frozenset()
+
+    def _swept(self, since: Instant, *, dry_run: bool) -> tuple[str, ...]:
+        retention = self._retention(since)
+        return retention.swept(dry_run=dry_run) if retention else ()
+
+    def _retention(self, since: Instant) -> Retention | None:
+        head = self.load()
+        return Retention(log=self._log, head=head, since=since) if head else None
+
+    def _created(self, commit: Commit) -> bool:
+        """Create a version; return whether it is this attempt's.
+
+        Raises:
+            OutcomeUnknown: it is not there, but may yet come.
+        """
+        path, data = commit_path(commit.number), commit.data
+        try:
+            self._storage.create(path, data)
+        except AlreadyExists:
+            return self._is_there(path, data)
+        except OutcomeUnknown:
+            try:
+                return self._storage.read(path) == data
+            except NotFound:
+                pass
+            raise
+        return True
+
+    def _is_there(self, path: str, data: bytes) -> bool:
+        try:
+            return self._storage.read(path) == data
+        except NotFound:  # swept
+            return False
+
+    def _with_checkpoint(self, made: Published) -> Published:
+        """Write the checkpoint of a version, if it can be written."""
+        try:
+            self._write_checkpoint(made.number)
+        except (StorageError, CorruptTable):
+            return made
+        own = replace(made.own, checkpoint=made.number, changes=0)
+        return replace(made, own=own)
+
+    def _write_checkpoint(self, number: int) -> None:
+        listing = listed_from_checkpoint(self._storage).through(number)
+        before = self._log.checkpoint(listing.checkpoint) if listing.checkpoints else None
+        later = listing.after(listing.checkpoint, self.address)
+        data, rows = encoded_checkpoint(before, self._log.changes(later))
+        with suppress(AlreadyExists):
+            self._storage.create(checkpoint_path(number), data)
+        self._storage.replace(HINT, hinted(number, rows))
+
+
+def _due(made: Published) -> bool:
+    """Return whether a checkpoint pays."""
+    own: Own = made.own
+    few = min(max(FEWEST, len(made.files) // FILES), MOST)
+    return made.number - own.checkpoint >= few or own.changes > max(FILES, len(made.files))

@@ -1,0 +1,212 @@
+"""A published version, as the actions of a Delta log add up to it.
+
+1. Actions of a version apply at once: first what it removes, then what it adds.
+2. A version that segtable put names its event in ``commitInfo`` (``MARK``); an added file has the
+   key of its hidden rows as a tag. The newest mark counts.
+3. What another writer put on top has no mark. Then the version is of no known commit, so that
+   its publisher compares all files, and the files that the other writer added have no known key.
+4. A table without segtable's property in its metadata is another writer's.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.delta.log_files import LOG, Json, way_out
+from airflow_provider_segtable.formats.format import Published, PublishedFile
+
+MARK = "segtable"
+"""The name of the mark in ``commitInfo``, and of segtable among the writers of transactions."""
+KEY = "segtable.key"
+"""The tag of an added file."""
+TABLE = "segtable.table"
+"""The property that names the table."""
+UNKNOWN = "unknown"
+"""The key of a file that another writer added."""
+
+
+class Placed(NamedTuple):
+    """What a remove of a file has to repeat: its size, and the descriptor of its vector."""
+
+    size: int
+    vector: Json | None
+
+
+class Seen(NamedTuple):
+    """How storage lists the newest version."""
+
+    size: int
+    modified: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What the target remembers of a version.
+
+    Attributes:
+        protocol: the protocol.
+        metadata: the metadata.
+        stamp: its in-commit timestamp, in milliseconds.
+        attempt: the id of the attempt that put the newest version.
+        seen: how it is listed; None if this process put it, and has not listed it yet.
+        checkpoint: the newest checkpoint; -1 if there is none.
+        changes: the number of files that were added or removed since.
+    """
+
+    protocol: Json
+    metadata: Json
+    stamp: int
+    attempt: str
+    seen: Seen | None
+    checkpoint: int
+    changes: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What versions change, as far as they say: the last protocol, metadata, mark and so on.
+
+    ``files`` has the last add of each file, None for one that is removed.
+    """
+
+    files: dict[str, Json | None] = field(default_factory=dict)
+    protocol: Json | None = None
+    metadata: Json | None = None
+    transactions: dict[str, Json] = field(default_factory=dict)
+    mark: Json | None = None
+    foreign: bool = False
+    stamp: int = 0
+    attempt: str = ""
+    count: int = 0
+
+    def apply(self, actions: Iterable[Json]) -> None:
+        """Apply the actions of the next version."""
+        by_kind: dict[str, list[Json]] = {}
+        for action in actions:
+            for kind, body in action.items():
+                by_kind.setdefault(kind, []).append(body)
+        for body in by_kind.get("remove", ()):
+            self.files[unquote(body["path"])] = None
+        for body in by_kind.get("add", ()):
+            self.files[unquote(body["path"])] = body
+        self.protocol = by_kind.get("protocol", [self.protocol])[-1]
+        self.metadata = by_kind.get("metaData", [self.metadata])[-1]
+        self.transactions |= {body["appId"]: body for body in by_kind.get("txn", ())}
+        self.count += sum(len(by_kind.get(kind, ())) for kind in ("add", "remove"))
+        self.note(by_kind.get("commitInfo", [{}])[0], {*by_kind} - {"commitInfo", "txn"})
+
+    def note(self, info: Json, kinds: Iterable[str] = ()) -> None:
+        """Note what ``commitInfo`` says of a version that has these kinds of other actions."""
+        self.attempt = str(info.get("txnId", ""))
+        self.stamp = max(self.stamp, int(info.get("inCommitTimestamp", 0)))
+        if MARK in info:
+            self.mark, self.foreign = info[MARK], False
+        elif any(kinds):
+            self.foreign = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What versions change: nothing, a checkpoint, or a version that was read before."""
+
+    files: Mapping[str, PublishedFile] = field(default_factory=dict)
+    protocol: Json | None = None
+    metadata: Json | None = None
+    transactions: Mapping[str, Json] = field(default_factory=dict)
+    mark: Json | None = None
+    stamp: int = 0
+    checkpoint: int = -1
+    changes: int = 0
+
+    @staticmethod
+    def of(known: Published) -> "Base":
+        """Return a version as what later ones change."""
+        own: Own = known.own
+        return Base(
+            files=known.files,
+            protocol=own.protocol,
+            metadata=own.metadata,
+            mark=mark(known.event, known.commit, known.time, known.table_id, known.schema),
+            stamp=own.stamp,
+            checkpoint=own.checkpoint,
+            changes=own.changes,
+        )
+
+
+def mark(event: int, commit: str, time: Instant, table_id: str, schema: int) -> Json:
+    """Return what ``commitInfo`` says of the event that a version shows."""
+    return {"event": event, "commit": commit, "time": time, "table": table_id, "schema": schema}
+
+
+def published(
+    base: Base, changes: Changes, number: int, seen: Seen | None, address: str
+) -> Published:
+    """Return a version: a base and the changes after it.
+
+    Raises:
+        ForeignTable: segtable did not write the table.
+        CorruptTable: it lacks actions that every table has.
+    """
+    metadata = changes.metadata or base.metadata
+    protocol = changes.protocol or base.protocol
+    if metadata is not None and TABLE not in metadata.get("configuration", {}):
+        raise ForeignTable(
+            f"{address}/{LOG} is a Delta table that segtable did not write: move it away, or set "
+            "publish.delta to off"
+        )
+    if metadata is None or protocol is None:
+        raise CorruptTable(f"{address}/{LOG} has no metadata or no protocol: {way_out()}")
+    found = changes.mark or base.mark or _mark_of(metadata, base.transactions)
+    return Published(
+        number=number,
+        event=found["event"],
+        commit="" if changes.foreign else found["commit"],
+        time=found["time"],
+        table_id=found["table"],
+        schema=found["schema"],
+        files=_files(base.files, changes.files),
+        address=address,
+        own=Own(
+            protocol=protocol,
+            metadata=metadata,
+            stamp=max(base.stamp, changes.stamp),
+            attempt=changes.attempt,
+            seen=seen,
+            checkpoint=base.checkpoint,
+            changes=base.changes + changes.count,
+        ),
+    )
+
+
+def encoded_path(path: str) -> str:
+    """Return a path as actions have it: a relative URI."""
+    return quote(path, safe="/=")
+
+
+def _files(
+    before: Mapping[str, PublishedFile], changes: Mapping[str, Json | None]
+) -> Mapping[str, PublishedFile]:
+    if not changes:
+        return before
+    files = dict(before)
+    for path, add in changes.items():
+        if add is None:
+            files.pop(path, None)
+        else:
+            files[path] = _file(path, add)
+    return files
+
+
+def _file(path: str, add: Json) -> PublishedFile:
+    key = (add.get("tags") or {}).get(KEY, UNKNOWN)
+    placed = Placed(add.get("size", 0), add.get("deletionVector"))
+    return PublishedFile(path=path, key=key, own=placed)
+
+
+def _mark_of(metadata: Json, transactions: Mapping[str, Json]) -> Json:
+    """Return what a checkpoint alone says of its event: its number, and not which commit it was."""
+    last: Mapping[str, Any] = transactions.get(MARK, {})
+    return mark(last.get("version", -1), "", 0, metadata["configuration"][TABLE], 0)

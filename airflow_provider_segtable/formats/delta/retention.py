@@ -1,0 +1,105 @@
+"""What readers of the published versions may need, and what is swept.
+
+1. A version is replaced when the next one was put: the storage's time of that file, or the time of
+   the event if it is later. If clocks differ, more is kept.
+2. Needed are the files of the newest version, and all that a version put after ``since`` added or
+   removed: these are the files of each version that was replaced after ``since``.
+3. The log is swept below a checkpoint from which all these versions can be read. Later versions and
+   checkpoints stay.
+4. A file of vectors is swept if no version that can be read names it, and if no attempt that wrote
+   it can still go on (``ATTEMPT``).
+"""
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from airflow_provider_segtable.core.time.interval import DAY_US, Instant
+from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, hinted
+from airflow_provider_segtable.formats.delta.log_files import (
+    HINT,
+    VECTORS,
+    Listing,
+    checkpoint_path,
+    commit_path,
+    hint,
+    is_vectors,
+    listed,
+)
+from airflow_provider_segtable.formats.delta.published_version import MARK
+from airflow_provider_segtable.formats.delta.vectors import named_file
+from airflow_provider_segtable.formats.format import Published
+
+ATTEMPT_US = DAY_US
+"""The longest that an attempt takes from its file of vectors to its version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What is needed of a target; ``head`` was its newest version."""
+
+    log: DeltaLog
+    head: Published
+    since: Instant
+
+    def needed_files(self) -> frozenset[str]:
+        """Return the paths of data files that readers may need."""
+        listing = listed(self.log.storage)
+        listing.after(listing.checkpoint, self.log.storage.uri)
+        touched = {
+            unquote(body["path"])
+            for number in listing.commits
+            if number >= self._first_since(listing)
+            for action in self.log.actions(number)
+            for kind, body in action.items()
+            if kind in ("add", "remove")
+        }
+        return frozenset(touched | self.head.files.keys())
+
+    def swept(self, *, dry_run: bool) -> tuple[str, ...]:
+        """Delete what is not needed; return the paths."""
+        listing = listed(self.log.storage)
+        kept = min(self._first_since(listing) - 1, self.head.number)
+        base = listing.through(kept).checkpoint
+        gone = [
+            *(commit_path(n) for n in listing.commits if n < base),
+            *(checkpoint_path(n) for n in listing.checkpoints if n < base),
+            *self._unnamed_vectors(listing, base),
+        ]
+        if not dry_run:
+            if hint(self.log.storage) < base:
+                rows = self.log.checkpoint(listing.checkpoint).rows
+                self.log.storage.replace(HINT, hinted(listing.checkpoint, rows))
+            for path in gone:
+                self.log.storage.delete(path)
+        return tuple(gone)
+
+    def _first_since(self, listing: Listing) -> int:
+        """Return the first version put after ``since``; the one after the newest if none was."""
+        numbers = sorted(listing.commits)
+        first = next(
+            (n for n in numbers if listing.commits[n].modified > self.since),
+            max(numbers, default=self.head.number) + 1,
+        )
+        while first - 1 in listing.commits and self._event_time(first - 1) > self.since:
+            first -= 1
+        return first
+
+    def _event_time(self, number: int) -> Instant:
+        mark = self.log.info(number).get(MARK, {})
+        return Instant(mark.get("time", 0))
+
+    def _unnamed_vectors(self, listing: Listing, base: int) -> list[str]:
+        """Return old files of vectors that no version from a checkpoint on names."""
+        old = [
+            entry.path
+            for entry in self.log.storage.list(VECTORS)
+            if is_vectors(entry.path) and entry.modified < self.since - ATTEMPT_US
+        ]
+        if not old:
+            return []
+        vectors = self.log.checkpoint(base).vectors if base >= 0 else []
+        named = {*map(named_file, vectors)}
+        for number in listing.commits:
+            for action in self.log.actions(number) if number > base else ():
+                named.add(named_file(action.get("add", {}).get("deletionVector")))
+        return [path for path in old if path not in named]
