@@ -65,6 +65,7 @@ def test_output_is_told_line_by_line_and_secrets_stay_off_the_command_line(stand
     assert said[2] == (
         "--master local[2] "
         "--conf spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+        "-XX:ReservedCodeCacheSize=240m "
         "--conf spark.x=1 --name segtable-compact "
         "/apps/compact.py --table /t --plan p"
     )

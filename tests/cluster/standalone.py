@@ -18,13 +18,14 @@ from typing import IO
 import psutil
 
 from airflow_provider_segtable.hooks.submission import spark_home
+from airflow_provider_segtable.spark.driver.jvm import SHORT_LIVED_DRIVER
 from airflow_provider_segtable.testing.bare import bare_python
 from airflow_provider_segtable.testing.processes import Marked
 from tests.class_archive import with_archive
 
 READY_S = 240
 LOOPBACK = "127.0.0.1"
-QUICK_JVM = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {with_archive()}".rstrip()
+QUICK_JVM = f"{SHORT_LIVED_DRIVER['spark.driver.extraJavaOptions']} {with_archive()}".rstrip()
 SETTINGS = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
@@ -36,6 +37,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.buffer.pageSize": "1m",
     "spark.log.level": "OFF",
 }
 

@@ -25,6 +25,8 @@ QUICK = {
     # Applications that tests start as processes run with generated code, as users' do.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Each sort and aggregate of a task allocates a page, 16 MiB by default, for few rows.
+    "spark.buffer.pageSize": "1m",
 }
 
 
