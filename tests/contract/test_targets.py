@@ -7,7 +7,6 @@ would. Data files are named and never read: no target opens them.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -46,7 +45,6 @@ from tests.examples import examples
 ALWAYS: Instant = 0
 NEVER: Instant = 100 * 366 * DAY_US
 """Times before and after every put."""
-EARLY = datetime(2013, 1, 1, tzinfo=UTC)
 FOREIGN: Mapping[str, tuple[str, str]] = {
     "delta": (
         "_delta_log/00000000000000000000.json",
@@ -67,7 +65,10 @@ FOREIGN: Mapping[str, tuple[str, str]] = {
 }
 """An empty table that another tool wrote, by format: the path of its first file, and its text."""
 FACTS = FileFacts(
-    columns={1: ColumnFacts(low=EARLY, high=EARLY, nulls=0, size=40), 2: ColumnFacts(nulls=10)},
+    columns={
+        1: ColumnFacts(low=JANUARY.start, high=JANUARY.start, nulls=0, size=40),
+        2: ColumnFacts(nulls=10),
+    },
     split_offsets=(4,),
 )
 

@@ -3,30 +3,34 @@
 1. ``numRecords`` is the number of rows in the file, hidden ones included.
 2. A minimum is a lower bound, a maximum an upper one. Texts are cut to 32 characters, the last one
    of a cut maximum raised. Times have milliseconds: a minimum is rounded down, a maximum up.
-3. There is no maximum of a floating number: it would exclude NaN, which readers hold for the
-   greatest of all numbers. No bounds have nested columns, texts of bytes, truth values, decimals
-   that a double cannot hold, infinities and times after the year 9998.
+3. No bounds have nested columns, bytes, truth values, columns that may have NaN (readers order it
+   in several ways), decimals that a double cannot hold, and times outside of the years 1 to 9998.
 4. Columns that a file lacks are null in all its rows.
 5. ``tightBounds`` is false if rows are hidden: bounds and nulls are those of all rows.
 """
 
 import json
 import math
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts
 from airflow_provider_segtable.core.tables.schema import Column
+from airflow_provider_segtable.core.time.interval import (
+    DAY_US,
+    MAX_INSTANT,
+    MIN_INSTANT,
+    Instant,
+    moment,
+)
 from airflow_provider_segtable.formats.delta.log_files import Json
-from airflow_provider_segtable.formats.format import ColumnFacts, NewFile
+from airflow_provider_segtable.formats.format import NewFile
 
 TEXT = 32
 """Characters of a bound."""
 _DIGITS = 15
 """The digits that a double holds exactly: readers may parse numbers as such."""
-_LAST_YEAR = 9998
 _HIGHEST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 _NESTED = ("struct<", "list<", "large_list<", "map<")
@@ -43,9 +47,9 @@ def statistics(table: TableCreated, file: NewFile) -> str:
         if column.type.startswith(_NESTED):
             continue
         facts = file.facts.columns.get(column.id, ColumnFacts())
-        _put(low, column, _bound(facts.low, _text_down, _time_down))
-        if not isinstance(facts.high, float):
-            _put(high, column, _bound(facts.high, _text_up, _time_up))
+        if not facts.nan:
+            _put(low, column, _bound(column.type, facts.low, up=False))
+            _put(high, column, _bound(column.type, facts.high, up=True))
         _put(nulls, column, facts.nulls if column.id in present else segment.rows)
     loose = {"tightBounds": False} if file.hidden else {}
     made = {"numRecords": segment.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
@@ -57,25 +61,22 @@ def _put(values: Json, column: Column, value: Any) -> None:
         values[column.name] = value
 
 
-def _bound(
-    value: Any, of_text: Callable[[str], str | None], of_time: Callable[[datetime], datetime]
-) -> Any:
+def _bound(kind: str, value: Any, *, up: bool) -> Any:
     """Return a bound as JSON; None if there is none."""
     match value:
         case None | bool() | bytes():
             return None
-        case str():
-            return of_text(value)
         case float():
             return value if math.isfinite(value) else None
-        case datetime():
-            return _iso(of_time(value)) if value.year <= _LAST_YEAR else None
-        case date():
-            return value.isoformat()
+        case str():
+            return _text_up(value) if up else value[:TEXT]
         case Decimal():
             return _number(value)
-        case _:
-            return value
+    if kind.startswith("date32"):
+        return _day(value)
+    if kind.startswith("timestamp["):
+        return _time(value, "Z" if "tz=" in kind else "", up=up)
+    return value
 
 
 def _number(value: Decimal) -> float | int | None:
@@ -85,10 +86,6 @@ def _number(value: Decimal) -> float | int | None:
     if value == value.to_integral_value():
         return int(value)
     return float(value) if "e" not in repr(float(value)) else None
-
-
-def _text_down(text: str) -> str:
-    return text[:TEXT]
 
 
 def _text_up(text: str) -> str | None:
@@ -104,15 +101,13 @@ def _text_up(text: str) -> str | None:
     return None
 
 
-def _time_down(time: datetime) -> datetime:
-    return time - timedelta(microseconds=time.microsecond % 1000)
+def _time(at: Instant, zone: str, *, up: bool) -> str | None:
+    whole = -(-at // 1000) if up else at // 1000
+    if not MIN_INSTANT <= whole * 1000 < MAX_INSTANT:
+        return None
+    return moment(whole * 1000).replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
 
 
-def _time_up(time: datetime) -> datetime:
-    return time + timedelta(microseconds=-time.microsecond % 1000)
-
-
-def _iso(time: datetime) -> str:
-    if time.tzinfo is None:
-        return time.isoformat(timespec="milliseconds")
-    return time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+def _day(number: int) -> str | None:
+    at = number * DAY_US
+    return moment(at).date().isoformat() if MIN_INSTANT <= at < MAX_INSTANT else None

@@ -1,6 +1,6 @@
 """Real data files and revisions of a table in a folder, published as Delta Lake."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,10 +15,10 @@ from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.publishing.file_facts import file_facts
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import (
-    ColumnFacts,
-    FileFacts,
     NewFile,
     Published,
     Revision,
@@ -73,7 +73,11 @@ class Lake:
         clips = tuple(Interval(JANUARY.start, JANUARY.start + 1 + row) for row in hides)
         segment = replace(segment, schema=self.table.schema.number)
         shown = ShownFile(segment=segment, clips=clips)
-        return NewFile(shown=shown, facts=facts_of(self.table, rows), hidden=hides)
+        return NewFile(
+            shown=shown,
+            facts=file_facts(LocalFiles(str(self.root)), self.table, segment),
+            hidden=hides,
+        )
 
     def revision(self, *files: NewFile, gone: Iterable[int] = (), **other: Any) -> Revision:
         """Return the change of the next event."""
@@ -103,23 +107,3 @@ def rows_of(number: int) -> pa.Table:
     carriers = [f"{number:02d}{'x' * 40}{n}" for n in range(10)]
     delays = [number + n / 8 for n in range(10)]
     return pa.table([times, carriers, delays], schema=to_arrow(COLUMNS))
-
-
-def facts_of(table: TableCreated, rows: pa.Table) -> FileFacts:
-    """Return the facts of a file's columns, as its footer has them."""
-    at: Callable[[str], int] = rows.column_names.index
-    return FileFacts(
-        columns={
-            column.id: facts(rows.column(at(column.name)).to_pylist())
-            for column in table.schema.numbered
-            if column.name in rows.column_names
-        }
-    )
-
-
-def facts(values: list[Any]) -> ColumnFacts:
-    """Return the facts of a column."""
-    there = [each for each in values if each is not None and str(each) != "nan"]
-    if not there or isinstance(there[0], list | dict):
-        return ColumnFacts(nulls=values.count(None))
-    return ColumnFacts(low=min(there), high=max(there), nulls=values.count(None))
