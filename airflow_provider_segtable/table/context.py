@@ -18,6 +18,8 @@ from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.files.nested_files import NestedFiles
 from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.formats.format import Format
+from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles
@@ -36,6 +38,7 @@ from airflow_provider_segtable.table.log.clocks import (
     storage_clock,
 )
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.publishing.publications import Publications
 
 SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
 """How long ZooKeeper keeps the locks of an unresponsive worker; seconds, 30 by default."""
@@ -48,6 +51,7 @@ class TableContext:
     Kernels rebuild ``files`` inside Spark tasks from ``uri`` and ``storage_options``. ``author``
     names this process in events and locks. ``most_skew_s`` is the largest accepted clock
     difference. A local ``uri`` is absolute, because tasks run in other working directories.
+    ``formats`` are those in which versions can be published.
     """
 
     uri: str
@@ -60,8 +64,14 @@ class TableContext:
     optional_coordinator: Coordinator | None = None
     most_skew_s: float = MOST_SKEW_S
     clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
+    formats: Mapping[str, Format] = field(
+        default_factory=lambda: FORMATS, repr=False, compare=False
+    )
     log: EventLog = field(init=False, repr=False, compare=False)
     entries: EntryCache = field(init=False, repr=False, compare=False, default_factory=EntryCache)
+    publications: Publications = field(
+        init=False, repr=False, compare=False, default_factory=Publications
+    )
     inner: dict[str, "TableContext"] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )

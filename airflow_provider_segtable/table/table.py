@@ -32,6 +32,7 @@ from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.reads.window import start_read, version_read
 from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.table_indexes import TableIndexes
+from airflow_provider_segtable.table.table_publishing import TablePublishing
 from airflow_provider_segtable.table.versions.table_versions import TableVersions
 from airflow_provider_segtable.table.writes.append import AppendResult
 from airflow_provider_segtable.table.writes.given import append_rows
@@ -39,7 +40,7 @@ from airflow_provider_segtable.table.writes.upsert import upsert_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Table(TableChanges, TableIndexes, TableVersions):
+class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
     """One table; it has no state besides its ports. ``TableChanges`` deletes, updates and more."""
 
     ports: TableContext

@@ -10,6 +10,8 @@ from airflow_provider_segtable.planning.properties.index_settings import PREFIX,
 from airflow_provider_segtable.planning.properties.log_store_settings import PREFIX as LOG_STORE
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.publish_settings import PREFIX as PUBLISH
+from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
 from airflow_provider_segtable.planning.properties.retention import Retention
 
 DEFAULT, CREATION = "default", "creation"
@@ -20,6 +22,7 @@ FAMILIES: Mapping[str, Any] = MappingProxyType(
         "retention": Retention(),
         PREFIX: IndexSettings(),
         LOG_STORE: LogStoreSettings(),
+        PUBLISH: PublishSettings(),
     }
 )
 """The properties' families, with their defaults; any other property ``index.NAME`` is an index."""

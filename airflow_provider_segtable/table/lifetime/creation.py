@@ -1,7 +1,8 @@
 """Creation of a table: the first event of its log.
 
 Its number is 0, or, where a table was dropped, the number of the marker that ends the old log
-(``table.log.event_log``, rule 8). The marker becomes one of expiry then.
+(``table.log.event_log``, rule 8). The marker becomes one of expiry then. A table that is published
+in other formats is published at once, without rows.
 """
 
 from airflow_provider_segtable.core.errors import (
@@ -13,10 +14,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import check_properties
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
+from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 
 
 def begin_log(ports: TableContext, definition: TableCreated) -> None:
@@ -53,6 +56,7 @@ def begin_log(ports: TableContext, definition: TableCreated) -> None:
         raise _exists(ports)
     if n:
         ports.storage.replace(expired_path(n), b"")
+    publish_after_commit(ports, apply(None, event))
 
 
 def _first_number(ports: TableContext) -> int:

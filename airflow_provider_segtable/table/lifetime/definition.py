@@ -30,10 +30,12 @@ from airflow_provider_segtable.planning.properties.log_store_settings import (
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.planning.properties.policy import PROPERTIES as POLICY
 from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.publish_settings import PROPERTIES as PUBLISH
 from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
 from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.table.publishing.refusing import check_published
 
-KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE)
+KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH)
 """The keys of all properties, beside ``index.NAME`` for an index of the policy."""
 
 
@@ -47,6 +49,7 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
     Raises:
         InvalidInput: naming the property, its value and what it may be.
         SchemaMismatch: the clustering names a column that the table does not have.
+        PublishingRefused: it cannot be published in a format that is switched on.
     """
     for key in given:
         if key not in KNOWN and not names_index(key):
@@ -55,6 +58,7 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
     Retention.read(table.properties)
     LogStoreSettings.read(table.properties)
     check_index_policy(table)
+    check_published(table)
     checked_order(policy.clustering, table)
     check_cut(policy.cut, table)
 

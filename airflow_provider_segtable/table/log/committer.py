@@ -23,6 +23,8 @@
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
 
+10. Then the version is published in other formats (``table.publishing``), outside of the turn.
+
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` applies this rule.
 """
@@ -54,6 +56,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.forwarding import MANY, forward
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
+from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 from airflow_provider_segtable.table.routing.router import Router
 
 CHECKPOINT_EVERY = 32
@@ -291,8 +294,7 @@ class _Loop:
                 return outcome
             stalled = 0 if self.state.n > before else stalled + 1
             if stalled:
-                pause_s = retry.pause_s(stalled - 1, self.ports.randomness.uniform())
-                self.ports.clock.sleep(pause_s)
+                self.ports.clock.sleep(retry.pause_s(stalled - 1, self.ports.randomness.uniform()))
         if self.read() and (landed := self.landed()) is not None:
             return landed
         if self.unresolved is not None:
@@ -385,11 +387,11 @@ class _Loop:
         return Committed(n=event.n, state=self.state)
 
     def _spread(self, n: int) -> None:
-        """Announce the newest event, and write the checkpoint that is due."""
+        """Announce the newest event, write the checkpoint that is due, and publish the version."""
         self._announce()
-        due = n % checkpoint_every(len(self.state.timeline)) == 0
-        if due and not self.state.dropped:
+        if n % checkpoint_every(len(self.state.timeline)) == 0 and not self.state.dropped:
             self.log.checkpoint(self.state)
+        publish_after_commit(self.ports, self.state)
 
     def _announce(self) -> None:
         coordinator, newest = self.ports.optional_coordinator, self.state.n

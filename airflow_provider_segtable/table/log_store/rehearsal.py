@@ -5,7 +5,7 @@
    what a read of the table would be after that checkpoint, by the same code.
 2. The log below ends with the version it begins from: later events of others are hidden.
 3. Ids are allocated by a coordinator in memory, and clocks are compared with themselves. Neither
-   leaves this process.
+   leaves this process, and nothing is published in other formats.
 """
 
 from dataclasses import replace
@@ -79,4 +79,5 @@ def over(ports: TableContext, state: State) -> TableContext:
         files=LayeredFiles(ports.files),
         optional_coordinator=MemoryCoordinator(ports.clock, MemoryService()),
         clock_check=ClockCheck(),
+        formats={},
     )

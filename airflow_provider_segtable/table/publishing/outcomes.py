@@ -1,0 +1,82 @@
+"""Outcomes of publishing, and the status of what is published, as values."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedNow:
+    """A version was put, which shows event ``event``.
+
+    Attributes:
+        format: the name of the format.
+        event: the event.
+        number: the number of the version in its own format.
+        address: the URI that readers open.
+        shown: number of files that were added, or show other rows than before.
+        gone: number of files that the version no longer names.
+    """
+
+    format: str
+    event: int
+    number: int
+    address: str
+    shown: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyPublished:
+    """The newest published version shows the table as of event ``event``: nothing was put.
+
+    If it was put for an earlier event, no later one has changed what is published.
+    """
+
+    format: str
+    event: int
+    number: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The format cannot show the version; ``reason`` has the way out."""
+
+    format: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overtaken:
+    """Other publishers put their versions first, each time; the last one shows ``event``."""
+
+    format: str
+    event: int
+
+
+PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtaken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedStatus:
+    """How what is published in a format stands to the newest version.
+
+    Attributes:
+        format: the name of the format.
+        enabled: whether the property is on.
+        event: the event that the newest published version shows; None if there is none.
+        lag_events: number of later events that change what is published; None if it is unknown.
+        lag_seconds: time since the first of them.
+        address: the URI that readers open.
+        refusal: why the newest version cannot be published; empty if it can.
+        error: why the published table cannot be read or is not ours; empty if it can.
+    """
+
+    format: str
+    enabled: bool = False
+    event: int | None = None
+    lag_events: int | None = None
+    lag_seconds: float | None = None
+    address: str = ""
+    refusal: str = ""
+    error: str = ""

@@ -1,0 +1,164 @@
+"""The publisher: put the newest version of a table into a target of another table format.
+
+1. ``read the target -> compare with the log -> open what differs -> put``. The put is
+   put-if-absent: if another publisher has put a version first, the publisher goes round again, a
+   bounded number of times. Nobody needs a lock, and the event log records nothing of it.
+2. Published events only rise. So if the target shows a later event than the publisher's state, the
+   log is read on first. Only if the log was rebuilt is an earlier event published.
+3. If nothing that is published differs, nothing is put: the published version shows this event as
+   well as its own.
+4. After the put the log is read once more. If the version that was put is no longer kept, a
+   cleaning may have deleted files of it, and the newest version is published after it.
+5. The next publication makes up for a refusal, a failure or a lost race: in one version, however
+   many events it is behind.
+"""
+
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.publishing.shown import Changes
+from airflow_provider_segtable.formats.format import Format, Published, Target
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.outcomes import (
+    AlreadyPublished,
+    Overtaken,
+    PublishedNow,
+    PublishOutcome,
+    Refused,
+)
+from airflow_provider_segtable.table.publishing.publications import Publication
+from airflow_provider_segtable.table.publishing.refusing import refusal
+from airflow_provider_segtable.table.publishing.revising import (
+    difference,
+    everything,
+    follows,
+    revision,
+    state_of,
+)
+
+TRIES = 8
+"""Number of versions that other publishers may put first."""
+FIRST_PAUSE_S = 0.005
+"""Pause after the first lost race; it doubles each time."""
+
+
+def publish(
+    ports: TableContext, form: Format, state: State | None = None, *, full: bool = False
+) -> PublishOutcome:
+    """Publish the newest version of a table in a format.
+
+    Args:
+        ports: the table's ports.
+        form: the format.
+        state: the version, which the caller knows to be the newest; by default the log is read.
+        full: publish all files anew, whatever is published.
+
+    Raises:
+        ForeignTable: another tool's table is in the place of the target.
+        CorruptTable: the published table, or a file of the table, is damaged.
+        TableGone: the table was dropped.
+        StorageError: the storage failed; publish again.
+    """
+    with ports.publications.turn(form.name) as waited:
+        if state is None:
+            state = ports.log.load()
+        elif waited:
+            state = ports.log.refresh(state)
+        return _Publisher(ports, form, state, full=full).run()
+
+
+@dataclass(slots=True)
+class _Publisher:
+    """One publication: ``state`` is the version to publish, ``published`` the newest that is."""
+
+    ports: TableContext
+    form: Format
+    state: State
+    full: bool = field(kw_only=True)
+    published: Published | None = None
+    target: Target = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the target."""
+        self.target = self.form.target(self.ports.storage)
+
+    def run(self) -> PublishOutcome:
+        """Attempt it until there is an outcome, a bounded number of times."""
+        for attempt in range(TRIES):
+            outcome = self._attempt()
+            if outcome is not None:
+                return outcome
+            jitter = 0.5 + self.ports.randomness.uniform() / 2
+            self.ports.clock.sleep(FIRST_PAUSE_S * 2.0**attempt * jitter)
+            self.state = self.ports.log.refresh(self.state)
+        self.published = self.target.load(self.published)
+        event = -1 if self.published is None else self.published.event
+        return Overtaken(format=self.form.name, event=event)
+
+    def _attempt(self) -> PublishOutcome | None:
+        """Publish once; None means repeat, with the newest version."""
+        last = self.ports.publications.last(self.form.name)
+        self.published = self.target.load(None if last is None else last.published)
+        if self.published is not None and self.published.event > self.state.n:
+            self.state = self.ports.log.refresh(self.state)
+        why = refusal(self.form, self.state)
+        if why:
+            return Refused(format=self.form.name, reason=why)
+        changes = self._changes(last)
+        return self._already() if changes is None else self._put(changes)
+
+    def _changes(self, last: Publication | None) -> Changes | None:
+        """Return what is to be published; None if the published version shows it already."""
+        published = self.published
+        if self.full or published is None or not follows(self.ports.log, self.state, published):
+            return everything(self.state, published)
+        before = state_of(self.ports.log, published, last)
+        changes = difference(self.state, published, before)
+        same = published.schema == self.state.table.schema.number
+        return changes if changes or not same else None
+
+    def _already(self) -> PublishOutcome | None:
+        published = self.published
+        if published is None:
+            return None
+        self._keep(published)
+        return AlreadyPublished(
+            format=self.form.name,
+            event=self.state.n,
+            number=published.number,
+            address=published.address,
+        )
+
+    def _put(self, changes: Changes) -> PublishOutcome | None:
+        try:
+            wanted = revision(self.ports, self.state, changes, self.published)
+        except NotFound:
+            newest = self.ports.log.refresh(self.state)
+            if newest.n == self.state.n:
+                raise
+            return None  # a file was cleaned: the version is no longer the newest
+        if wanted is None:
+            return None
+        try:
+            put = self.target.put(self.published, wanted)
+        except OutcomeUnknown:
+            return None  # read the target again
+        if put is None:
+            return None
+        self._keep(put)
+        self.full = False
+        if self.state.n < self.ports.log.refresh(self.state).retained_from:
+            return None
+        return PublishedNow(
+            format=self.form.name,
+            event=put.event,
+            number=put.number,
+            address=put.address,
+            shown=len(changes.shown),
+            gone=len(changes.gone),
+        )
+
+    def _keep(self, published: Published) -> None:
+        publication = Publication(published=published, state=self.state)
+        self.ports.publications.keep(self.form.name, publication)

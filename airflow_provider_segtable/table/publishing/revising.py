@@ -1,0 +1,133 @@
+"""The step from a published version to a version of the log: what differs, as a revision.
+
+1. A published version *follows* the log if it is of the same table, and its event is in the log
+   with its commit id. Otherwise the log was rebuilt, or the table created anew: all files are
+   published again.
+2. If a state with the files of the published version is known, only the chunks that changed since
+   are compared (``core.publishing.shown``); otherwise all files, by their keys. Both say the same.
+3. Only files that are shown anew, or with other rows, are opened: their footers, and the files that
+   name their hidden rows.
+4. The same rows are shown as before if no event between changes rows. If these events are very
+   many, or compactions change what is shown of a row, it counts as a change.
+"""
+
+from collections.abc import Mapping
+
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.publishing.shown import Changes, changed_files, shown_files
+from airflow_provider_segtable.core.reads.effects import effects
+from airflow_provider_segtable.data.publishing.file_facts import facts_of
+from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
+from airflow_provider_segtable.formats.format import NewFile, Published, Revision
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.publishing.publications import Publication
+
+MOST_EVENTS = 64
+"""Number of events between two versions that are looked at one by one."""
+
+
+def follows(log: EventLog, state: State, published: Published) -> bool:
+    """Return whether the log has the event that a published version shows (rule 1).
+
+    An event that has expired is taken to be the same: keys of files never are by accident.
+    """
+    if published.table_id != state.table.table_id or published.event > state.n:
+        return False
+    if state.commits.get(published.commit) == published.event:
+        return True
+    event = log.event(published.event)
+    return event is None or event.commit == published.commit
+
+
+def state_of(log: EventLog, published: Published, last: Publication | None) -> State | None:
+    """Return a state that shows the files of a published version; None if none is at hand.
+
+    Args:
+        log: the table's log.
+        published: the version, which follows the log.
+        last: the last publication of this process.
+    """
+    if last is None or last.published.table_id != published.table_id:
+        return None
+    if (last.published.number, last.published.commit) == (published.number, published.commit):
+        return last.state
+    if not 0 < published.event - last.state.n <= MOST_EVENTS:
+        return None
+    state: State = last.state
+    begin = log.event(state.n)
+    if begin is None or begin.time != state.time:
+        return None  # it expired, or the log was rebuilt
+    for n in range(state.n + 1, published.event + 1):
+        event = log.event(n)
+        if event is None:
+            return None
+        state = apply(state, event)
+    return state
+
+
+def difference(state: State, published: Published, before: State | None) -> Changes:
+    """Return what a version shows otherwise than a published one that follows the log (rule 2)."""
+    if before is not None:
+        return changed_files(before, state)
+    shown = shown_files(state)
+    known = published.files
+    changed = {
+        path: file
+        for path, file in shown.items()
+        if path not in known or known[path].key != file.key
+    }
+    return Changes(gone=frozenset(known.keys() - shown.keys()), shown=changed)
+
+
+def everything(state: State, published: Published | None) -> Changes:
+    """Return all files of a version, and those of a published one that it does not have."""
+    shown = shown_files(state)
+    known: Mapping[str, object] = {} if published is None else published.files
+    return Changes(gone=frozenset(known.keys() - shown.keys()), shown=shown)
+
+
+def revision(
+    ports: TableContext, state: State, changes: Changes, published: Published | None
+) -> Revision | None:
+    """Return the revision that publishes a version; None if its event has expired meanwhile.
+
+    Raises:
+        NotFound: a file was cleaned meanwhile: the version is too old.
+        CorruptTable, StorageError: a file could not be read.
+    """
+    event = ports.log.event(state.n)
+    if event is None:
+        return None
+    files = tuple(changes.shown.values())
+    facts = facts_of(ports.files, state.table, [each.segment for each in files])
+    hidden = hidden_rows(ports.files, state.table, files)
+    shown = {
+        each.path: NewFile(
+            shown=each, facts=facts[each.path], hidden=hidden.get(each.path, BitMap())
+        )
+        for each in files
+    }
+    return Revision(
+        event=state.n,
+        time=state.time,
+        commit=event.commit,
+        table=state.table,
+        gone=changes.gone,
+        shown=shown,
+        data_change=published is None or _rows_change(ports.log, state, event, published.event),
+    )
+
+
+def _rows_change(log: EventLog, state: State, last: Event, since: int) -> bool:
+    """Return whether an event after ``since`` changes the rows that are shown (rule 4)."""
+    if state.table.kind.merges or not 0 <= state.n - since <= MOST_EVENTS:
+        return True
+    if effects(last.action):
+        return True
+    between = (log.event(n) for n in range(since + 1, state.n))
+    return any(event is None or effects(event.action) for event in between)

@@ -1,0 +1,82 @@
+"""A table in memory that is published in the format of these tests, and a reader of it."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.unit.publishing.plain_format import PlainFormat
+from tests.unit.table.conftest import SCHEMA
+
+DEFINITION = TableCreated(
+    table_id="t",
+    name="t",
+    schema=from_arrow(SCHEMA),
+    time_column="at",
+    granularity=Granularity.HOUR,
+)
+
+
+class Plain(PlainFormat):
+    """The smallest format, by a name that the properties know; it refuses names of people."""
+
+    name: ClassVar[str] = "delta"
+
+    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+        """Refuse files with a column ``person``."""
+        found = [number for number in schemas if table.schema_of(number).find("person")]
+        return f"schema {found[0]} has a column 'person': drop it" if found else ""
+
+
+def new_ports() -> TableContext:
+    """Return the ports of an empty place in memory, whose only format is that of these tests."""
+    clock = FakeClock()
+    return TableContext(
+        uri="memory://t",
+        storage=MemoryStorage(clock=clock),
+        files=MemoryFiles(),
+        clock=clock,
+        randomness=FakeRandomness(),
+        author="first",
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
+    )
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish in one format, the smallest."""
+    for name in tuple(FORMATS):
+        monkeypatch.delitem(FORMATS, name)  # type: ignore[arg-type]
+    monkeypatch.setitem(FORMATS, "delta", Plain())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def table() -> Table:
+    """An empty table by the hour that is not published yet."""
+    return create_table(new_ports(), DEFINITION)
+
+
+@pytest.fixture
+def published() -> Table:
+    """An empty table by the hour, published after each commit."""
+    definition = replace(DEFINITION, properties={"publish.delta": "on"})
+    return create_table(new_ports(), definition)
+
+
+def again(table: Table, seed: int = 1) -> Table:
+    """Return the table as another process has it, with the same coordinator."""
+    return Table(replace(table.ports, author=f"other {seed}", randomness=FakeRandomness(seed)))
