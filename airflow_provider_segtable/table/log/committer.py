@@ -395,7 +395,6 @@ class _Loop:
 
     def _announce(self) -> None:
         coordinator, newest = self.ports.optional_coordinator, self.state.n
-        if coordinator is None:
-            return
-        overtaken = [partial(self.log.has, newest + 1)] if self.streams else []
-        coordinator.announce(self.state.table.table_id, newest, *overtaken)
+        if coordinator is not None:
+            overtaken = [partial(self.log.has, newest + 1)] if self.streams else []
+            coordinator.announce(self.state.table.table_id, newest, *overtaken)
