@@ -96,5 +96,5 @@ class TablePublishing:
         form = self.ports.formats.get(name)
         if form is None:
             known = ", ".join(self.ports.formats)
-            raise InvalidInput(f"{name!r} is no format to publish in: known are {known}")
+            raise InvalidInput(f"format {name!r} is unknown: choose one of {known}")
         return form

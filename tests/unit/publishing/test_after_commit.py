@@ -51,7 +51,7 @@ def test_a_table_that_is_not_published_has_no_target(table: Table) -> None:
     assert table.published() == {}
     with pytest.raises(InvalidInput, match="published in no format: name one of delta, or set"):
         table.publish()
-    with pytest.raises(InvalidInput, match="'hudi' is no format to publish in: known are delta"):
+    with pytest.raises(InvalidInput, match="format 'hudi' is unknown: choose one of delta"):
         table.publish(formats=["hudi"])
 
 
