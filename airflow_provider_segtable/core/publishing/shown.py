@@ -17,6 +17,7 @@ So the costs of ``changed_files`` follow what has changed, not the size of the t
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, holds_any
@@ -125,11 +126,16 @@ def _with_roots(state: State, roots: Collection[SegmentId]) -> Iterator[Piece]:
 
 
 def _changed_roots(before: State, after: State) -> frozenset[SegmentId]:
-    """Return the roots of which other rows are deleted."""
+    """Return the roots of which other rows are deleted.
+
+    Versions share most entries, in the same order: these are not looked up.
+    """
     then, now = before.vectors, after.vectors
-    if then is now:
-        return frozenset()
-    return frozenset(root for root in {**then, **now} if then.get(root) != now.get(root))
+    pairs = zip_longest(then.items(), now.items(), fillvalue=(None, None))
+    roots = {
+        root for a, b in pairs if a[0] is not b[0] or a[1] is not b[1] for root in (a[0], b[0])
+    }
+    return frozenset(root for root in roots if root and then.get(root) != now.get(root))
 
 
 def _pieces(state: State, interval: Interval | None) -> Iterator[Piece]:

@@ -1,0 +1,37 @@
+"""What a reader finds who knows the files of a version, positions, and nothing else."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.publishing.shown import shown_files
+from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
+from airflow_provider_segtable.ports.files import DataFiles
+
+
+def stored(files: DataFiles, path: str) -> pa.Table:
+    """Return all rows of a file, hidden ones and hidden columns too."""
+    with files.open(path) as source:
+        return pq.read_table(SourceFile(source))
+
+
+def published_rows(
+    files: DataFiles, state: State, shown: Iterable[ShownFile] | None = None
+) -> pa.Table:
+    """Return the rows of shown files, all of a version's if none are given, in its columns."""
+    given = tuple(shown_files(state).values() if shown is None else shown)
+    hidden = hidden_rows(files, state.table, given)
+    names: list[Any] = list(state.table.schema.names)
+    found = []
+    for each in given:
+        rows = stored(files, each.path)
+        kept = np.ones(rows.num_rows, np.bool_)
+        kept[list(hidden.get(each.path, ()))] = False
+        found.append(rows.filter(pa.array(kept)).select(names))
+    return pa.concat_tables(found) if found else pa.table({name: [] for name in names})

@@ -1,0 +1,113 @@
+"""Positions of hidden rows: by runs, by hidden columns and by event time, in one file or many."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.publishing.shown import shown_files
+from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.table import Table
+from tests.unit.publishing.published_rows import published_rows, stored
+from tests.unit.table.conftest import SCHEMA, new_table, rows
+
+
+@pytest.fixture
+def table() -> Table:
+    """Rows 0 to 39, five an hour in each of four appends."""
+    made = new_table(MemoryService())
+    for turn in range(4):
+        made.append(rows(range(turn * 10, turn * 10 + 10)))
+    return made
+
+
+def compacted(table: Table, kind: str) -> None:
+    """Compact in this process."""
+    plans = [known.plan.id for known in request(table.ports, kind)]
+    compact(table.ports, plans, in_process(table.ports.files))
+
+
+def numbers(table: Table) -> list[int]:
+    """Return the numbers of the rows that a reader of published files finds."""
+    found = published_rows(table.ports.files, table.state())
+    return sorted(found.column("row").to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["", "minor", "semi-major", "major"])
+def test_deleted_rows_are_hidden_in_files_of_every_making(table: Table, kind: str) -> None:
+    """Deletes before and after a compaction are hidden in appended, joined and sorted files."""
+    table.delete("row % 4 = 1")
+    if kind:
+        compacted(table, kind)
+    table.delete("row % 5 = 0")
+    assert numbers(table) == [n for n in range(40) if n % 4 != 1 and n % 5]
+
+
+@pytest.mark.parametrize("kind", ["", "semi-major"])
+def test_rows_outside_of_the_clips_are_hidden(table: Table, kind: str) -> None:
+    """A clipped file hides exactly the rows outside of all its clips, and deleted ones."""
+    table.delete("row = 8")
+    if kind:
+        compacted(table, kind)
+    table.delete("row = 6")
+    state = table.state()
+    for file in shown_files(state).values():
+        given = stored(table.ports.files, file.path)
+        times = instants(given.column("at")).to_pylist()
+        middle = sorted(times)[1:4:2]
+        clipped = replace(file, clips=tuple(Interval(at, at + 1) for at in middle))
+        assert clipped.key != file.key
+        found = published_rows(table.ports.files, state, [clipped]).column("row").to_pylist()
+        known = zip(times, given.column("row").to_pylist(), strict=True)
+        assert sorted(found) == sorted(n for at, n in known if at in middle and n not in (6, 8))
+
+
+def test_nothing_is_read_of_files_that_hide_nothing(table: Table) -> None:
+    """A file whose rows are all shown is not opened, and has no entry."""
+    state = table.state()
+    shown = shown_files(state).values()
+    table.ports.files.store.clear()  # type: ignore[attr-defined]
+    assert hidden_rows(table.ports.files, state.table, shown) == {}
+
+
+def test_a_missing_vector_file_is_an_error(table: Table) -> None:
+    """Rows are never shown because the file that hides them is gone."""
+    table.delete("row = 3")
+    state = table.state()
+    for path in [path for path in table.ports.files.store if path.startswith("deletes")]:  # type: ignore[attr-defined]
+        table.ports.files.delete(path)
+    with pytest.raises(NotFound, match="deletion vectors"):
+        hidden_rows(table.ports.files, state.table, shown_files(state).values())
+
+
+def test_a_key_stays_while_other_rows_change(table: Table) -> None:
+    """A delete, an append or a compaction elsewhere leaves the keys of files as they are."""
+    table.delete("row = 3")
+    before = {path: file.key for path, file in shown_files(table.state()).items()}
+    table.delete("row = 31")
+    table.append(rows(range(40, 50)))
+    after = shown_files(table.state())
+    assert sum(after[path].key != key for path, key in before.items()) == 1
+    assert [file.whole for file in after.values()].count(False) == 2
+    assert isinstance(next(iter(after.values())), ShownFile)
+
+
+def test_rows_of_several_batches_have_their_positions(table: Table) -> None:
+    """Positions count from the start of the file, not of a batch or row group."""
+    many = np.arange(100, 100_100)
+    names = pa.nulls(len(many), pa.string())
+    given = pa.table([many, many, names, many], ["at", "row", "name", "price"])
+    table.append(given.cast(SCHEMA))
+    compacted(table, "semi-major")
+    table.delete("row >= 105 and row < 90000")
+    found = published_rows(table.ports.files, table.state()).column("row").to_pylist()
+    assert sorted(found) == [*range(40), *range(100, 105), *range(90_000, 100_100)]
