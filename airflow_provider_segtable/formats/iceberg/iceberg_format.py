@@ -1,0 +1,30 @@
+"""Apache Iceberg, version 2 of its format, as a format in which versions are published."""
+
+from collections.abc import Collection
+from typing import ClassVar
+
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.formats.iceberg import names
+from airflow_provider_segtable.formats.iceberg.iceberg_schema import refusals
+from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
+from airflow_provider_segtable.ports.storage import Storage
+
+
+class IcebergFormat:
+    """``formats.format.Format`` for Apache Iceberg."""
+
+    name: ClassVar[str] = "iceberg"
+    title: ClassVar[str] = "Apache Iceberg"
+    folders: ClassVar[tuple[str, ...]] = (names.FOLDER,)
+
+    def target(self, storage: Storage) -> IcebergTarget:
+        """Return the target in a table's root."""
+        return IcebergTarget(storage)
+
+    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+        """Return why a version cannot be published, with the way out; empty if it can."""
+        return next(refusals(table, schemas), "")
+
+    def is_own(self, path: str) -> bool:
+        """Return whether a file's name is one that a target gives."""
+        return names.is_own(path)

@@ -1,0 +1,279 @@
+"""The published Iceberg table in the root of a table: putting versions.
+
+1. A version is ``vN.metadata.json``, created by put-if-absent after all files that it names. If the
+   reply is lost, the stored bytes tell whose it is: they have the snapshot's random id.
+2. The hint is brought to the newest version afterwards. Readers that go by the hint alone may be
+   one version behind for a moment, or until the next put if the hint could not be written.
+3. Columns with fields within them need files with ids of these: Iceberg's readers go either by ids
+   alone, or by names alone.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    PublishingRefused,
+    StorageError,
+)
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.format import NewFile, Published, PublishedFile, Revision
+from airflow_provider_segtable.formats.iceberg import keeping, names
+from airflow_provider_segtable.formats.iceberg.iceberg_schema import (
+    nested,
+    schema_json,
+    simple_types,
+)
+from airflow_provider_segtable.formats.iceberg.manifests.entries import (
+    Stamp,
+    data_entry,
+    deletes_entry,
+)
+from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
+    Manifest,
+    encode_list,
+    encode_manifest,
+    manifest_record,
+)
+from airflow_provider_segtable.formats.iceberg.manifests.position_deletes import encode_positions
+from airflow_provider_segtable.formats.iceberg.manifests.revising import (
+    Changed,
+    Part,
+    revised,
+    totals,
+)
+from airflow_provider_segtable.formats.iceberg.metadata import Place, next_metadata, types_of
+from airflow_provider_segtable.formats.iceberg.versions import Chain, Versions
+from airflow_provider_segtable.ports.storage import Storage
+
+Json = dict[str, Any]
+_AT_ONCE = 8
+_NOTHING = Chain(metadata=None, manifests=(), snapshot=None, sequence=0, oldest=1)
+
+
+class IcebergTarget:
+    """``formats.format.Target`` for Apache Iceberg."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Publish below the storage's root."""
+        self._storage = storage
+        self._versions = Versions(storage)
+        self._root = self._versions.root
+
+    @property
+    def address(self) -> str:
+        """Return the URI of the table; the newest version's metadata is found by the hint."""
+        return self._root.at(names.FOLDER)
+
+    def load(self, known: Published | None = None) -> Published | None:
+        """Return the newest published version; None if there is none."""
+        stored = self._versions.stored()
+        if not stored:
+            return None
+        return self._versions.load(max(stored), min(stored), known)
+
+    def put(self, known: Published | None, revision: Revision) -> Published | None:
+        """Put a version after ``known``; None if another publisher took its number."""
+        _check_ids(revision)
+        attempt = _Attempt(self._storage, self._versions, known, revision)
+        made = attempt.written()
+        path, data = names.version_path(made.number), _json(made.own.metadata)
+        if not self._created(path, data):
+            return None
+        with suppress(StorageError):  # it is a hint; rule 2
+            self._hint(made.number)
+        return made
+
+    def needed(self, since: Instant) -> frozenset[str]:
+        """Return the paths of data files that readers may need."""
+        return keeping.needed(self._versions, since)
+
+    def sweep(self, since: Instant, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Delete own files that no version needs any more."""
+        return keeping.swept(self._versions, self._storage, since, dry_run=dry_run)
+
+    def _created(self, path: str, data: bytes) -> bool:
+        """Create a version's metadata; return whether it is ours that is there."""
+        try:
+            self._storage.create(path, data)
+        except (AlreadyExists, OutcomeUnknown) as error:
+            found = self._found(path)
+            if found is None and isinstance(error, OutcomeUnknown):
+                raise
+            if found != data:
+                return False
+            self._storage.settle(names.METADATA)
+        return True
+
+    def _found(self, path: str) -> bytes | None:
+        try:
+            return self._storage.read(path)
+        except NotFound:
+            return None
+
+    def _hint(self, number: int) -> None:
+        """Bring the hint to the newest version, though another one may be put meanwhile."""
+        written = 0
+        while written < number:
+            self._storage.replace(names.HINT, str(number).encode())
+            written, number = number, max(self._versions.stored())
+
+
+class _Attempt:
+    """One attempt to put a version: its files have names of their own."""
+
+    def __init__(
+        self, storage: Storage, versions: Versions, known: Published | None, revision: Revision
+    ) -> None:
+        """Prepare the version after ``known``."""
+        self._storage = storage
+        self._versions = versions
+        self._root = versions.root
+        self._revision = revision
+        self._token = secrets.token_hex(8)
+        self._number = known.number + 1 if known else 1
+        self._old: Chain = known.own if known else _NOTHING
+        self._known: Mapping[str, PublishedFile] = known.files if known else {}
+        self._anew = known is None or known.table_id != revision.table.table_id
+        self._schema = known.schema if known else 0
+        self._stamp = Stamp(snapshot=secrets.randbits(62) + 1, sequence=self._old.sequence + 1)
+
+    def written(self) -> Published:
+        """Write all files of the version, besides its metadata, which is in the result."""
+        changed = self._changed()
+        found = revised(
+            self._old.manifests, changed, self._stamp, self._root, self._versions.entries
+        )
+        manifests = [*found.kept, *self._manifests(found.parts)]
+        path = names.list_path(self._number, self._token)
+        parent = self._old.snapshot
+        self._storage.create(path, encode_list(manifests, self._stamp, parent))
+        metadata = self._metadata(path, manifests, found.parts)
+        return self._published(metadata, manifests, changed)
+
+    def _changed(self) -> Changed:
+        table, shown = self._revision.table, self._revision.shown
+        gone = {*self._revision.gone, *(self._known if self._anew else ())} - {*shown}
+        kinds = simple_types(table.schema)
+        time_id = next(c.id for c in table.schema.numbered if c.name == table.time_column)
+        return Changed(
+            gone=gone,
+            keys={path: new.shown.key for path, new in shown.items()},
+            data=[
+                data_entry(new, self._root.at(path), kinds, time_id, self._stamp)
+                for path, new in shown.items()
+                if path not in self._known
+            ],
+            deletes=self._positions([new for new in shown.values() if new.hidden]),
+            time_id=time_id,
+            kinds=kinds if self._widened(kinds) else None,
+        )
+
+    def _widened(self, kinds: Mapping[int, str]) -> bool:
+        """Return whether a column has another type than in the version before."""
+        old = types_of(self._old.metadata, self._schema) if self._old.metadata else {}
+        return any(old.get(number, kind) != kind for number, kind in kinds.items())
+
+    def _positions(self, files: Sequence[NewFile]) -> list[Json]:
+        """Write a file of deleted positions for each file; return their entries."""
+
+        def write(numbered: tuple[int, NewFile]) -> Json:
+            at, new = numbered
+            path, uri = names.deletes_path(self._number, self._token, at), new.shown.path
+            data = encode_positions(self._root.at(uri), new.hidden)
+            self._storage.create(path, data)
+            span = range(new.hidden.min(), new.hidden.max())
+            return deletes_entry(
+                self._root.at(path),
+                self._root.at(uri),
+                span,
+                len(new.hidden),
+                len(data),
+                self._stamp,
+            )
+
+        return _each(write, list(enumerate(files)))
+
+    def _manifests(self, parts: Sequence[Part]) -> list[Manifest]:
+        schema = schema_json(self._revision.table.schema)
+
+        def write(numbered: tuple[int, Part]) -> Manifest:
+            at, part = numbered
+            path = names.manifest_path(self._number, self._token, at)
+            data = encode_manifest(part.entries, part.content, schema, part.keys)
+            self._storage.create(path, data)
+            uri = self._root.at(path)
+            record = manifest_record(part.entries, part.content, uri, len(data), self._stamp)
+            return Manifest(record=record, keys=part.keys)
+
+        return _each(write, list(enumerate(parts)))
+
+    def _metadata(self, path: str, manifests: Sequence[Manifest], parts: Sequence[Part]) -> Json:
+        old = None if self._anew else self._old.metadata
+        snapshots = old["snapshots"] if old else []
+        size = int(snapshots[-1]["summary"].get("total-files-size", 0)) if snapshots else 0
+        place = Place(
+            number=self._number,
+            location=self._root.at(names.FOLDER),
+            manifests=self._root.at(path),
+            before=self._root.at(names.version_path(self._number - 1)),
+            oldest=self._old.oldest,
+        )
+        counts = totals([each.record for each in manifests], parts, size)
+        return next_metadata(old, self._revision, place, self._stamp, counts)
+
+    def _published(
+        self, metadata: Json, manifests: Sequence[Manifest], changed: Changed
+    ) -> Published:
+        files = dict(self._known)
+        for path in changed.gone:
+            files.pop(path, None)
+        files |= {path: PublishedFile(path=path, key=key) for path, key in changed.keys.items()}
+        revision = self._revision
+        return Published(
+            number=self._number,
+            event=revision.event,
+            commit=revision.commit,
+            time=revision.time,
+            table_id=revision.table.table_id,
+            schema=revision.table.schema.number,
+            files=files,
+            address=self._root.at(names.FOLDER),
+            own=Chain(
+                metadata=metadata,
+                manifests=manifests,
+                snapshot=self._stamp.snapshot,
+                sequence=self._stamp.sequence,
+                oldest=self._old.oldest,
+            ),
+        )
+
+
+def _check_ids(revision: Revision) -> None:
+    """Refuse files that Iceberg's readers would not all read right; rule 3."""
+    within = nested(revision.table.schema)
+    bare = [path for path, new in revision.shown.items() if not new.facts.numbered]
+    if within and bare:
+        raise PublishingRefused(
+            f"{len(bare)} files, {bare[0]} among them, are of an older segtable and have no ids "
+            f"of the fields within column {within[0]!r}, by which Iceberg's readers go: write them "
+            "anew (segtable request TABLE --kind major), then publish again"
+        )
+
+
+def _each(act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return what an action returns for each item; many at once if there are many."""
+    if len(items) <= _AT_ONCE:
+        return [act(item) for item in items]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(act, items))
+
+
+def _json(metadata: Json) -> bytes:
+    return json.dumps(metadata, indent=None, separators=(",", ":")).encode()

@@ -1,0 +1,104 @@
+"""Which data files readers of a published Iceberg table need, and which of its own files go.
+
+1. The version before N was replaced when N's metadata was stored, by the store's clock.
+2. A data file left in the version whose manifests have it as deleted. So data files are needed if
+   the newest version has them, or a version deleted them that was stored after the time. The
+   metadata of a version has the snapshots of many before it, so few are read.
+3. Swept are the versions that were replaced before the time, and all files that were written for
+   the oldest version that is left or for earlier ones, and that neither it nor the newest one
+   names. What a version between them names was there before, or written since.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.iceberg import names
+from airflow_provider_segtable.formats.iceberg.manifests.entries import DATA, DELETED, DELETES
+from airflow_provider_segtable.formats.iceberg.metadata import VERSION, own_snapshot
+from airflow_provider_segtable.formats.iceberg.versions import Versions
+from airflow_provider_segtable.ports.storage import Storage
+
+Json = dict[str, Any]
+
+
+def needed(versions: Versions, since: Instant) -> frozenset[str]:
+    """Return the paths of data files that readers may need."""
+    stored = versions.stored()
+    if not stored:
+        return frozenset()
+    newest = versions.load(max(stored), min(stored), None)
+    oldest = _oldest(stored, since)
+    left = {
+        path
+        for snapshot in _snapshots(versions, {number for number in stored if number > oldest})
+        for path in _deleted(versions, snapshot)
+    }
+    return frozenset({*newest.files, *left})
+
+
+def swept(
+    versions: Versions, storage: Storage, since: Instant, *, dry_run: bool
+) -> tuple[str, ...]:
+    """Delete own files that no version needs any more; return their paths."""
+    stored = versions.stored()
+    if not stored:
+        return ()
+    oldest, newest = _oldest(stored, since), max(stored)
+    named = {path for number in {oldest, newest} for path in _named(versions, number)}
+    old = [names.version_path(number) for number in stored if number < oldest]
+    written = [
+        entry.path
+        for folder in names.WRITTEN
+        for entry in storage.list(folder)
+        if (names.written_for(entry.path) or newest + 1) <= oldest and entry.path not in named
+    ]
+    for path in () if dry_run else (*old, *written):
+        storage.delete(path)
+    return (*old, *written)
+
+
+def _oldest(stored: dict[int, Instant], since: Instant) -> int:
+    """Return the oldest version that is the newest, or was replaced after a time."""
+    late = (number for number, following in pairwise(stored) if stored[following] > since)
+    return min(late, default=max(stored))
+
+
+def _snapshots(versions: Versions, numbers: set[int]) -> Iterator[Json]:
+    """Yield the snapshots of some versions: each version's metadata has those of many others."""
+    while numbers:
+        last = max(numbers)
+        for snapshot in versions.metadata(last)["snapshots"]:
+            number = int(snapshot["summary"].get(VERSION, 0))
+            if number in numbers:
+                numbers.discard(number)
+                yield snapshot
+        numbers.discard(last)
+
+
+def _deleted(versions: Versions, snapshot: Json) -> Iterator[str]:
+    """Yield the paths of the data files that left with a snapshot."""
+    if not int(snapshot["summary"].get("deleted-data-files", 0)):
+        return
+    for manifest in versions.manifests(snapshot):
+        record = manifest.record
+        own = record["added_snapshot_id"] == snapshot["snapshot-id"]
+        if own and manifest.content == DATA and record["deleted_files_count"]:
+            for entry in versions.entries(manifest):
+                path = versions.root.path(entry["data_file"]["file_path"])
+                if entry["status"] == DELETED and "://" not in path:
+                    yield path
+
+
+def _named(versions: Versions, number: int) -> Iterator[str]:
+    """Yield the paths of a version's own files."""
+    snapshot = own_snapshot(versions.metadata(number))
+    if snapshot is None:
+        return
+    yield versions.root.path(snapshot["manifest-list"])
+    for manifest in versions.manifests(snapshot):
+        yield versions.root.path(manifest.uri)
+        if manifest.content == DELETES:
+            for entry in versions.entries(manifest):
+                yield versions.root.path(entry["data_file"]["file_path"])

@@ -1,0 +1,1 @@
+"""Manifests: which files a version has, with their statistics and hidden rows."""

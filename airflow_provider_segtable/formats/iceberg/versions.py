@@ -1,0 +1,190 @@
+"""Reading the versions of a published Iceberg table.
+
+1. The newest version is that of the highest number whose metadata is there.
+2. A version is read from its list of manifests; manifests that are known are not read again.
+3. A version of another writer is not ours to show: of the newest snapshot of ours the commit is
+   left out, so that its publisher takes it for a version that the log does not have, and publishes
+   anew. So is a version whose files lie elsewhere, since the table was moved, without its files.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.format import Published, PublishedFile
+from airflow_provider_segtable.formats.iceberg import names
+from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
+    Manifest,
+    Root,
+    decode_entries,
+    decode_list,
+    decode_manifest,
+)
+from airflow_provider_segtable.formats.iceberg.metadata import (
+    COMMIT,
+    EVENT,
+    TABLE_ID,
+    TIME,
+    own_snapshot,
+)
+from airflow_provider_segtable.ports.storage import Storage
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What a publisher has to know of a version to put the next one.
+
+    Attributes:
+        metadata: its metadata; None if the next version begins anew.
+        manifests: its manifests.
+        snapshot: the id of the snapshot that it shows; None if that is not known.
+        sequence: its sequence number.
+        oldest: the oldest version that is still there.
+    """
+
+    metadata: Json | None
+    manifests: Sequence[Manifest]
+    snapshot: int | None
+    sequence: int
+    oldest: int
+
+
+class Versions:
+    """The versions in the root of a table."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Read below the storage's root."""
+        self._storage = storage
+        self.root = Root(uri=storage.uri)
+
+    def stored(self) -> dict[int, Instant]:
+        """Return when the metadata of each version was stored, ascending by version.
+
+        Raises:
+            ForeignTable: there is metadata, but none that segtable names so.
+        """
+        entries = list(self._storage.list(names.METADATA))
+        found = {
+            number: entry.modified
+            for entry in entries
+            if (number := names.version_of(entry.path)) is not None
+        }
+        others = [e.path for e in entries if e.path.endswith(".metadata.json")]
+        if others and not found:
+            raise self._foreign(others[0])
+        return dict(sorted(found.items()))
+
+    def metadata(self, number: int) -> Json:
+        """Return the metadata of a version.
+
+        Raises:
+            ForeignTable: segtable did not write it.
+            CorruptTable: it is no metadata.
+            NotFound: it was swept.
+        """
+        path = names.version_path(number)
+        data = self._storage.read(path)
+        with self._decoding(path):
+            found = json.loads(data)
+            if TABLE_ID not in found.get("properties", {}):
+                raise self._foreign(path)
+            return {**found}
+
+    def load(self, number: int, oldest: int, known: Published | None) -> Published:
+        """Return a version, read on from a known one."""
+        metadata = self.metadata(number)
+        with self._decoding(names.version_path(number)):
+            snapshot = own_snapshot(metadata)
+            if metadata["location"] != self.root.at(names.FOLDER) or snapshot is None:
+                return self._published(number, oldest, metadata, snapshot, {}, None)
+            manifests = self.manifests(snapshot, known)
+            files = _files(manifests, known)
+            return self._published(number, oldest, metadata, snapshot, files, manifests)
+
+    def manifests(self, snapshot: Json, known: Published | None = None) -> list[Manifest]:
+        """Return the manifests of a snapshot."""
+        path = self.root.path(snapshot["manifest-list"])
+        have = {each.uri: each for each in known.own.manifests} if known else {}
+        with self._decoding(path):
+            records = decode_list(self._storage.read(path))
+        return [have.get(record["manifest_path"]) or self._manifest(record) for record in records]
+
+    def entries(self, manifest: Manifest) -> list[Json]:
+        """Return the entries of a manifest."""
+        path = self.root.path(manifest.uri)
+        with self._decoding(path):
+            return decode_entries(self._storage.read(path))
+
+    def _manifest(self, record: Json) -> Manifest:
+        path = self.root.path(record["manifest_path"])
+        with self._decoding(path):
+            return decode_manifest(self._storage.read(path), record, self.root)
+
+    def _published(
+        self,
+        number: int,
+        oldest: int,
+        metadata: Json,
+        snapshot: Json | None,
+        files: Mapping[str, PublishedFile],
+        manifests: Sequence[Manifest] | None,
+    ) -> Published:
+        summary = (snapshot or {}).get("summary", {})
+        current = snapshot is not None and snapshot["snapshot-id"] == metadata.get(
+            "current-snapshot-id"
+        )
+        return Published(
+            number=number,
+            event=int(summary.get(EVENT, 0)),
+            commit=summary[COMMIT] if current and manifests is not None else "",
+            time=int(summary.get(TIME, 0)),
+            table_id=metadata["properties"][TABLE_ID],
+            schema=int((snapshot or {}).get("schema-id", 0)),
+            files=files,
+            address=self.root.at(names.FOLDER),
+            own=Chain(
+                metadata=metadata if manifests is not None else None,
+                manifests=manifests or (),
+                snapshot=metadata.get("current-snapshot-id"),
+                sequence=metadata["last-sequence-number"],
+                oldest=oldest,
+            ),
+        )
+
+    def _foreign(self, path: str) -> ForeignTable:
+        return ForeignTable(
+            f"{self.root.at(path)} is an Iceberg table that segtable did not write: move the "
+            f"folder {names.FOLDER} away, or set publish.iceberg to off"
+        )
+
+    @contextmanager
+    def _decoding(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError, EOFError, LookupError) as error:
+            raise CorruptTable(
+                f"{self.root.at(path)} is no file of a published table ({error!r:.200}): delete "
+                f"the folder {names.FOLDER}, then publish again"
+            ) from error
+
+
+def _files(manifests: Collection[Manifest], known: Published | None) -> Mapping[str, PublishedFile]:
+    """Return the files of a version, from those of a known one as far as manifests are the same."""
+    files: dict[str, PublishedFile] = {}
+    data = {each.uri: each for each in manifests if not each.content}
+    old = {each.uri: each for each in known.own.manifests if not each.content} if known else {}
+    if known:
+        files.update(known.files)
+    for uri in old.keys() - data.keys():
+        for path in old[uri].keys:
+            files.pop(path, None)
+    for uri in data.keys() - old.keys():
+        found = data[uri].keys.items()
+        files.update((path, PublishedFile(path=path, key=key)) for path, key in found)
+    return files
