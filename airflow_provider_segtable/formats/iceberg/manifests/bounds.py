@@ -5,7 +5,7 @@
 2. Texts and bytes are cut to 16 characters. An upper bound then gets its last one raised; without
    one that can be raised there is none.
 3. Values that are no numbers are in no bound. Many readers count them as the greatest, so a column
-   that may have some has no upper bound. Zero is -0.0 as a lower and 0.0 as an upper bound of floating numbers.
+   that may have some has no upper bound. Zero is -0.0 as a lower and 0.0 as an upper bound.
 4. The event time's bounds are those of the file's descriptor, which are exact.
 5. Bounds of a column that was widened since are brought to its present type (``widened``).
 """
@@ -69,7 +69,8 @@ def _floating(value: float, form: str, *, upper: bool) -> bytes | None:
 
 def _decimal(value: Decimal, scale: int) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    unscaled = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale) * (-1) ** sign
+    size = int("".join(map(str, digits)) + "0" * (int(exponent) + scale))
+    unscaled = -size if sign else size
     length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     return unscaled.to_bytes(length, "big", signed=True)
 
