@@ -138,7 +138,7 @@ def test_no_function_of_the_driver_is_sent_to_a_task(path: Path) -> None:
 
 def test_nothing_below_hooks_needs_airflow_or_spark() -> None:
     """Every module below spark imports where neither Airflow nor Spark is installed."""
-    arrow = ("pyarrow", "numpy", "pyroaring", "sqlglot")
+    arrow = ("pyarrow", "numpy", "pyroaring", "sqlglot", "fastavro")
     libraries = (*arrow, "obstore", "arro3", "kazoo", "typing_extensions", "_cffi")
     came = imported(modules_of(*BELOW_HOOKS), *libraries)
     assert not {name for name in came if name.partition(".")[0] in {"airflow", "pyspark"}}

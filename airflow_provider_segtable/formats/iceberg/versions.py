@@ -169,7 +169,7 @@ class Versions:
             yield
         except (ValueError, KeyError, TypeError, AttributeError, EOFError, LookupError) as error:
             raise CorruptTable(
-                f"{self.root.at(path)} is no file of a published table ({error!r:.200}): delete "
+                f"{self.root.at(path)} is not a file of a published table ({error!r:.200}): delete "
                 f"the folder {names.FOLDER}, then publish again"
             ) from error
 
