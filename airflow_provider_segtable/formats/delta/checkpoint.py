@@ -9,6 +9,7 @@
 
 import io
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Any
 from urllib.parse import unquote
 
@@ -75,6 +76,8 @@ _OTHERS = {
         [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
     ),
 }
+_LOADED = [*_OTHERS, *(f"add.{name}" for name in ("path", "size", "tags", "deletionVector"))]
+"""The columns that loading needs: the statistics of many files take long to read."""
 _REMOVE = pa.struct(
     [
         ("path", pa.string()),
@@ -91,15 +94,16 @@ _REMOVE = pa.struct(
 class Checkpoint:
     """A checkpoint that was read."""
 
-    def __init__(self, data: bytes, number: int, where: str) -> None:
-        """Read the checkpoint of version ``number``.
+    def __init__(self, data: bytes, number: int, where: str, *, whole: bool = False) -> None:
+        """Read the checkpoint of version ``number``: what loading needs, or the whole of it.
 
         Raises:
-            CorruptTable: it is no checkpoint.
+            CorruptTable: it is not a checkpoint.
         """
         self.number = number
         try:
-            self._rows = pq.read_table(io.BytesIO(data))
+            with pq.ParquetFile(io.BytesIO(data)) as file:
+                self._rows = file.read(columns=None if whole else _LOADED)
             self.rows = self._rows.num_rows
             self.adds = _adds(self._rows.column("add"))
         except (pa.ArrowException, OSError, KeyError) as error:
@@ -135,15 +139,17 @@ class Checkpoint:
 
     def _files(self) -> Mapping[str, PublishedFile]:
         keys = pc.map_lookup(self.adds.field("tags"), KEY, "first").fill_null(UNKNOWN)
+        vectors = self.adds.field("deletionVector")
+        files = zip(
+            map(unquote, self.adds.field("path").to_pylist()),
+            keys.to_pylist(),
+            self.adds.field("size").to_pylist(),
+            vectors.to_pylist() if vectors.null_count < len(vectors) else repeat(None),
+            strict=False,
+        )
         return {
             path: PublishedFile(path=path, key=key, own=Placed(size, vector))
-            for path, key, size, vector in zip(
-                map(unquote, self.adds.field("path").to_pylist()),
-                keys.to_pylist(),
-                self.adds.field("size").to_pylist(),
-                self.adds.field("deletionVector").to_pylist(),
-                strict=True,
-            )
+            for path, key, size, vector in files
         }
 
 

@@ -27,7 +27,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
     encoded_path,
     mark,
 )
-from airflow_provider_segtable.formats.delta.statistics import statistics
+from airflow_provider_segtable.formats.delta.statistics import Statistics
 from airflow_provider_segtable.formats.delta.vectors import encoded_vectors
 from airflow_provider_segtable.formats.format import NewFile, Published, PublishedFile, Revision
 
@@ -84,6 +84,10 @@ class _Commit:
         """Return whether the revision has all files of its version."""
         return self.known is None or self.known.table_id != self.revision.table.table_id
 
+    @cached_property
+    def _statistics(self) -> Statistics:
+        return Statistics(self.revision.table)
+
     @property
     def _before(self) -> Mapping[str, PublishedFile]:
         return self.known.files if self.known else {}
@@ -129,7 +133,7 @@ class _Commit:
                 "size": segment.size,
                 "modificationTime": _milliseconds(segment.created),
                 "dataChange": self.revision.data_change,
-                "stats": statistics(self.revision.table, file),
+                "stats": self._statistics.of(file),
                 "tags": {KEY: file.shown.key},
                 **({"deletionVector": vector} if vector else {}),
             }

@@ -48,10 +48,10 @@ class DeltaLog:
         """Return the newest version; None if there is none."""
         return again(lambda: (self._later(known) if known else None) or self._anew())
 
-    def checkpoint(self, number: int) -> Checkpoint:
-        """Read a checkpoint."""
+    def checkpoint(self, number: int, *, whole: bool = False) -> Checkpoint:
+        """Read a checkpoint: what loading needs, or the whole of it."""
         path = checkpoint_path(number)
-        return Checkpoint(self.storage.read(path), number, self._uri(path))
+        return Checkpoint(self.storage.read(path), number, self._uri(path), whole=whole)
 
     def changes(self, numbers: Iterable[int]) -> Changes:
         """Read what versions change, one after another."""

@@ -136,7 +136,9 @@ class DeltaTarget:
 
     def _write_checkpoint(self, number: int) -> None:
         listing = listed_from_checkpoint(self._storage).through(number)
-        before = self._log.checkpoint(listing.checkpoint) if listing.checkpoints else None
+        before = (
+            self._log.checkpoint(listing.checkpoint, whole=True) if listing.checkpoints else None
+        )
         later = listing.after(listing.checkpoint, self.address)
         data, rows = encoded_checkpoint(before, self._log.changes(later))
         with suppress(AlreadyExists):
@@ -148,4 +150,4 @@ def _due(made: Published) -> bool:
     """Return whether a checkpoint pays."""
     own: Own = made.own
     few = min(max(FEWEST, len(made.files) // FILES), MOST)
-    return made.number - own.checkpoint >= few or own.changes > max(FILES, len(made.files))
+    return made.number - own.checkpoint >= few or own.changes >= max(FILES, len(made.files))

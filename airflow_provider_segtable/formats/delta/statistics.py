@@ -33,27 +33,35 @@ _DIGITS = 15
 """The digits that a double holds exactly: readers may parse numbers as such."""
 _HIGHEST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
+_NO_FACTS = ColumnFacts()
 _NESTED = ("struct<", "list<", "large_list<", "map<")
 
 
-def statistics(table: TableCreated, file: NewFile) -> str:
-    """Return the statistics of a file, as JSON."""
-    segment = file.shown.segment
-    present = {column.id for column in table.schema_of(segment.schema).numbered}
-    low: Json = {}
-    high: Json = {}
-    nulls: Json = {}
-    for column in table.schema.numbered:
-        if column.type.startswith(_NESTED):
-            continue
-        facts = file.facts.columns.get(column.id, ColumnFacts())
-        if not facts.nan:
-            _put(low, column, _bound(column.type, facts.low, up=False))
-            _put(high, column, _bound(column.type, facts.high, up=True))
-        _put(nulls, column, facts.nulls if column.id in present else segment.rows)
-    loose = {"tightBounds": False} if file.hidden else {}
-    made = {"numRecords": segment.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-    return json.dumps({**made, **loose}, separators=(",", ":"))
+class Statistics:
+    """The statistics of files of one version."""
+
+    def __init__(self, table: TableCreated) -> None:
+        """Take the columns that the version shows."""
+        self._columns = [c for c in table.schema.numbered if not c.type.startswith(_NESTED)]
+        schemas = (*table.earlier, table.schema)
+        self._present = [frozenset(c.id for c in each.numbered) for each in schemas]
+
+    def of(self, file: NewFile) -> str:
+        """Return the statistics of a file, as JSON."""
+        rows = file.shown.segment.rows
+        present = self._present[file.shown.segment.schema]
+        low: Json = {}
+        high: Json = {}
+        nulls: Json = {}
+        for column in self._columns:
+            facts = file.facts.columns.get(column.id, _NO_FACTS)
+            if not facts.nan:
+                _put(low, column, _bound(column.type, facts.low, up=False))
+                _put(high, column, _bound(column.type, facts.high, up=True))
+            _put(nulls, column, facts.nulls if column.id in present else rows)
+        loose = {"tightBounds": False} if file.hidden else {}
+        made = {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+        return json.dumps({**made, **loose}, separators=(",", ":"))
 
 
 def _put(values: Json, column: Column, value: Any) -> None:

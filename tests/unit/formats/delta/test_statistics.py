@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts, FileFacts
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.formats.delta.statistics import statistics
+from airflow_provider_segtable.formats.delta.statistics import Statistics
 from airflow_provider_segtable.formats.format import NewFile
 from airflow_provider_segtable.testing.builders import first
 from tests.unit.formats.delta.making import TABLE
@@ -23,7 +23,7 @@ def bounds(kind: str, low: Any, high: Any, **other: Any) -> tuple[Any, Any]:
     """Return the bounds of a column of some type."""
     table = replace(TABLE, schema=Schema((Column(name="c", type=kind),)))
     facts = FileFacts(columns={1: ColumnFacts(low=low, high=high, **other)})
-    made = json.loads(statistics(table, NewFile(shown=ShownFile(segment=first(0)), facts=facts)))
+    made = json.loads(Statistics(table).of(NewFile(shown=ShownFile(segment=first(0)), facts=facts)))
     return made["minValues"].get("c"), made["maxValues"].get("c")
 
 
@@ -71,7 +71,7 @@ def test_counts_of_nulls() -> None:
     table = replace(TABLE, schema=Schema(columns, number=1), earlier=(TABLE.schema,))
     facts = FileFacts(columns={1: ColumnFacts(nulls=0), 2: ColumnFacts(nulls=4)})
     file = NewFile(shown=ShownFile(segment=first(0)), facts=facts)
-    made = json.loads(statistics(table, file))
+    made = json.loads(Statistics(table).of(file))
     assert made["nullCount"] == {"time_hour": 0, "carrier": 4, "added": 10}
     assert made["numRecords"] == 10
     assert "tightBounds" not in made
