@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, holds_any
+from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete, holds_any
+from airflow_provider_segtable.core.deletes.predicate import may_hold, reach
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval, joined
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval, joined
 
 
 class Piece(NamedTuple):
@@ -68,9 +69,6 @@ def _unmerged(state: State) -> Iterator[str]:
     for chunk, summary in state.timeline.visible_summaries().items():
         if summary.late:
             yield f"{summary.late} of {summary.visible} segments of {chunk.interval} are new"
-    for segment in state.timeline.each_visible() if state.predicate_deletes else ():
-        for each in state.erased(segment):
-            yield f"the delete of version {each.n} is not applied to {segment.path}"
 
 
 def shown_files(state: State) -> dict[str, ShownFile]:
@@ -85,9 +83,14 @@ def changed_files(before: State, after: State) -> Changes:
     """
     regions = after.timeline.changed(before.timeline)
     roots = _changed_roots(before, after)
+    predicates = {*before.predicate_deletes} ^ {*after.predicate_deletes}
     was, now = (
-        [*_changed_pieces(*pair, regions), *_with_roots(pair[0], roots)]
-        for pair in ((before, after), (after, before))
+        [
+            *_changed_pieces(state, other, regions),
+            *_with_roots(state, roots),
+            *_matched(state, predicates),
+        ]
+        for state, other in ((before, after), (after, before))
     )
     split = [piece for piece in (*was, *now) if not piece.whole]
     return difference(_looked_up(before, was, split), _looked_up(after, now, split))
@@ -123,6 +126,22 @@ def _with_roots(state: State, roots: Collection[SegmentId]) -> Iterator[Piece]:
         for piece in _pieces(state, region):
             if holds_any(piece.segment, roots):
                 yield piece
+
+
+def _matched(state: State, deletes: Iterable[PredicateDelete]) -> Iterator[Piece]:
+    """Yield the pieces of files that may have rows which some predicate deletes match."""
+    for each in deletes:
+        first, last = reach(each.predicate, state.table.time_column)
+        region = Interval(first, last + 1).clip(ALL_TIME) if first <= last else None
+        for piece in _pieces(state, region) if region else ():
+            if _may_match(state, piece.segment, each):
+                yield piece
+
+
+def _may_match(state: State, segment: Segment, delete: PredicateDelete) -> bool:
+    """Return whether a segment may have rows that a predicate delete matches, by their times."""
+    first, last, column = segment.time_min, segment.time_max, state.table.time_column
+    return may_hold(delete.predicate, column, first, last, exact=False)
 
 
 def _changed_roots(before: State, after: State) -> frozenset[SegmentId]:
@@ -193,6 +212,9 @@ def _file(state: State, segment: Segment, clips: tuple[Interval, ...]) -> ShownF
         segment=segment,
         clips=clips,
         deletions=tuple(_deletions(state, segment)),
+        predicates=tuple(
+            each.predicate for each in state.erased(segment) if _may_match(state, segment, each)
+        ),
         tombstones=state.table.kind.deletion.in_files,
     )
 

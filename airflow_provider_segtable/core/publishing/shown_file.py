@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion
+from airflow_provider_segtable.core.deletes.predicate import Predicate, encode_predicate
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -22,12 +23,14 @@ class ShownFile:
         segment: its descriptor.
         clips: rows outside of these intervals of event time are hidden; empty if none is.
         deletions: the deletions that hide rows, by root, as readers apply them.
+        predicates: rows of a rollup table that match one of these are hidden.
         tombstones: whether rows that record the deletion of a key are in the file, and hidden.
     """
 
     segment: Segment
     clips: tuple[Interval, ...] = ()
     deletions: tuple[tuple[SegmentId, tuple[Deletion, ...]], ...] = ()
+    predicates: tuple[Predicate, ...] = ()
     tombstones: bool = False
     key: str = field(init=False, compare=False)
 
@@ -47,11 +50,12 @@ class ShownFile:
 
     def _key(self) -> str:
         """Return a digest of all that hides rows; empty if nothing does."""
-        if not (self.clips or self.deletions or self.tombstones):
+        if not (self.clips or self.deletions or self.predicates or self.tombstones):
             return ""
         parts = [
             *(f"clip {each.start} {each.end}" for each in self.clips),
             *(f"{root} {each.path}" for root, some in self.deletions for each in some),
+            *(f"matching {encode_predicate(each)}" for each in self.predicates),
             *(["tombstones"] if self.tombstones else []),
         ]
         return sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]

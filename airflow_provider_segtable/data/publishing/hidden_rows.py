@@ -5,7 +5,8 @@
 2. Clips hide the rows with event times outside of them. Only the time column is read.
 3. In a primary-key table the rows that record the deletion of a key are hidden. Only the column of
    the operation is read, and only row groups whose statistics allow for such a row.
-4. Each vector file is read once. Of a file that hides nothing, nothing is read.
+4. In a rollup table the rows that match a delete's predicate are hidden, by the columns it names.
+5. Each vector file is read once. Of a file that hides nothing, nothing is read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
+from airflow_provider_segtable.core.deletes.predicate import AnyOf, Compare, Compares
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
@@ -51,6 +52,7 @@ def hidden_rows(
     found = {
         each.path: _clipped(files, table, each)
         | _deleted(files, table, each, vectors)
+        | _matching(files, table, each)
         | _tombstones(files, table, each)
         for each in shown
         if not each.whole
@@ -69,12 +71,23 @@ def _deleted(
         return _by_runs(file.segment.runs, gone)
     bits = {str(root): bits_of(rows.to_array()) for root, rows in gone.items()}
     row_filter = RowFilter(deleted=bits)
+    return _rows_where(files, table, file.segment, row_filter.reads, partial(_left_out, row_filter))
 
-    def deleted(rows: pa.RecordBatch) -> Flags | None:
-        kept = row_filter.kept(rows, 0)
-        return None if kept is None else ~kept
 
-    return _rows_where(files, table, file.segment, (ROOT, ROW), deleted)
+def _matching(files: DataFiles, table: TableCreated, file: ShownFile) -> BitMap:
+    """Return the rows that match predicates."""
+    if not file.predicates:
+        return BitMap()
+    row_filter = RowFilter(predicates=file.predicates)
+    where = by_predicate(AnyOf(file.predicates), table.time_column)
+    left_out = partial(_left_out, row_filter)
+    return _rows_where(files, table, file.segment, row_filter.reads, left_out, where)
+
+
+def _left_out(row_filter: RowFilter, rows: pa.RecordBatch) -> Flags | None:
+    """Return flags of the rows that a filter without runs leaves out; None if it keeps all."""
+    kept = row_filter.kept(rows, 0)
+    return None if kept is None else ~kept
 
 
 def _by_runs(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:

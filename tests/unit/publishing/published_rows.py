@@ -13,6 +13,16 @@ from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
 from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.table import Table
+
+
+def compacted(table: Table, kind: str) -> None:
+    """Compact in this process."""
+    plans = [known.plan.id for known in request(table.ports, kind)]
+    compact(table.ports, plans, in_process(table.ports.files))
 
 
 def stored(files: DataFiles, path: str) -> pa.Table:

@@ -13,11 +13,8 @@ from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
-from tests.unit.publishing.published_rows import published_rows, stored
+from tests.unit.publishing.published_rows import compacted, published_rows, stored
 from tests.unit.table.conftest import SCHEMA, new_table, rows
 
 
@@ -28,12 +25,6 @@ def table() -> Table:
     for turn in range(4):
         made.append(rows(range(turn * 10, turn * 10 + 10)))
     return made
-
-
-def compacted(table: Table, kind: str) -> None:
-    """Compact in this process."""
-    plans = [known.plan.id for known in request(table.ports, kind)]
-    compact(table.ports, plans, in_process(table.ports.files))
 
 
 def numbers(table: Table) -> list[int]:
