@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -251,6 +252,15 @@ def test_equal_commit_ids_append_once(spark: SparkSession, make_table: MakeTable
     again = ingest(table.ports, rows, commit_id="same")
     assert (first.n, again.n) == (1, 1)
     assert table.snapshot().count() == 5
+
+
+def test_an_ingest_is_published(spark: SparkSession, make_table: MakeTable) -> None:
+    """The driver publishes what it has committed, as every author does."""
+    table = make_table(EVENTS, publish__delta="on")
+    rows = spark.sql("select timestamp'2013-01-01 00:00:00' at, id n from range(5)")
+    ingest(table.ports, rows)
+    found = pl.scan_delta(table.ports.uri).collect()
+    assert sorted(found["n"]) == [*range(5)]
 
 
 def test_no_rows_are_said_so(spark: SparkSession, make_table: MakeTable) -> None:
