@@ -8,7 +8,9 @@
 3. Published events only rise; a target never goes back.
 4. Readers may have opened any published version. What the newest one names is needed, and what
    another one names for as long as the retention, counted from when it was replaced.
-5. A target that cannot be read, or was not written by segtable, is an error, never an empty one.
+5. Some formats have catalogs beside the target. These follow: a version is published by its put,
+   whether or not it becomes known elsewhere.
+6. A target that cannot be read, or was not written by segtable, is an error, never an empty one.
    A target that is not there is None.
 """
 
@@ -79,7 +81,8 @@ class Published:
     Attributes:
         number: its number in its own format.
         event: the event that it shows.
-        commit: the commit id of that event.
+        commit: the commit id of that event; empty if no version can be put after this one but one
+            with all files, for example because the table was moved.
         time: the time of that event.
         table_id: the id of the table.
         schema: the number of the table's schema.
@@ -174,6 +177,18 @@ class Format(Protocol):
         Args:
             table: its definition.
             schemas: the numbers of the schemas that its shown files were written with.
+        """
+        ...
+
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:
+        """Make the newest version known elsewhere, such as in a catalog, if properties ask for it.
+
+        Args:
+            published: the version, which may be known there already.
+            properties: those of the table.
+
+        Returns:
+            Why it is not known there, with the way out; empty if it is, or need not be.
         """
         ...
 

@@ -1,13 +1,13 @@
 """Delta Lake as a format: a log of actions in the table's own root, and vectors beside it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.formats.delta.delta_schema import refusal
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.delta.log_files import LOG, VECTORS, is_own
-from airflow_provider_segtable.formats.format import Target
+from airflow_provider_segtable.formats.format import Published, Target
 from airflow_provider_segtable.ports.storage import Storage
 
 
@@ -25,6 +25,10 @@ class DeltaFormat:
     def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can."""
         return refusal(table, schemas)
+
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return nothing: readers open the table by its address."""
+        return ""
 
     def is_own(self, path: str) -> bool:
         """Return whether the name of a file is one that a target gives."""

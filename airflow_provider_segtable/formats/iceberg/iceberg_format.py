@@ -1,9 +1,10 @@
 """Apache Iceberg, version 2 of its format, as a format in which versions are published."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.iceberg_schema import refusals
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
@@ -24,6 +25,10 @@ class IcebergFormat:
     def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can."""
         return next(refusals(table, schemas), "")
+
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return nothing: readers open the table by its address."""
+        return ""
 
     def is_own(self, path: str) -> bool:
         """Return whether a file's name is one that a target gives."""

@@ -11,7 +11,11 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.planning.properties.publish_settings import PREFIX, PublishSettings
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.outcomes import Refused
+from airflow_provider_segtable.table.publishing.outcomes import (
+    AlreadyPublished,
+    PublishedNow,
+    Refused,
+)
 from airflow_provider_segtable.table.publishing.publisher import publish
 
 _LOG = logging.getLogger(__name__)
@@ -40,8 +44,12 @@ def _publish(ports: TableContext, form: Format, state: State) -> None:
         return
     if isinstance(outcome, Refused):
         _warn(ports, form.name, outcome.reason)
+    if isinstance(outcome, AlreadyPublished | PublishedNow) and outcome.unregistered:
+        _warn(ports, form.name, outcome.unregistered, failed="registered")
 
 
-def _warn(ports: TableContext, name: str, reason: str, *, kind: str = "") -> None:
-    if ports.publications.names(name, kind or reason):
-        _LOG.warning("%s: version not published as %s: %s", ports.uri, name, reason)
+def _warn(
+    ports: TableContext, name: str, reason: str, *, kind: str = "", failed: str = "published"
+) -> None:
+    if ports.publications.names(f"{failed} {name}", kind or reason):
+        _LOG.warning("%s: version not %s as %s: %s", ports.uri, failed, name, reason)

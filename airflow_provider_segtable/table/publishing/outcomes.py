@@ -15,6 +15,8 @@ class PublishedNow:
         address: the URI that readers open.
         shown: number of files that were added, or show other rows than before.
         gone: number of files that the version no longer names.
+        unregistered: why the version is not in the catalog that properties name; empty if it is,
+            or none is named.
     """
 
     format: str
@@ -23,6 +25,7 @@ class PublishedNow:
     address: str
     shown: int
     gone: int
+    unregistered: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +33,14 @@ class AlreadyPublished:
     """The newest published version shows the table as of event ``event``: nothing was put.
 
     If it was put for an earlier event, no later one has changed what is published.
+    ``unregistered`` is as for ``PublishedNow``.
     """
 
     format: str
     event: int
     number: int
     address: str
+    unregistered: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

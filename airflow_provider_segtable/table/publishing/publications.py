@@ -4,16 +4,21 @@
    the log that shows the same files. So after a commit only the difference is looked at.
 2. It is a hint. The target is read on from there, and read anew if that version is gone.
 3. Threads take turns: one of them publishes for all that waited meanwhile.
-4. A reason for not publishing is named once, until the format is published again.
+4. A version that is in a catalog is not registered again. A catalog that failed rests for a minute,
+   so that it holds up no commit.
+5. A reason for not publishing is named once, until the format is published again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.formats.format import Published
+
+REST_S = 60.0
+"""How long a catalog that failed is not asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +29,28 @@ class Publication:
     state: State
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """The last attempt to make a version known in a catalog, at a time of the deadline clock.
+
+    ``version`` identifies the version and the catalog; ``why`` it failed, empty if it did not.
+    """
+
+    version: Hashable
+    why: str
+    at: float
+
+    def stands(self, version: Hashable, now: float) -> bool:
+        """Return whether its outcome is that of a new attempt, as far as can be known."""
+        return now - self.at < REST_S if self.why else self.version == version
+
+
 @dataclass(slots=True)
 class Publications:
     """The last publications of one table, by the name of the format."""
 
     _last: dict[str, Publication] = field(default_factory=dict)
+    _registered: dict[str, Registration] = field(default_factory=dict)
     _turns: dict[str, Lock] = field(default_factory=dict)
     _named: dict[str, set[str]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -55,17 +77,28 @@ class Publications:
         """Remember a publication."""
         with self._lock:
             self._last[name] = publication
-            self._named.pop(name, None)
+            self._named.pop(f"published {name}", None)
+
+    def registered(self, name: str) -> Registration | None:
+        """Return the last attempt to make a version of a format known."""
+        with self._lock:
+            return self._registered.get(name)
+
+    def register(self, name: str, registration: Registration) -> None:
+        """Remember an attempt."""
+        with self._lock:
+            self._registered[name] = registration
 
     def forget(self, name: str) -> None:
         """Forget what is known of a format."""
         with self._lock:
             self._last.pop(name, None)
+            self._registered.pop(name, None)
 
-    def names(self, name: str, reason: str) -> bool:
-        """Return whether a reason for not publishing is new in a format."""
+    def names(self, about: str, reason: str) -> bool:
+        """Return whether a reason is new; ``published`` and a format is what can be settled."""
         with self._lock:
-            known = self._named.setdefault(name, set())
+            known = self._named.setdefault(about, set())
             new = reason not in known
             known.add(reason)
             return new

@@ -9,7 +9,9 @@
    well as its own.
 4. After the put the log is read once more. If the version that was put is no longer kept, a
    cleaning may have deleted files of it, and the newest version is published after it.
-5. The next publication makes up for a refusal, a failure or a lost race: in one version, however
+5. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
+   each later publication tries it again.
+6. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 """
 
@@ -27,7 +29,7 @@ from airflow_provider_segtable.table.publishing.outcomes import (
     PublishOutcome,
     Refused,
 )
-from airflow_provider_segtable.table.publishing.publications import Publication
+from airflow_provider_segtable.table.publishing.publications import Publication, Registration
 from airflow_provider_segtable.table.publishing.refusing import refusal
 from airflow_provider_segtable.table.publishing.revising import (
     difference,
@@ -128,6 +130,7 @@ class _Publisher:
             event=self.state.n,
             number=published.number,
             address=published.address,
+            unregistered=self._registered(published),
         )
 
     def _put(self, changes: Changes) -> PublishOutcome | None:
@@ -157,7 +160,20 @@ class _Publisher:
             address=put.address,
             shown=len(changes.shown),
             gone=len(changes.gone),
+            unregistered=self._registered(put),
         )
+
+    def _registered(self, published: Published) -> str:
+        """Make a version known in catalogs, unless this process has; return why it is not."""
+        publications, name = self.ports.publications, self.form.name
+        properties = self.state.table.properties
+        version = published.number, published.table_id, tuple(sorted(properties.items()))
+        now, last = self.ports.clock.monotonic(), publications.registered(name)
+        if last is not None and last.stands(version, now):
+            return last.why
+        why = self.form.register(published, properties)
+        publications.register(name, Registration(version=version, why=why, at=now))
+        return why
 
     def _keep(self, published: Published) -> None:
         publication = Publication(published=published, state=self.state)

@@ -34,9 +34,11 @@ MOST_EVENTS = 64
 def follows(log: EventLog, state: State, published: Published) -> bool:
     """Return whether the log has the event that a published version shows (rule 1).
 
-    An event that has expired is taken to be the same: keys of files never are by accident.
+    An event that has expired is taken to be the same: keys of files never are by accident. A
+    version without a commit id is one that its format cannot go on from.
     """
-    if published.table_id != state.table.table_id or published.event > state.n:
+    other = published.table_id != state.table.table_id
+    if other or not published.commit or published.event > state.n:
         return False
     if state.commits.get(published.commit) == published.event:
         return True

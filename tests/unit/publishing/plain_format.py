@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -111,6 +111,10 @@ class PlainFormat:
 
     def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:  # noqa: ARG002
         """Refuse nothing."""
+        return ""
+
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return nothing: readers open the table by its address."""
         return ""
 
     def is_own(self, path: str) -> bool:

@@ -1,6 +1,7 @@
 """Publishing after commits: every version, and never at the commit's expense."""
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
 )
 from airflow_provider_segtable.core.tables.evolution import AddColumn
+from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log_store.rehearsal import over
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
@@ -131,6 +133,31 @@ def test_a_refusal_fails_no_commit(
     assert warnings(caplog) == ["memory://t: version not published as delta: it is Monday: wait"]
     found = published.published()["delta"]
     assert (found.refusal, found.event, found.lag_events) == ("it is Monday: wait", 0, 2)
+
+
+def test_a_catalog_that_fails_is_left_alone_for_a_while(
+    published: Table, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version is published, one warning names the catalog, which is asked again later."""
+    asked: list[int] = []
+
+    def register(_: Plain, version: Published, properties: Mapping[str, str]) -> str:
+        assert properties["publish.delta"] == "on"
+        asked.append(version.event)
+        return "the catalog is away" if len(asked) < 3 else ""
+
+    monkeypatch.setattr(Plain, "register", register)
+    for turn in range(4):
+        published.append(rows(range(turn * 10, turn * 10 + 10)))
+        published.ports.clock.advance(40.0)  # type: ignore[attr-defined]
+    assert is_published(published)
+    assert asked == [1, 3, 4][: len(asked)]
+    assert warnings(caplog) == ["memory://t: version not registered as delta: the catalog is away"]
+    published.ports.clock.advance(40.0)  # type: ignore[attr-defined]
+    assert [each.unregistered for each in published.publish()] == [""]  # type: ignore[union-attr]
+    assert asked == [1, 3, 4]
+    published.publish()
+    assert asked == [1, 3, 4]
 
 
 def test_whatever_goes_wrong_fails_no_commit(
