@@ -32,7 +32,7 @@ class DeltaLakeReader:
         from deltalake import DeltaTable, QueryBuilder
 
         table = DeltaTable(
-            place.address, version=place.number, storage_options=dict(place.options) or None
+            place.location, version=place.number, storage_options=dict(place.options) or None
         )
         found = QueryBuilder().register("published", table).execute("SELECT * FROM published")
         yield from pa.RecordBatchReader.from_stream(found)
@@ -53,7 +53,7 @@ class PolarsDeltaReader:
         import polars as pl
 
         frame = pl.scan_delta(
-            place.address, version=place.number, storage_options=dict(place.options) or None
+            place.location, version=place.number, storage_options=dict(place.options) or None
         )
         for found in frame.collect_batches(maintain_order=False):
             yield from found.to_arrow().to_batches()
@@ -72,7 +72,7 @@ class DuckDbDeltaReader:
 
     def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version."""
-        attach = f"ATTACH {quoted(place.address)} AS seen (TYPE delta, VERSION {place.number})"
+        attach = f"ATTACH {quoted(place.location)} AS seen (TYPE delta, VERSION {place.number})"
         yield from rows_of("FROM seen", self.extensions, place, first=(attach,))
 
 

@@ -8,8 +8,10 @@ import pyarrow as pa
 from airflow_provider_segtable.health.published_readers.reader import PublishedPlace
 from airflow_provider_segtable.health.published_readers.store_options import duckdb_secret
 
-_LOCAL = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-BATCH = 65_536
+_CONFIG = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
 
 
 def lacking_extensions(wanted: Iterable[str]) -> str:
@@ -31,7 +33,7 @@ def rows_of(
             db.execute(f"LOAD {each}")
         for statement in (*([secret] if secret else []), *first):
             db.execute(statement)
-        yield from db.execute(query).to_arrow_reader(BATCH)
+        yield from pa.RecordBatchReader.from_stream(db.sql(query))
 
 
 def quoted(text: str) -> str:
@@ -42,4 +44,6 @@ def quoted(text: str) -> str:
 def _connect() -> Any:
     import duckdb
 
-    return duckdb.connect(config=dict(_LOCAL))
+    db = duckdb.connect(config=dict(_CONFIG))
+    db.execute("SET enable_progress_bar = false")
+    return db

@@ -1,4 +1,8 @@
-"""Readers of Apache Iceberg: pyiceberg, Polars and DuckDB. An address names one metadata file."""
+"""Readers of Apache Iceberg: pyiceberg, Polars and DuckDB.
+
+Without a catalog a version is opened by its metadata, which has the name that it has in Hadoop's
+catalogs: ``metadata/vN.metadata.json`` below the address.
+"""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -32,7 +36,7 @@ class PyIcebergReader:
         """Yield the rows of a version."""
         from pyiceberg.table import StaticTable
 
-        table = StaticTable.from_metadata(place.address, fileio_options(place.options))
+        table = StaticTable.from_metadata(_metadata(place), fileio_options(place.options))
         yield from table.scan().to_arrow_batch_reader()
 
 
@@ -51,7 +55,7 @@ class PolarsIcebergReader:
         import polars as pl
 
         options = fileio_options(place.options) or None
-        frame = pl.scan_iceberg(place.address, storage_options=options)
+        frame = pl.scan_iceberg(_metadata(place), storage_options=options)
         for found in frame.collect_batches(maintain_order=False):
             yield from found.to_arrow().to_batches()
 
@@ -69,8 +73,13 @@ class DuckDbIcebergReader:
 
     def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version."""
-        scan = f"FROM iceberg_scan({quoted(place.address)})"
+        scan = f"FROM iceberg_scan({quoted(_metadata(place))})"
         yield from rows_of(scan, self.extensions, place)
+
+
+def _metadata(place: PublishedPlace) -> str:
+    """Return the location of a version's metadata."""
+    return f"{place.location}/metadata/v{place.number}.metadata.json"
 
 
 ICEBERG_READERS: tuple[PublishedReader, ...] = (

@@ -21,11 +21,22 @@ from airflow_provider_segtable.core.secret import SecretOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPlace:
-    """Where one published version is: its address, its number, and the options of the store."""
+    """Where one published version is.
+
+    Attributes:
+        address: the published address.
+        number: the number of the version.
+        options: the options of the store.
+    """
 
     address: str
     number: int
     options: Mapping[str, str] = field(default_factory=SecretOptions)
+
+    @property
+    def location(self) -> str:
+        """Return what all readers open: a path if it is local, which some take no URI for."""
+        return self.address.removeprefix("file://")
 
 
 class PublishedReader(Protocol):

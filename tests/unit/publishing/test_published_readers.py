@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -53,9 +54,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PublishedPlace
     catalog.create_namespace("n")
     made = catalog.create_table("n.t", ROWS.schema)
     made.append(ROWS)
+    metadata = Path(made.metadata_location.removeprefix("file://"))
+    metadata.rename(metadata.parent / "v1.metadata.json")
     return {
-        "delta": PublishedPlace(address=str(root / "delta"), number=0),
-        "iceberg": PublishedPlace(address=made.metadata_location, number=0),
+        "delta": PublishedPlace(address=(root / "delta").as_uri(), number=0),
+        "iceberg": PublishedPlace(address=metadata.parents[1].as_uri(), number=1),
     }
 
 
