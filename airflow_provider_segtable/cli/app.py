@@ -23,6 +23,7 @@ from airflow_provider_segtable.cli.commands.tables.table_commands import tables
 from airflow_provider_segtable.cli.commands.upkeep.clean_command import clean, tag
 from airflow_provider_segtable.cli.commands.upkeep.compact_command import compact
 from airflow_provider_segtable.cli.commands.upkeep.plan_command import plan
+from airflow_provider_segtable.cli.commands.upkeep.publish_command import publish
 from airflow_provider_segtable.cli.guard import GuardedGroup
 
 HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.
@@ -43,8 +44,8 @@ Exit codes:
     2  the command or a value is invalid; nothing was written
     3  something is missing: ZooKeeper, Java, a package
     4  conflict with another writer: run the command again
-    5  verify, doctor: problems were found
-    6  verify, doctor: the check is incomplete
+    5  verify, doctor, publish --check: problems were found
+    6  verify, doctor, publish --check: the check is incomplete
     7  doctor: warnings only
   130  interrupted
 """
@@ -90,6 +91,7 @@ app.command()(plan)
 app.command()(compact)
 app.command()(clean)
 app.command()(tag)
+app.command()(publish)
 app.add_typer(consumers, name="consumers")
 app.add_typer(indexes, name="index")
 log_stores.command()(serve)

@@ -6,8 +6,8 @@
    2  the command line or a value on it is wrong; nothing was written
    3  something is missing here: ZooKeeper, Java, a Python package, or the session was lost
    4  conflict with another writer, or a lost reply: run the command again
-   5  `verify` or `doctor` found something wrong
-   6  `verify` or `doctor` could not check everything, and found nothing wrong in the rest
+   5  `verify`, `doctor` or `publish --check` found something wrong
+   6  one of these could not check everything, and found nothing wrong in the rest
    7  `doctor` found nothing worse than warnings; `compact --all` could not read an index
  130  interrupted
 ====  ==================================================================================

@@ -124,6 +124,8 @@ def describe(facts: Facts) -> RenderableType:
         holds.add_row("index", escape(f"{index['name']}: {index_line(index)}"))
     if facts["log_store"]:
         holds.add_row("log store", escape(log_store_line(facts["log_store"])))
+    for each in facts["published"]:
+        holds.add_row(f"as {each['format']}", escape(_published(each)))
     pending = facts["pending_plans"]
     holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
     parts: list[RenderableType] = [definition(facts), settings(facts), holds]
@@ -158,6 +160,21 @@ def _small(small: int, visible: int, health: Facts) -> Text:
     worst = short_interval(str(health["worst_interval"]))
     most = f"most in {worst} ({health['worst_small_segments']})"
     return Text(f"{small:,} of {visible:,} under {below}; {most}", style="yellow")
+
+
+def _published(facts: Facts) -> str:
+    """Describe what is published in a format: its event, its lag, the address to open."""
+    trouble = facts["error"] or facts["refusal"]
+    if facts["event"] is None:
+        return trouble or "nothing is published yet"
+    late = age(facts["lag_s"] or 0)
+    lag = f"{counted(facts['lag_events'] or 0, 'event')} behind ({late})"
+    if facts["lag_events"] is None:
+        lag = f"{late} old, by a version that the log does not have"
+    said = [f"event {facts['event']}", "up to date" if facts["lag_events"] == 0 else lag]
+    said += [] if facts["enabled"] else ["switched off"]
+    line = f"{', '.join(said)}; open {facts['address']}"
+    return f"{line}; {trouble}" if trouble else line
 
 
 def _log_files(groups: Facts) -> Text:

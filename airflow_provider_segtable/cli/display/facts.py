@@ -5,6 +5,7 @@ ones are added, none is renamed. ``drawing`` draws the same facts.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from airflow_provider_segtable.cli.display.index_facts import index_facts
@@ -47,8 +48,8 @@ def definition_facts(uri: str, state: State) -> Facts:
     }
 
 
-def describe_facts(uri: str, state: State) -> Facts:
-    """Return a table's definition, contents and health.
+def describe_facts(uri: str, state: State, published: Sequence[Facts] = ()) -> Facts:
+    """Return a table's definition, contents and health, and what is ``published`` of it.
 
     The numbers come from the summaries of chunks. A chunk is decoded only for what its summary does
     not tell: deleted rows, ingested rows that were rolled up, sizes near the limit of small ones.
@@ -89,6 +90,7 @@ def describe_facts(uri: str, state: State) -> Facts:
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
         "indexes": [index_facts(each, state, state.time) for each in state.indexes.values()],
         "log_store": log_store_facts(state),
+        "published": [*published],
     }
 
 

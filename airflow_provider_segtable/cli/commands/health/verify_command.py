@@ -85,7 +85,7 @@ def verify(
         raise typer.Exit(Exit.UNCHECKED) from None
     answer = _facts(table, found, deep=deep, all_versions=all_versions)
     print_json(answer) if as_json else show(_draw(answer, found))
-    raise typer.Exit(_exit(found.findings))
+    raise typer.Exit(exit_of(found.findings))
 
 
 def _run(
@@ -111,7 +111,8 @@ def _run(
         )
 
 
-def _exit(findings: Sequence[Finding]) -> Exit:
+def exit_of(findings: Sequence[Finding]) -> Exit:
+    """Return the exit code of findings."""
     severities = {finding.severity for finding in findings}
     if severities & {Severity.WARNING, Severity.CRITICAL}:
         return Exit.WRONG

@@ -11,6 +11,7 @@ from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.cli.display.property_list import property_list
+from airflow_provider_segtable.cli.display.published_facts import status_facts
 from airflow_provider_segtable.cli.input.column_types import parse_schema
 from airflow_provider_segtable.cli.input.kind_options import (
     KeyOptions,
@@ -28,6 +29,7 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
     store_options,
 )
+from airflow_provider_segtable.cli.input.publish_options import PublishFormats, publish_properties
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -93,6 +95,7 @@ def create(  # noqa: PLR0913 - each is an option
     name: Annotated[
         str | None, typer.Option(help="Name for display; the last part of TABLE by default.")
     ] = None,
+    publish: PublishFormats = None,
     properties: Properties = None,
     rollup: RollupOptions,
     key: KeyOptions,
@@ -108,6 +111,7 @@ def create(  # noqa: PLR0913 - each is an option
         --metric trips=count --metric "total=sum(fare)" --query-granularity day[/]
     [green]segtable table create ./orders --like orders.parquet --time placed \
         --granularity month --primary-key order_id --ordering changed[/]
+    [green]segtable table create ./trips --like trips.parquet --time pickup --publish delta[/]
 
     Types are Arrow's: int64, string, double, date32\[day], list<item: string>,
     timestamp\[us, tz=UTC]; int, text, float64, date, timestamp will do, too.
@@ -120,7 +124,7 @@ def create(  # noqa: PLR0913 - each is an option
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.table.table import Table
 
-    settings = pairs(properties, "--property")
+    settings = {**publish_properties(publish), **pairs(properties, "--property")}
     kind = chosen_kind(rollup, key)
     file = None if like is None else InputFile(like, options=store_options(storage_options))
     columns = _schema(schema, file)
@@ -278,11 +282,13 @@ def describe(
     [green]segtable table describe ./flights[/]
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
 
-    Read rows by "table scan", Python or Spark. Other readers of the table's
-    folder also see deleted and replaced rows.
+    Read rows by "table scan", Python or Spark. Readers of Delta Lake and
+    Apache Iceberg open the addresses of what is published (segtable publish);
+    other readers of the table's folder also see deleted and replaced rows.
     """
-    state = open_table(table, storage_options).state()
-    answer = facts.describe_facts(table, state)
+    opened = open_table(table, storage_options)
+    published = [status_facts(each) for each in opened.published().values()]
+    answer = facts.describe_facts(table, opened.state(), published)
     print_json(answer) if as_json else show(drawing.describe(answer))
 
 

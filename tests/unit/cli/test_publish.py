@@ -1,0 +1,126 @@
+"""``segtable publish``: what is published, what other readers see of it, and how it ends."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.cli.exits import Exit
+from tests.unit.cli.conftest import Run
+
+Facts = Callable[..., Any]
+BOTH = ("--format", "delta", "--format", "iceberg")
+
+
+@pytest.fixture
+def filled(run: Run, table: str) -> str:
+    """A table of two days, from which half of the rows are deleted."""
+    assert run("ingest", table, "trips.parquet", "--rows-per-append", "24").exit_code == 0
+    assert run("delete", table, "--where", "amount < 6").exit_code == 0
+    return table
+
+
+def test_a_table_is_published_once_and_readers_agree(facts: Facts, filled: str) -> None:
+    """Every reader that is installed sees the rows that the log shows; the next run puts nothing."""
+    first = facts("publish", filled, *BOTH)["formats"]
+    assert [(each["outcome"], each["event"]) for each in first] == [("PublishedNow", 3)] * 2
+    again = facts("publish", filled, *BOTH)["formats"]
+    assert [each["outcome"] for each in again] == ["AlreadyPublished"] * 2
+    found = facts("publish", filled, "--check")
+    assert found["findings"] == []
+    seen = [each for check in found["formats"] for each in check["readers"]]
+    same = {each["reader"] for each in seen if each["verdict"] == "same"}
+    assert same >= {"deltalake", "polars", "pyiceberg"}
+    assert {each["rows"] for each in seen if each["reader"] in same} <= {0, 24}
+    assert {(check["event"], check["rows"]) for check in found["formats"]} == {(3, 24)}
+
+
+def test_a_table_that_is_created_so_is_published_with_each_commit(run: Run, facts: Facts) -> None:
+    """``--publish`` sets the property; ``describe`` has event, lag and address."""
+    made = ("table", "create", "t", "--schema", "at timestamp", "--time", "at")
+    assert facts(*made, "--publish", "delta")["properties"] == {"publish.delta": "on"}
+    (status,) = facts("table", "describe", "t")["published"]
+    assert (status["format"], status["enabled"]) == ("delta", True)
+    assert facts("table", "set", "t", "publish.on_commit=off")["version"] == 1
+    run("publish", "t")
+    (status,) = facts("table", "describe", "t")["published"]
+    assert (status["lag_events"], status["lag_s"], status["error"]) == (0, 0.0, None)
+    assert status["address"].endswith("/t")
+    assert "as delta" in run("table", "describe", "t").stdout
+
+
+def test_the_lag_is_counted_in_events_that_change_what_is_shown(
+    run: Run, facts: Facts, filled: str
+) -> None:
+    """A tag is none; an append is one, until it is published."""
+    facts("publish", filled, "--format", "delta")
+    assert run("tag", filled, "here").exit_code == 0
+    assert facts("table", "describe", filled)["published"][0]["lag_events"] == 0
+    assert run("ingest", filled, "trips.parquet").exit_code == 0
+    assert facts("table", "describe", filled)["published"][0]["lag_events"] == 1
+    assert "1 event behind" in run("table", "describe", filled).stdout
+    facts("publish", filled, "--format", "delta")
+    assert facts("table", "describe", filled)["published"][0]["lag_events"] == 0
+
+
+def test_a_lost_data_file_ends_with_5(run: Run, facts: Facts, filled: str) -> None:
+    """What a reader says of it is told, with the way out."""
+    facts("publish", filled, "--format", "delta")
+    facts("publish", filled, "--check")
+    log = Path(filled, "_delta_log")
+    (version,) = sorted(log.glob("*.json"))
+    lines = [json.loads(line) for line in version.read_text().splitlines()]
+    kept = [line for line in lines if "add" not in line] + [e for e in lines if "add" in e][1:]
+    version.write_text("\n".join(map(json.dumps, kept)))
+    result = run("publish", filled, "--check", "--format", "delta", "--json")
+    assert result.exit_code == Exit.WRONG
+    found = json.loads(result.stdout)
+    assert {each["code"] for each in found["findings"]} == {"published-rows"}
+    assert all(filled in each["do"] for each in found["findings"])
+    assert "differs" in run("publish", filled, "--check").stdout
+    facts("publish", filled, "--format", "delta", "--full")
+    assert facts("publish", filled, "--check")["findings"] == []
+
+
+def test_what_is_published_can_be_removed(run: Run, facts: Facts, filled: str) -> None:
+    """The property is off, the folder is empty, and the table as it was."""
+    facts("table", "set", filled, "publish.delta=on")
+    assert facts("publish", filled)["formats"][0]["event"] == 4
+    gone = facts("publish", filled, "--remove", "--format", "delta")
+    assert gone["removed"]["delta"]
+    assert not [*Path(filled, "_delta_log").rglob("*.json")]
+    described = facts("table", "describe", filled)
+    assert (described["published"], described["properties"]["publish.delta"]) == ([], "off")
+    assert facts("table", "scan", filled, "--count")["rows"] == 24
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "published in no format"),
+        (("--check",), "segtable publish trips --format delta"),
+        (("--remove",), "--format delta"),
+        (("--format", "hudi"), "choose among"),
+        (("--check", "--full"), "give one of them"),
+    ],
+)
+def test_a_wrong_question_ends_with_2_and_the_way_out(
+    run: Run, filled: str, options: tuple[str, ...], said: str
+) -> None:
+    """Nothing is written, and the message says what to write instead."""
+    result = run("publish", filled, *options)
+    assert result.exit_code == Exit.USAGE
+    assert said in result.stderr
+    assert not Path(filled, "_delta_log").exists()
+
+
+def test_what_a_format_cannot_show_ends_with_1(run: Run) -> None:
+    """The other format is published all the same, and the reason names the column."""
+    made = ("table", "create", "t", "--schema", "at timestamp, n uint64", "--time", "at")
+    assert run(*made).exit_code == 0
+    result = run("publish", "t", *BOTH)
+    assert result.exit_code == Exit.FAILED
+    assert "n" in result.stdout
+    assert "not published" in result.stdout
