@@ -20,6 +20,7 @@ _OPERATORS = (
     "operators.ingest",
     "operators.overwrite",
     "operators.plan",
+    "operators.publish",
     "operators.schedule_index",
     "operators.base.asset_events",
     "operators.base.plans_operator",
@@ -30,6 +31,7 @@ _SENSORS = (
     "sensors.index_available",
     "sensors.index_catch_up",
     "sensors.log_store_lag",
+    "sensors.published",
     "sensors.small_segments",
     "sensors.table_sensor",
 )
@@ -37,6 +39,7 @@ _TRIGGERS = (
     "triggers.detached",
     "triggers.index",
     "triggers.log_store",
+    "triggers.published",
     "triggers.table",
     "triggers.watch",
 )

@@ -3,6 +3,9 @@
 The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
 a plan is requested once, and a launch has one run id. The tables of the table's indexes are
 planned, too: their DAG runs get them as ``table``.
+
+The planner also publishes what lags behind (``services.publishing``), so that a table is published
+without a DAG of its own if its writers do not publish (``publish.on_commit = off``) or failed to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +26,7 @@ from airflow_provider_segtable.planning.properties.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import joined, ranges
 from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
+from airflow_provider_segtable.services.publishing import PublishRun, publish_all
 from airflow_provider_segtable.table.context import TableContext
 
 PLANS_PER_RUN = 16
@@ -82,6 +86,7 @@ class SegtablePlanOperator(AssetEventOperator):
                 run = plan_table(ports, policy=policy)
                 self.emit(context, ports, "plan", made=own_events(ports, begun))
                 inner = dict(plan_inner_tables(ports, overrides=self._off()))
+                self._tell_published(publish_all(ports))
         planned = {self.table: run}
         planned |= {f"{self.table}/{folder}": found for folder, found in inner.items()}
         notes = "note" in signature(TriggerDagRunOperator).parameters
@@ -127,6 +132,13 @@ class SegtablePlanOperator(AssetEventOperator):
             for finder in finders()
             if finder.switch and finder.plan.kind not in self.trigger_dag_ids
         }
+
+    def _tell_published(self, run: PublishRun) -> None:
+        """Log what was published; what was not is no reason to plan nothing."""
+        for outcome in run.outcomes:
+            self.log.info("published: %s", outcome)
+        for name, error in run.failed.items():
+            self.log.warning("not published as %s: %s", name, error)
 
     def _tell(self, table: str, run: PlannerRun) -> None:
         self.log.info("table %s at version %d", table, run.version)

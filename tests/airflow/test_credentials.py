@@ -34,9 +34,11 @@ from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.operators.publish import SegtablePublishOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
+from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.remote_results import leave
@@ -240,6 +242,8 @@ def test_rendered_fields_show_no_credential() -> None:
         (SegtableIndexOperator, {}),
         (SegtableCheckpointOperator, {}),
         (LogStoreLagSensor, {}),
+        (SegtablePublishOperator, {}),
+        (SegtablePublishedSensor, {}),
         (SegtableScheduleIndexOperator, {"index": "files"}),
     ],
 )

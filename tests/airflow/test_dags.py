@@ -46,6 +46,7 @@ def test_the_shipped_dags_load_without_errors() -> None:
         "segtable_major__flights",
         "segtable_minor__flights",
         "segtable_planner__flights",
+        "segtable_publish_then_read",
         "segtable_semi_major__flights",
     }
 

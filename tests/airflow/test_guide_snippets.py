@@ -9,9 +9,11 @@ from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
+from airflow_provider_segtable.operators.publish import SegtablePublishOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
+from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from tests.guides import GUIDES, blocks
 
@@ -23,6 +25,8 @@ NAMES = {  # of blocks that leave out their imports
     "SegtableHook": SegtableHook,
     "SegtableIndexCatchupSensor": SegtableIndexCatchupSensor,
     "SegtableIndexOperator": SegtableIndexOperator,
+    "SegtablePublishOperator": SegtablePublishOperator,
+    "SegtablePublishedSensor": SegtablePublishedSensor,
     "SegtableScheduleIndexOperator": SegtableScheduleIndexOperator,
     "SegtableSmallSegmentsSensor": SegtableSmallSegmentsSensor,
     "task": task,

@@ -1,0 +1,41 @@
+"""Publish a table in all formats that its properties switch on, whatever becomes of one of them.
+
+1. Each format is published by itself: one that is refused, or fails, does not keep back another.
+2. What is published already is found by one read of its target, so this may run at any time, such
+   as in every planner run. It makes up for commits whose authors did not publish them
+   (``publish.on_commit = off``, or a failure that was only logged).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.outcomes import PublishOutcome
+from airflow_provider_segtable.table.publishing.publisher import publish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishRun:
+    """What became of each format: an outcome, or the error of one that failed, by its name."""
+
+    outcomes: tuple[PublishOutcome, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def publish_all(ports: TableContext) -> PublishRun:
+    """Publish the newest version in all formats that are switched on.
+
+    Raises:
+        TableGone, StorageError: the table's log cannot be read.
+    """
+    state = ports.log.load()
+    outcomes: list[PublishOutcome] = []
+    failed: dict[str, str] = {}
+    for name in PublishSettings.read(state.table.properties).formats:
+        try:
+            outcomes.append(publish(ports, ports.formats[name], state))
+        except SegtableError as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    return PublishRun(outcomes=tuple(outcomes), failed=failed)
