@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.time.interval import Instant
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedNow:
@@ -71,7 +73,8 @@ class PublishedStatus:
         enabled: whether the property is on.
         event: the event that the newest published version shows; None if there is none.
         lag_events: number of later events that change what is published; None if it is unknown.
-        lag_seconds: time since the first of them.
+        late_since: time of the first of them; of the published version if it is unknown.
+        lag_seconds: time since then.
         address: the URI that readers open.
         refusal: why the newest version cannot be published; empty if it can.
         error: why the published table cannot be read or is not ours; empty if it can.
@@ -81,6 +84,7 @@ class PublishedStatus:
     enabled: bool = False
     event: int | None = None
     lag_events: int | None = None
+    late_since: Instant | None = None
     lag_seconds: float | None = None
     address: str = ""
     refusal: str = ""

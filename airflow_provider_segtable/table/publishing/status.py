@@ -59,6 +59,7 @@ def _status(
         event=published.event,
         address=published.address,
         lag_events=None if times is None else len(times),
+        late_since=first,
         lag_seconds=lag_s,
     )
 
