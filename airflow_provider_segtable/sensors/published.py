@@ -101,8 +101,8 @@ class SegtablePublishedSensor(SegtableTableSensor):
             raise InvalidInput("upto and version name a time each: give one of them")
         if not given.isdecimal() or int(given) > state.n:
             raise InvalidInput(
-                f"version = {shown(self.version)} is no version of the table, whose newest one is "
-                f"{state.n}: give the number of an event"
+                f"version = {shown(self.version)} is not a version of the table, whose newest "
+                f"one is {state.n}: give the number of an event"
             )
         event = ports.log.event(int(given))
         return ports.clock.now() if event is None else event.time

@@ -118,7 +118,7 @@ def test_a_goal_may_be_a_version(flights: Flights) -> None:
     flights.append(1)
     assert sensor(formats="delta", version=str(version)).poke({}) is True
     assert sensor(formats="delta", version=version + 1).poke({}) is False
-    with pytest.raises(AirflowFailException, match="no version of the table"):
+    with pytest.raises(AirflowFailException, match="not a version of the table"):
         sensor(formats="delta", version=version + 2).poke({})
 
 

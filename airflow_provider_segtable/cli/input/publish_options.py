@@ -10,8 +10,8 @@ FormatNames = Annotated[
     list[str] | None,
     typer.Option(
         "--format",
-        help="A format, delta or iceberg; repeat. By default those that the table's properties "
-        "switch on.",
+        help="A format, delta or iceberg; repeat. By default the formats that the table's "
+        "properties switch on.",
         metavar="NAME",
         show_default=False,
     ),
