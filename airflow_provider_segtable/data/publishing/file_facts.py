@@ -12,8 +12,10 @@
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -27,14 +29,36 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.metadata.footer import MAGIC, read_footer
 from airflow_provider_segtable.data.parquet.table_file import file_names, stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
 THREADS = 8
+BATCH = 256
+"""Most footers that are held at once."""
 
 _Bounds: TypeAlias = Callable[[Any], tuple[Any, Any]]
 _UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A top-level column of files: its id, where it is stored, and what reads its bounds."""
+
+    id: int
+    leaves: range
+    nested: bool
+    bounds: _Bounds | None
+    nan: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """The columns of files of one Parquet schema; most files of a table have the same."""
+
+    schema: pq.ParquetSchema
+    columns: tuple[_Column, ...]
+    numbered: bool
 
 
 def facts_of(
@@ -45,61 +69,101 @@ def facts_of(
     Raises:
         NotFound, CorruptTable: a file is missing or broken.
     """
-    given = tuple(segments)
-    if len(given) < 2:
-        return {each.path: file_facts(files, table, each) for each in given}
-    with ThreadPoolExecutor(min(THREADS, len(given))) as pool:
-        found = pool.map(lambda each: file_facts(files, table, each), given)
-        return {each.path: facts for each, facts in zip(given, found, strict=True)}
+    shapes: dict[int, _Shape] = {}
+    found: dict[str, FileFacts] = {}
+    for segment, metadata in _footers(files, tuple(segments)):
+        shape = shapes.get(segment.schema)
+        if shape is None or not shape.schema.equals(metadata.schema):
+            shape = _shape(metadata.schema, table.schema_of(segment.schema))
+            shapes[segment.schema] = shape
+        found[segment.path] = _facts(metadata, shape)
+    return found
 
 
 def file_facts(files: DataFiles, table: TableCreated, segment: Segment) -> FileFacts:
     """Return the facts of a segment's file; errors as ``facts_of``."""
+    return facts_of(files, table, [segment])[segment.path]
+
+
+def _footers(
+    files: DataFiles, segments: Sequence[Segment]
+) -> Iterator[tuple[Segment, pq.FileMetaData]]:
+    """Yield the footers of segments' files; many are loaded at once."""
+    load = partial(_footer, files)
+    if len(segments) <= 1:
+        yield from zip(segments, map(load, segments), strict=True)
+        return
+    with ThreadPoolExecutor(min(THREADS, len(segments))) as pool:
+        for at in range(0, len(segments), BATCH):
+            some = segments[at : at + BATCH]
+            yield from zip(some, pool.map(load, some), strict=True)
+
+
+def _footer(files: DataFiles, segment: Segment) -> pq.FileMetaData:
+    """Return the footer of a segment's file: its last bytes alone are read."""
     try:
         with SegmentFiles(files, [segment]).open(segment.path) as source:
-            metadata = pq.read_metadata(SourceFile(source))
-        return _facts(metadata, table.schema_of(segment.schema))
+            if segment.footer is None:
+                data = read_footer(source).data
+                tail = data + len(data).to_bytes(4, "little") + MAGIC
+            else:
+                start = segment.footer.start
+                tail = source.read_at(start, source.size - start)
+        return pq.read_metadata(pa.BufferReader(tail))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptTable(
             f"the footer of {segment.path} cannot be read ({error}): restore the file"
         ) from error
 
 
-def _facts(metadata: pq.FileMetaData, schema: Schema) -> FileFacts:
-    stored = metadata.schema.to_arrow_schema()
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    names = file_names(stored, stored_columns(schema))
-    ids = {names[column.name]: column.id for column in schema.numbered}
+def _shape(schema: pq.ParquetSchema, written: Schema) -> _Shape:
+    """Return the columns of files, which were written with a schema of the table."""
+    stored = schema.to_arrow_schema()
+    names = file_names(stored, stored_columns(written))
+    ids = {names[column.name]: column.id for column in written.numbered}
     ends = accumulate((_leaves(field.type) for field in stored), initial=0)
-    return FileFacts(
-        columns={
-            ids[field.name]: _column(metadata, groups, range(*span), nested=_is_nested(field.type))
-            for field, span in zip(stored, pairwise(ends), strict=True)
+    spans = zip(stored, pairwise(ends), strict=True)
+    return _Shape(
+        schema=schema,
+        columns=tuple(
+            _column(schema, ids[field.name], range(*span), nested=_is_nested(field.type))
+            for field, span in spans
             if field.name in ids
-        },
+        ),
         numbered=all(map(_is_numbered, stored)),
+    )
+
+
+def _column(schema: pq.ParquetSchema, number: int, leaves: range, *, nested: bool) -> _Column:
+    stored = schema.column(leaves.start)
+    floating = stored.physical_type in {"FLOAT", "DOUBLE"}
+    return _Column(
+        id=number,
+        leaves=leaves,
+        nested=nested,
+        bounds=None if nested else _bounds_of(stored),
+        nan=not nested and (floating or stored.logical_type.type == "FLOAT16"),
+    )
+
+
+def _facts(metadata: pq.FileMetaData, shape: _Shape) -> FileFacts:
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return FileFacts(
+        columns={column.id: _column_facts(groups, column) for column in shape.columns},
+        numbered=shape.numbered,
         split_offsets=tuple(sorted(_start(group.column(0)) for group in groups)),
     )
 
 
-def _column(
-    metadata: pq.FileMetaData, groups: list[Any], leaves: range, *, nested: bool
-) -> ColumnFacts:
-    """Return the facts of the column that has these leaves."""
-    chunks = [[group.column(leaf) for leaf in leaves] for group in groups]
+def _column_facts(groups: Sequence[Any], column: _Column) -> ColumnFacts:
+    chunks = [[group.column(leaf) for leaf in column.leaves] for group in groups]
     size = sum(chunk.total_compressed_size for some in chunks for chunk in some)
-    if nested:
+    if column.nested:
         return ColumnFacts(size=size)
     statistics = [(chunk.statistics, chunk.num_values) for (chunk,) in chunks]
-    stored = metadata.schema.column(leaves.start)
-    low, high = _range(statistics, _bounds_of(stored))
-    return ColumnFacts(
-        low=low,
-        high=high,
-        nulls=_nulls(found for found, _ in statistics),
-        size=size,
-        nan=stored.physical_type in {"FLOAT", "DOUBLE"} or stored.logical_type.type == "FLOAT16",
-    )
+    low, high = _range(statistics, column.bounds)
+    nulls = _nulls(found for found, _ in statistics)
+    return ColumnFacts(low=low, high=high, nulls=nulls, size=size, nan=column.nan)
 
 
 def _nulls(statistics: Iterable[Any]) -> int | None:
