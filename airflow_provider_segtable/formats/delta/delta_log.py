@@ -1,8 +1,8 @@
 """The log of a Delta table, as it is in storage: read from a checkpoint, or from a known version.
 
 1. A version is read from the newest checkpoint and the versions after it.
-2. It is read from a known version, too, if that one is still there: a version that has its number
-   and another content is of another log.
+2. It is read from a known version, too, if that one and all after it are still there: a version
+   that has its number and another content is of another log.
 3. Whose event the newest version shows is said by that version itself, also behind a checkpoint.
 4. Storage may be swept meanwhile: what is gone is listed again (``again``).
 """
@@ -90,7 +90,7 @@ class DeltaLog:
         """Return the newest version, if it follows a known one."""
         listing = listed(self.storage, known.number)
         entry = listing.commits.get(known.number)
-        if entry is None or not self._same(known, entry):
+        if entry is None or listing.gap(known.number) >= 0 or not self._same(known, entry):
             return None
         if later := listing.after(known.number, self.storage.uri):
             return self._version(Base.of(known), listing, later)

@@ -68,20 +68,24 @@ class Listing:
             tuple(n for n in self.checkpoints if n <= number),
         )
 
+    def gap(self, number: int) -> int:
+        """Return the first version after one that is missing before later ones; else -1."""
+        later = (n for n in self.commits if n > number)
+        return next((at for at, n in enumerate(later, start=number + 1) if at != n), -1)
+
     def after(self, number: int, uri: str) -> tuple[int, ...]:
         """Return the versions after one.
 
         Raises:
             CorruptTable: one of them is missing.
         """
-        later = [n for n in self.commits if n > number]
-        for expected, found in enumerate(later, start=number + 1):
-            if found != expected:
-                raise CorruptTable(
-                    f"{uri}/{commit_path(expected)} is missing, but later versions are there: "
-                    f"{way_out()}"
-                )
-        return tuple(later)
+        missing = self.gap(number)
+        if missing >= 0:
+            raise CorruptTable(
+                f"{uri}/{commit_path(missing)} is missing, but later versions are there: "
+                f"{way_out()}"
+            )
+        return tuple(n for n in self.commits if n > number)
 
 
 def listed(storage: Storage, since: int = 0) -> Listing:

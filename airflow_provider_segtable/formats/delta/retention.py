@@ -4,10 +4,10 @@
    the event if it is later. If clocks differ, more is kept.
 2. Needed are the files of the newest version, and all that a version put after ``since`` added or
    removed: these are the files of each version that was replaced after ``since``.
-3. The log is swept below a checkpoint from which all these versions can be read. Later versions and
-   checkpoints stay.
-4. A file of vectors is swept if no version that can be read names it, and if no attempt that wrote
-   it can still go on (``ATTEMPT``).
+3. A sweep leaves everything for ``ATTEMPT_US`` longer. So no attempt to put a version finds its
+   number free again because that version was swept, nor its file of vectors gone.
+4. The log is swept below a checkpoint from which all these versions can be read. Later versions and
+   checkpoints stay. A file of vectors is swept if no version that can be read names it.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from airflow_provider_segtable.formats.delta.vectors import named_file
 from airflow_provider_segtable.formats.format import Published
 
 ATTEMPT_US = DAY_US
-"""The longest that an attempt takes from its file of vectors to its version."""
+"""The longest that an attempt takes from loading a version to putting the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +45,11 @@ class Retention:
         """Return the paths of data files that readers may need."""
         listing = listed(self.log.storage)
         listing.after(listing.checkpoint, self.log.storage.uri)
+        first = self._first_after(self.since, listing)
         touched = {
             unquote(body["path"])
             for number in listing.commits
-            if number >= self._first_since(listing)
+            if number >= first
             for action in self.log.actions(number)
             for kind, body in action.items()
             if kind in ("add", "remove")
@@ -58,7 +59,7 @@ class Retention:
     def swept(self, *, dry_run: bool) -> tuple[str, ...]:
         """Delete what is not needed; return the paths."""
         listing = listed(self.log.storage)
-        kept = min(self._first_since(listing) - 1, self.head.number)
+        kept = min(self._first_after(self._swept_before, listing) - 1, self.head.number)
         base = listing.through(kept).checkpoint
         gone = [
             *(commit_path(n) for n in listing.commits if n < base),
@@ -73,14 +74,18 @@ class Retention:
                 self.log.storage.delete(path)
         return tuple(gone)
 
-    def _first_since(self, listing: Listing) -> int:
-        """Return the first version put after ``since``; the one after the newest if none was."""
+    @property
+    def _swept_before(self) -> Instant:
+        return self.since - ATTEMPT_US
+
+    def _first_after(self, since: Instant, listing: Listing) -> int:
+        """Return the first version put after a time; the one after the newest if none was."""
         numbers = sorted(listing.commits)
         first = next(
-            (n for n in numbers if listing.commits[n].modified > self.since),
+            (n for n in numbers if listing.commits[n].modified > since),
             max(numbers, default=self.head.number) + 1,
         )
-        while first - 1 in listing.commits and self._event_time(first - 1) > self.since:
+        while first - 1 in listing.commits and self._event_time(first - 1) > since:
             first -= 1
         return first
 
@@ -93,7 +98,7 @@ class Retention:
         old = [
             entry.path
             for entry in self.log.storage.list(VECTORS)
-            if is_vectors(entry.path) and entry.modified < self.since - ATTEMPT_US
+            if is_vectors(entry.path) and entry.modified < self._swept_before
         ]
         if not old:
             return []

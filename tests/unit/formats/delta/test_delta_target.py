@@ -1,0 +1,228 @@
+"""What a target of Delta Lake writes, finds and keeps."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from airflow_provider_segtable.core.errors import CorruptTable, OutcomeUnknown
+from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
+from airflow_provider_segtable.storage import MemoryStorage
+from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.testing.builders import BASE, first
+from tests.unit.formats.delta.making import TABLE, Lake
+
+LOG = "_delta_log"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty root."""
+    return Lake(tmp_path)
+
+
+def actions(lake: Lake, number: int) -> dict[str, list[Any]]:
+    """Return the actions of a version, by kind."""
+    found: dict[str, list[Any]] = {}
+    for line in (lake.root / LOG / f"{number:020d}.json").read_text().splitlines():
+        for kind, body in json.loads(line).items():
+            found.setdefault(kind, []).append(body)
+    return found
+
+
+def write(lake: Lake, number: int, *lines: Any) -> None:
+    """Write a version as another writer would that does not know of the fence."""
+    path = lake.root / LOG / f"{number:020d}.json"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+
+
+def test_protocol_and_metadata_are_written_when_they_change(lake: Lake) -> None:
+    """Readers need no feature before the first vector; then both are there once more."""
+    lake.put(lake.file(1))
+    lake.put(lake.file(2))
+    lake.put(lake.file(1, hidden=[3]))
+    lake.put(lake.file(1, hidden=[3, 4]))
+    assert [*actions(lake, 0)] == ["commitInfo", "protocol", "metaData", "txn", "add"]
+    assert [*actions(lake, 1)] == ["commitInfo", "txn", "add"]
+    assert [*actions(lake, 2)] == ["commitInfo", "protocol", "metaData", "txn", "remove", "add"]
+    assert [*actions(lake, 3)] == ["commitInfo", "txn", "remove", "add"]
+    assert actions(lake, 0)["protocol"][0]["minReaderVersion"] == 1
+    assert actions(lake, 2)["protocol"][0]["readerFeatures"] == ["deletionVectors"]
+    before, after = (actions(lake, n)["metaData"][0] for n in (0, 2))
+    assert after["configuration"].pop("delta.enableDeletionVectors") == "true"
+    assert before == after
+
+
+def test_a_checkpoint_brings_no_metadata_anew(lake: Lake) -> None:
+    """What is loaded from a checkpoint equals what was put, to the last property."""
+    for n in range(12):
+        lake.put(lake.file(n, hidden=[n % 3]))
+    (lake.root / LOG / f"{10:020d}.json").unlink()
+    (lake.root / LOG / f"{11:020d}.json").unlink()
+    lake.known = lake.target.load()
+    assert lake.known is not None
+    lake.put(lake.file(1, hidden=[7]))
+    assert [*actions(lake, 10)] == ["commitInfo", "txn", "remove", "add"]
+
+
+def test_stamps_rise_with_events_whatever_their_times(lake: Lake) -> None:
+    """In-commit timestamps are the times of events, or one more than the last one."""
+    for at in (BASE, BASE + 5_000_000, BASE, BASE + 9_000_000):
+        lake.put(lake.file(1), time=at)
+    stamps = [actions(lake, n)["commitInfo"][0]["inCommitTimestamp"] for n in range(4)]
+    at = BASE // 1000
+    assert stamps == [at, at + 5000, at + 5001, at + 9000]
+
+
+def test_a_first_version_of_many_files_has_a_checkpoint(tmp_path: Path) -> None:
+    """Loading a large table is quick from the start."""
+    lake = Lake(tmp_path)
+    one = lake.file(1)
+    shown = (replace(one.shown.segment, path=f"data/a/{n:05d}.parquet") for n in range(1000))
+    files = (replace(one, shown=replace(one.shown, segment=each)) for each in shown)
+    made = lake.put(*files)
+    assert made.own.checkpoint == 0
+    assert (lake.root / LOG / f"{0:020d}.checkpoint.parquet").exists()
+    assert len(DeltaTable(tmp_path).file_uris()) == 1000
+
+
+def test_a_version_on_top_by_another_writer_is_corrected(lake: Lake) -> None:
+    """Its files have no known key, the version no known commit; the next put shows what is so."""
+    lake.put(lake.file(1), lake.file(2, hidden=[0]))
+    vector = actions(lake, 0)["add"][1]["deletionVector"]
+    path = first(2).path
+    foreign = {"path": "data/x%20y.parquet", "size": 1, "partitionValues": {}, "dataChange": True}
+    write(
+        lake,
+        1,
+        {"commitInfo": {"operation": "MERGE"}},
+        {"remove": {"path": path, "dataChange": True, "deletionVector": vector}},
+        {"add": {**foreign, "modificationTime": 1, "stats": "{}"}},
+    )
+    found = lake.target.load(lake.known)
+    assert found is not None
+    assert (found.number, found.event, found.commit) == (1, 0, "")
+    assert {each: file.key == "" for each, file in found.files.items()} == {
+        first(1).path: True,
+        "data/x y.parquet": False,
+    }
+    lake.known = found
+    change = lake.revision(lake.file(2, hidden=[0]))
+    made = lake.target.put(found, replace(change, gone=frozenset({"data/x y.parquet"})))
+    assert made is not None
+    assert made.commit == "c1"
+    assert {Path(each).name for each in DeltaTable(lake.root).file_uris()} == {
+        Path(first(n).path).name for n in (1, 2)
+    }
+
+
+def test_a_lost_hint_or_one_that_misleads_costs_time_only(lake: Lake) -> None:
+    """The log is listed from its beginning, and read from the newest checkpoint."""
+    for n in range(12):
+        lake.put(lake.file(n % 3))
+    hint = lake.root / LOG / "_last_checkpoint"
+    for text in ('{"version": 7}', "{", '{"version": "x"}', "[]"):
+        hint.write_text(text)
+        assert lake.target.load() == lake.target.load(lake.known)
+    hint.unlink()
+    assert lake.target.load() == lake.target.load(lake.known)
+
+
+def test_a_missing_version_is_an_error_unless_a_checkpoint_covers_it(lake: Lake) -> None:
+    """Later versions alone would show an older state without a word."""
+    for n in range(4):
+        lake.put(lake.file(n % 3))
+    middle = lake.target.load(lake.known)
+    for n in range(4, 12):
+        lake.put(lake.file(n % 3))
+    (lake.root / LOG / f"{5:020d}.json").unlink()
+    assert lake.target.load(middle) == lake.target.load()
+    (lake.root / LOG / f"{10:020d}.json").unlink()
+    with pytest.raises(CorruptTable, match=r"10\.json is missing.* delete the folders _delta_log"):
+        lake.target.load()
+
+
+def test_a_log_that_was_made_anew_is_no_later_version(lake: Lake) -> None:
+    """A version with a known number and another content is read with its own files."""
+    old = lake.put(lake.file(1, hidden=[1]))
+    listed = lake.target.load(old)
+    assert listed is not None
+    for path in lake.root.glob(f"{LOG}/*"):
+        path.unlink()
+    lake.known = None
+    lake.put(lake.file(1, hidden=[1]))
+    new = lake.target.load()
+    assert new is not None
+    assert new.files != old.files
+    assert lake.target.load(old) == lake.target.load(listed) == new
+
+
+class Lossy(MemoryStorage):
+    """A storage that creates versions, or only says so, and loses the reply."""
+
+    landed = True
+
+    def create(self, path: str, data: bytes, **ready: Any) -> None:
+        """Create an object."""
+        if not path.endswith(".json"):
+            return super().create(path, data, **ready)
+        if self.landed:
+            super().create(path, data, **ready)
+        raise OutcomeUnknown(f"{path}: no reply")
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_version_whose_reply_was_lost(lake: Lake, *, landed: bool) -> None:
+    """It is recognised if it is there; else the outcome stays unknown."""
+    storage = Lossy(clock=SystemClock())
+    storage.landed = landed
+    target = DeltaTarget(storage)
+    change = lake.revision(lake.file(1, hidden=[1]))
+    if landed:
+        assert target.put(None, change) is not None
+        assert target.put(None, change) is None
+        return
+    with pytest.raises(OutcomeUnknown):
+        target.put(None, change)
+    assert target.load() is None
+
+
+def test_what_is_needed_follows_the_later_of_two_clocks(lake: Lake) -> None:
+    """A storage whose clock is behind makes no version look replaced long ago."""
+    lake.put(lake.file(1))
+    lake.put(lake.file(2), gone=[1])
+    lake.put(lake.file(3), gone=[2])
+    for path in lake.root.glob(f"{LOG}/*.json"):
+        os.utime(path, (1, 1))
+    paths = [first(n).path for n in (1, 2, 3)]
+    assert lake.target.needed(BASE - 1) == {*paths}
+    assert lake.target.needed(BASE + 1_500_000) == {*paths[1:]}
+    assert lake.target.needed(BASE + 2_500_000) == {*paths[2:]}
+
+
+def test_what_an_attempt_may_need_outlives_the_retention(lake: Lake) -> None:
+    """Nobody finds a swept number free, nor misses vectors that were written a moment ago."""
+    for n in range(25):
+        lake.put(lake.file(1, hidden=[n % 10]))
+    now = SystemClock().now()
+    assert lake.target.sweep(now) == ()
+    assert lake.target.sweep(now + 2 * DAY_US)
+    assert lake.target.sweep(now + 2 * DAY_US) == ()
+    assert DeltaTable(lake.root).version() == 24
+
+
+def test_the_id_of_the_published_table_is_that_of_the_table(lake: Lake) -> None:
+    """A target that was made anew is the same table to its readers; another table is not."""
+    ids = set()
+    for table in (TABLE, TABLE, replace(TABLE, table_id="9")):
+        lake.put(lake.file(1), table=table)
+        ids.add(DeltaTable(lake.root).metadata().id)
+        for path in lake.root.glob(f"{LOG}/*"):
+            path.unlink()
+        lake.known = None
+    assert len(ids) == 2
