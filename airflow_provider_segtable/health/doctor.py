@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.health.log_claims import log_services
 from airflow_provider_segtable.health.log_times import log_ahead
+from airflow_provider_segtable.health.target_check import examine_targets
 from airflow_provider_segtable.health.vector_check import named
 from airflow_provider_segtable.planning.findings.consumer_findings import lagging_consumers
 from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
@@ -151,7 +152,7 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
         *_of_coordinator(ports, seen, workers.strays),
         *_unmerged(seen),
         *_of_indexes(ports, seen, bounds),
-        *_lost_vectors(ports, state, deletes),
+        *_beside_data(ports, state, deletes),
     ]
     return Examination(
         version=state.n,
@@ -230,6 +231,12 @@ def _ahead(ports: TableContext, state: State, bounds: Bounds) -> list[Finding]:
 def _number(entry: Entry) -> int | None:
     stem = entry.path.rsplit("/", 1)[-1].removesuffix(".parquet")
     return int(stem) if stem.isdecimal() else None
+
+
+def _beside_data(ports: TableContext, state: State, deletes: list[Entry]) -> Iterator[Finding]:
+    """Yield findings about files of deletions, and about what is published in other formats."""
+    yield from _lost_vectors(ports, state, deletes)
+    yield from examine_targets(ports, state)
 
 
 def _lost_vectors(ports: TableContext, state: State, listed: list[Entry]) -> Iterator[Finding]:

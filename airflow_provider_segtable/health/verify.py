@@ -12,10 +12,12 @@
 4. *The vectors* of the newest version, with every row number (``health.vector_check``).
 5. The log store: committed ranges of offsets, and with ``deep`` or ``all_versions`` the records of
    their files (``health.log_store_check``).
-6. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
-7. No coordinator and no lock is needed. The log as first listed is the version to verify. A
+6. What is published in other formats: whether it can be read, and its files are there
+   (``health.target_check``).
+7. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
+8. No coordinator and no lock is needed. The log as first listed is the version to verify. A
    missing file is reported lost only if the newest version still has its segment.
-8. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
+9. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,6 +62,7 @@ from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.health.file_check import FileCheck
 from airflow_provider_segtable.health.index_check import check_indexes
 from airflow_provider_segtable.health.log_store_check import check_log_store
+from airflow_provider_segtable.health.target_check import check_targets
 from airflow_provider_segtable.health.vector_check import check_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
@@ -159,7 +162,7 @@ def verify(
                 report("files", files.checked, total)
             files.rows += sum(segment.rows for segment in batch)
         findings += files.still_lost(EventLog(ports.storage))
-        findings += check_vectors(ports, state)
+        findings += [*check_vectors(ports, state), *check_targets(ports, state)]
         findings += check_log_store(ports, state, walk.logged, files=all_versions or deep)
     findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
     return _verification(ports, walk, files.checked, files.rows if deep else 0)

@@ -241,7 +241,7 @@ def _look(cleaning: _Cleaning) -> _Look:
 
 
 def _published(cleaning: _Cleaning, keep: Retention) -> frozenset[str]:
-    return published_paths(cleaning.ports.storage, cleaning.now - int(keep.hours * HOUR_US))
+    return published_paths(cleaning.ports, cleaning.now - int(keep.hours * HOUR_US))
 
 
 def _left(published: frozenset[str], after: State, nameless: Iterable[Entry]) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ def _left(published: frozenset[str], after: State, nameless: Iterable[Entry]) ->
 def _swept(cleaning: _Cleaning, keep: Retention, *, dry_run: bool) -> Mapping[str, tuple[str, ...]]:
     """Delete obsolete files of targets, but none that a publisher may be about to name."""
     since = cleaning.now - int(max(keep.hours, keep.orphan_hours) * HOUR_US)
-    return sweep_targets(cleaning.ports.storage, since, dry_run=dry_run)
+    return sweep_targets(cleaning.ports, since, dry_run=dry_run)
 
 
 def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[list[State], State]:

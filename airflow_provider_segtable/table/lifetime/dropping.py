@@ -98,7 +98,7 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
         end = end_log(ports) if force else _ended_alone(ports)
     mark_end(ports, end)
     kept = _ended_indexes(ports, end)
-    own = [e.path for e, is_own in list_files(ports.storage) if is_own and e.path not in kept]
+    own = [e.path for e, is_own in list_files(ports) if is_own and e.path not in kept]
     if _is_newest(ports, end):
         _delete(ports, end, own)
     else:
@@ -132,7 +132,7 @@ def _told(ports: TableContext, end: Event | None) -> DropResult:
     """Return what is there: the table, or the rest of one that was dropped by ``end``."""
     action = dropped(end) if end else end_of(ports.log.load())
     chunks = () if end else ports.log.load().timeline.visible_summaries().values()
-    files = [*list_files(ports.storage)]
+    files = [*list_files(ports)]
     own = [each for each, is_own in files if is_own and not (end and _stays(each.path, end))]
     coordinator = ports.coordinator
     return DropResult(
@@ -183,5 +183,5 @@ def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
         ports.coordinator.forget(table)
     for path in (*events, *markers):
         ports.storage.delete(path)
-    for folder in (DATA, DELETES, LOG, *target_folders()):
+    for folder in (DATA, DELETES, LOG, *target_folders(ports)):
         ports.storage.prune(folder)

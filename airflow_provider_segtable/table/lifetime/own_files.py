@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.paths import DATA, DELETES
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.targets import target_files
 
 LOG = "_segtable"
@@ -65,8 +66,8 @@ def indexes_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(match[1] for match in found if match and match[1])
 
 
-def list_files(storage: Storage) -> Iterator[tuple[Entry, bool]]:
+def list_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
     """Yield the files in the folders of a table, each with whether segtable wrote it."""
     for folder in (DATA, DELETES, LOG):
-        yield from ((entry, is_own(entry.path)) for entry in storage.list(folder))
-    yield from target_files(storage)
+        yield from ((entry, is_own(entry.path)) for entry in ports.storage.list(folder))
+    yield from target_files(ports)

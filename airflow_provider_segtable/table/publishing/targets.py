@@ -16,53 +16,54 @@ from collections.abc import Iterator, Mapping
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.format import Format
-from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.table.context import TableContext
 
 
-def published_paths(storage: Storage, since: Instant) -> frozenset[str]:
+def published_paths(ports: TableContext, since: Instant) -> frozenset[str]:
     """Return the data files of each newest published version, and of those replaced ``since``.
 
     Raises:
         ForeignTable, CorruptTable, StorageError: a target cannot be read: delete nothing.
     """
     needed: frozenset[str] = frozenset()
-    for each in FORMATS.values():
+    for each in ports.formats.values():
         try:
-            needed |= each.target(storage).needed(since)
+            needed |= each.target(ports.storage).needed(since)
         except ForeignTable as error:
             raise ForeignTable(
-                f"{storage.uri}: nothing was deleted, because that table's readers may need it: "
+                f"{ports.uri}: nothing was deleted, because that table's readers may need it: "
                 f"{error}"
             ) from error
     return needed
 
 
 def sweep_targets(
-    storage: Storage, since: Instant, *, dry_run: bool
+    ports: TableContext, since: Instant, *, dry_run: bool
 ) -> Mapping[str, tuple[str, ...]]:
     """Delete what is obsolete in all targets; return the paths by format, if there are any."""
     swept = {
-        name: each.target(storage).sweep(since, dry_run=dry_run) for name, each in FORMATS.items()
+        name: each.target(ports.storage).sweep(since, dry_run=dry_run)
+        for name, each in ports.formats.items()
     }
     return {name: paths for name, paths in swept.items() if paths}
 
 
-def target_files(storage: Storage) -> Iterator[tuple[Entry, bool]]:
+def target_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
     """Yield the files in the folders of targets, each with whether segtable wrote it.
 
     Raises:
         StorageError: a target cannot be read.
     """
-    for each in FORMATS.values():
-        entries = [entry for folder in each.folders for entry in storage.list(folder)]
-        foreign = bool(entries) and _is_foreign(each, storage)
+    for each in ports.formats.values():
+        entries = [entry for folder in each.folders for entry in ports.storage.list(folder)]
+        foreign = bool(entries) and _is_foreign(each, ports.storage)
         yield from ((entry, not foreign and each.is_own(entry.path)) for entry in entries)
 
 
-def target_folders() -> tuple[str, ...]:
+def target_folders(ports: TableContext) -> tuple[str, ...]:
     """Return the folders below a table's root that targets of all formats have."""
-    return tuple(folder for each in FORMATS.values() for folder in each.folders)
+    return tuple(folder for each in ports.formats.values() for folder in each.folders)
 
 
 def _is_foreign(each: Format, storage: Storage) -> bool:

@@ -75,10 +75,14 @@ class PlainTarget:
             "files": files,
         }
         try:
-            self.storage.create(_path(number), json.dumps(said).encode())
+            self.create(_path(number), json.dumps(said).encode())
         except AlreadyExists:
             return None
         return self.version(number)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a version's file, unless there is one."""
+        self.storage.create(path, data)
 
     def needed(self, since: Instant) -> frozenset[str]:
         """Return what readers may need."""

@@ -109,6 +109,6 @@ def test_windows_are_read(table: Table) -> None:
 
 def test_a_drop_knows_its_files(table: Table) -> None:
     """Every name is one that segtable gives, so a drop leaves none of them."""
-    files = {each.path: is_own for each, is_own in list_files(table.ports.storage)}
+    files = {each.path: is_own for each, is_own in list_files(table.ports)}
     assert all(files.values())
     assert any(".log." in path for path in files)
