@@ -9,7 +9,6 @@
 4. A version of another table, or the first one, removes what it does not show.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ from uuid import UUID, uuid5
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.delta.delta_schema import has_naive_times, schema_json
-from airflow_provider_segtable.formats.delta.log_files import Json
+from airflow_provider_segtable.formats.delta.log_files import Json, written
 from airflow_provider_segtable.formats.delta.published_version import (
     KEY,
     MARK,
@@ -52,7 +51,7 @@ class Commit:
     @property
     def data(self) -> bytes:
         """Return the bytes of the version."""
-        lines = (json.dumps(each, separators=(",", ":")) for each in self.actions)
+        lines = map(written, self.actions)
         return ("\n".join(lines) + "\n").encode()
 
 

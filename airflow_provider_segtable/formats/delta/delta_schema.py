@@ -8,7 +8,6 @@
 3. Once these files are compacted, they have the present columns, and the table is published again.
 """
 
-import json
 from collections.abc import Collection
 from typing import Any
 
@@ -18,7 +17,7 @@ import pyarrow.types as is_
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
-from airflow_provider_segtable.formats.delta.log_files import Json
+from airflow_provider_segtable.formats.delta.log_files import Json, written
 
 NAIVE = "timestamp_ntz"
 
@@ -41,7 +40,7 @@ _SIMPLE = {
 def schema_json(schema: Schema) -> str:
     """Return a schema whose types ``refusal`` has not refused, as Delta's JSON."""
     fields = [_field(c.name, parse_type(c.type), c.nullable) for c in schema.columns]
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return written({"type": "struct", "fields": fields})
 
 
 def has_naive_times(schema: Schema) -> bool:

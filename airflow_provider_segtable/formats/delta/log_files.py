@@ -29,6 +29,15 @@ _VECTORS = re.compile(
 )
 
 
+def written(value: Json) -> str:
+    """Return a value as JSON of one line.
+
+    Characters are not escaped: readers that use Arrow's parser take the escapes of those above
+    U+FFFF, which are pairs, for other characters, and then skip files by wrong bounds.
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 def commit_path(number: int) -> str:
     """Return the path of a version."""
     return f"{LOG}/{number:020d}.json"

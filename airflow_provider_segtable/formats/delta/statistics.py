@@ -9,7 +9,6 @@
 5. ``tightBounds`` is false if rows are hidden: bounds and nulls are those of all rows.
 """
 
-import json
 import math
 from decimal import Decimal
 from typing import Any
@@ -24,7 +23,7 @@ from airflow_provider_segtable.core.time.interval import (
     Instant,
     moment,
 )
-from airflow_provider_segtable.formats.delta.log_files import Json
+from airflow_provider_segtable.formats.delta.log_files import Json, written
 from airflow_provider_segtable.formats.format import NewFile
 
 TEXT = 32
@@ -61,7 +60,7 @@ class Statistics:
             _put(nulls, column, facts.nulls if column.id in present else rows)
         loose = {"tightBounds": False} if file.hidden else {}
         made = {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-        return json.dumps({**made, **loose}, separators=(",", ":"))
+        return written({**made, **loose})
 
 
 def _put(values: Json, column: Column, value: Any) -> None:

@@ -81,3 +81,11 @@ def test_times_are_those_of_the_column() -> None:
     """The text of a time reads as the time itself."""
     low, _ = bounds(TS, 1_700_000_000_123_000, 1_700_000_000_123_000)
     assert datetime.fromisoformat(low).timestamp() == 1_700_000_000.123
+
+
+def test_characters_are_not_escaped() -> None:
+    """Arrow's JSON parser reads an escaped pair of surrogates as another character."""
+    table = replace(TABLE, schema=Schema((Column(name="c", type="string"),)))
+    facts = FileFacts(columns={1: ColumnFacts(low="\U0001f600", high="\U0001f600")})
+    made = Statistics(table).of(NewFile(shown=ShownFile(segment=first(0)), facts=facts))
+    assert made.count("\U0001f600") == 2
