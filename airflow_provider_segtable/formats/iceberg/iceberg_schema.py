@@ -6,7 +6,8 @@
 3. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file with
    an id above it. Iceberg reserves the 200 below 2,147,483,647.
 4. A type is published if every reader that was tried reads it right. Unsigned integers,
-   nanoseconds, times in seconds and lists of a fixed size are refused.
+   nanoseconds, times in seconds, timestamps of other zones than UTC and lists of a fixed size are
+   refused; also in columns that were dropped, while files have them: pyiceberg reads no such file.
 5. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
    *name mapping* names all of these, and nothing else: a column that was added later under the
    name of a dropped one must not be found in them.
@@ -43,6 +44,9 @@ _SIMPLE: Mapping[Any, str] = {
     pa.date32(): "date",
     pa.time64("us"): "time",
 }
+
+_REWRITE = "write them anew (segtable request TABLE --kind major), then publish again"
+_UTC = {None, "UTC", "+00:00", "Etc/UTC", "Z"}
 
 
 def schema_json(schema: Schema) -> Json:
@@ -84,13 +88,20 @@ def refusals(table: TableCreated, schemas: Collection[int]) -> Iterator[str]:
                 f"{wrong}: drop the column, or add one of another type and update it"
             )
     older = [table.schema_of(number) for number in schemas]
+    present = {column.id for column in table.schema.numbered}
+    for field in (each for schema in older for each in stored_columns(schema)):
+        if id_of(field) not in present and (wrong := _unknown(field.type)):
+            yield (
+                f"column {field.name!r} was dropped, and files still have it as {wrong}, which "
+                f"Iceberg's readers do not all read: {_REWRITE}"
+            )
     for column in table.schema.numbered:
         lacking = [s for s in older if column.id not in {each.id for each in s.numbered}]
         if column.default is not None and lacking:
             yield (
                 f"column {column.name!r} was added with the value {column.default} for earlier "
-                "rows, which Iceberg's version 2 cannot say of files that lack the column: write "
-                "them anew (segtable request TABLE --kind major), then publish again"
+                "rows, which Iceberg's version 2 cannot say of files that lack the column: "
+                f"{_REWRITE}"
             )
 
 
@@ -146,7 +157,7 @@ def _unknown(kind: Any) -> str:
         return next(filter(None, (_unknown(each.type) for each in inner)), "")
     known = (
         kind in _SIMPLE
-        or (pa.types.is_timestamp(kind) and kind.unit != "ns")
+        or (pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in _UTC)
         or (pa.types.is_decimal128(kind) and kind.scale >= 0)
         or pa.types.is_fixed_size_binary(kind)
     )
