@@ -14,6 +14,8 @@ Row = tuple[tuple[str, Any], ...]
 
 NAN = "not a number"
 """Stands for NaN, which equals itself here."""
+NO_BOUNDS = (None, NAN, math.inf, -math.inf)
+"""Values that no filter compares with: readers differ in what they make of them."""
 DAY_ZERO = date(2013, 1, 1)
 BERLIN = pa.timestamp("us", "Europe/Berlin")
 TYPES: tuple[pa.DataType, ...] = (

@@ -41,7 +41,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.publishing.outcomes import AlreadyPublished, PublishedNow
 from tests.property.published_readers import EVENTS, FILTERS, NEWEST, READERS, pyiceberg_rows
-from tests.property.published_values import NAN, REFUSED, TYPES, Row, plain, rows, value
+from tests.property.published_values import NO_BOUNDS, REFUSED, TYPES, Row, plain, rows, value
 
 FIRST_US = 1_356_998_400_000_000
 DAYS = 3
@@ -286,7 +286,7 @@ class World:
         kind = table.schema.field(column).type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or not table.num_rows:
             return
-        values = [v for v in table.column(column).to_pylist() if plain(v) not in (None, NAN)]
+        values = [v for v in table.column(column).to_pylist() if plain(v) not in NO_BOUNDS]
         if not values:
             return
         wanted = self.draw.choice((min(values), max(values), self.draw.choice(values)))

@@ -21,14 +21,14 @@ def outcomes(seed: int, *keyed: PrimaryKey) -> Counter[str]:
         return played(seed, Path(place) / "t", STEPS, *keyed, made=made).outcomes
 
 
-@examples(6)
+@examples(10)
 @given(st.integers(0, 2**32))
 def test_readers_find_the_rows_of_the_published_event(seed: int) -> None:
     """Of tables whose rows are appended, changed, compacted, restored, and columns altered."""
     outcomes(seed)
 
 
-@examples(2)
+@examples(6)
 @given(st.integers(0, 2**32))
 def test_readers_find_the_base_files_of_a_keyed_table(seed: int) -> None:
     """They find the read-optimised view: what log files hold is not published."""
