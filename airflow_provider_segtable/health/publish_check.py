@@ -5,8 +5,8 @@
    of each only the number of rows and the checksums of its columns are kept.
 2. Of a primary-key table base files alone are published, so only they are read; of a rollup table
    the stored rows.
-3. A reader that lacks support *refuses*, which is no damage. If no reader compared a format, the
-   check is incomplete.
+3. A reader that lacks support *refuses*, which is no damage; nor is one that fails where another
+   one agrees with the log. If no reader compared a format, the check is incomplete.
 4. A version that the log does not have, because its events expired or the log was rebuilt, cannot
    be compared: publish again.
 """
@@ -160,8 +160,13 @@ class _Check:
         )
         schema = to_arrow(state.table.schema)
         seen = tuple(self._seen(each, place, schema, expected) for each in readers)
-        found = [finding for each in seen for finding in _findings(name, head, expected, each)]
-        if not {each.verdict for each in seen} & {Verdict.SAME, Verdict.DIFFERS}:
+        verdicts = {each.verdict for each in seen}
+        found = [
+            finding
+            for each in seen
+            for finding in _findings(name, head, each, sound=Verdict.SAME in verdicts)
+        ]
+        if not verdicts & {Verdict.SAME, Verdict.DIFFERS}:
             found.append(_no_reader(name, seen))
         return PublishCheck(
             format=name,
@@ -266,10 +271,8 @@ def _difference(found: Checksum, expected: Checksum) -> str:
     return f"{counted(found.rows, 'row')}, but other values of {', '.join(columns)}"
 
 
-def _findings(
-    name: str, head: Published, expected: Checksum, seen: ReaderCheck
-) -> Iterator[Finding]:
-    """Yield what is wrong with what one reader sees."""
+def _findings(name: str, head: Published, seen: ReaderCheck, *, sound: bool) -> Iterator[Finding]:
+    """Yield what is wrong with what one reader sees; ``sound``: another one agrees with the log."""
     where = f"{name} version {head.number} in {seen.reader} {seen.version}".rstrip()
     if seen.verdict is Verdict.DIFFERS:
         yield Finding(
@@ -277,7 +280,7 @@ def _findings(
             severity=Severity.CRITICAL,
             where=where,
             what=f"event {head.event} is published, but differs: {seen.message}",
-            why=f"queries answer from other rows than the {expected.rows:,} of the log",
+            why="queries answer from other rows than those of the log",
             do=f"segtable publish TABLE --format {name} --full",
         )
     elif seen.verdict is Verdict.REFUSES:
@@ -290,14 +293,22 @@ def _findings(
             do="upgrade it, or use another reader",
         )
     elif seen.verdict is Verdict.FAILS:
-        yield Finding(
-            code="published-unreadable",
-            severity=Severity.CRITICAL if _lost(seen.message) else Severity.UNCHECKED,
-            where=where,
-            what=f"the reader failed: {seen.message}",
-            why="queries of this reader fail",
-            do=f"segtable verify TABLE, then segtable publish TABLE --format {name} --full",
-        )
+        yield _failed(name, where, seen, sound=sound)
+
+
+def _failed(name: str, where: str, seen: ReaderCheck, *, sound: bool) -> Finding:
+    """Report a reader that failed: its own trouble if another one agrees with the log."""
+    lost = Severity.CRITICAL if _lost(seen.message) else Severity.UNCHECKED
+    return Finding(
+        code="published-unreadable",
+        severity=Severity.INFO if sound else lost,
+        where=where,
+        what=f"the reader failed: {seen.message}",
+        why="queries of this reader fail" + ("; another one agrees with the log" if sound else ""),
+        do="use another reader, or another version of it"
+        if sound
+        else f"segtable verify TABLE, then segtable publish TABLE --format {name} --full",
+    )
 
 
 _LOST = ("filenotfound", "no such file", "not found", "notfound")

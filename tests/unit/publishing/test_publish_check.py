@@ -152,6 +152,16 @@ def test_a_reader_that_cannot_read_is_no_damage_unless_a_file_is_lost(
     assert max(each.severity.rank for each in check.findings) == severity.rank
 
 
+def test_a_reader_that_fails_where_another_one_agrees_has_its_own_trouble(filled: Table) -> None:
+    """So it is with Polars' Delta reader in folders with a space, for one: nothing is damaged."""
+    filled.publish(formats="delta")
+    failing = PlainReader(filled.ports, error=FileNotFoundError("data/x.parquet"))
+    readers = {"delta": [failing, PlainReader(filled.ports)]}
+    (check,) = check_published(filled.ports, ["delta"], readers=readers)
+    assert [each.verdict for each in check.readers] == [Verdict.FAILS, Verdict.SAME]
+    assert [each.severity for each in check.findings] == [Severity.INFO]
+
+
 def test_credentials_of_the_store_are_not_in_messages(filled: Table) -> None:
     """A library's message may repeat them."""
     ports = replace(filled.ports, storage_options={"secret_access_key": "canary-1"})
