@@ -18,7 +18,7 @@ So the costs of ``changed_files`` follow what has changed, not the size of the t
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete, holds_any
 from airflow_provider_segtable.core.deletes.predicate import may_hold, reach
@@ -96,8 +96,17 @@ def changed_files(before: State, after: State) -> Changes:
     return difference(_looked_up(before, was, split), _looked_up(after, now, split))
 
 
-def difference(before: Mapping[str, ShownFile], after: Mapping[str, ShownFile]) -> Changes:
-    """Return the change from some files to others."""
+class Keyed(Protocol):
+    """A file with a key, by which it is known whether it shows the same rows."""
+
+    @property
+    def key(self) -> str:
+        """Return the key."""
+        ...
+
+
+def difference(before: Mapping[str, Keyed], after: Mapping[str, ShownFile]) -> Changes:
+    """Return the change from some files to others, by their keys."""
     return Changes(
         gone=frozenset(before.keys() - after.keys()),
         shown={

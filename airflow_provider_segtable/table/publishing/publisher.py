@@ -32,7 +32,7 @@ from airflow_provider_segtable.table.publishing.outcomes import (
 from airflow_provider_segtable.table.publishing.publications import Publication, Registration
 from airflow_provider_segtable.table.publishing.refusing import refusal
 from airflow_provider_segtable.table.publishing.revising import (
-    difference,
+    differing,
     everything,
     follows,
     revision,
@@ -116,7 +116,7 @@ class _Publisher:
         if self.full or published is None or not follows(self.ports.log, self.state, published):
             return everything(self.state, published)
         before = state_of(self.ports.log, published, last)
-        changes = difference(self.state, published, before)
+        changes = differing(self.state, published, before)
         same = published.schema == self.state.table.schema.number
         return changes if changes or not same else None
 

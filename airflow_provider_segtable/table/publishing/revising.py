@@ -18,7 +18,12 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import Changes, changed_files, shown_files
+from airflow_provider_segtable.core.publishing.shown import (
+    Changes,
+    changed_files,
+    difference,
+    shown_files,
+)
 from airflow_provider_segtable.core.reads.effects import effects
 from airflow_provider_segtable.data.publishing.file_facts import facts_of
 from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
@@ -72,18 +77,11 @@ def state_of(log: EventLog, published: Published, last: Publication | None) -> S
     return state
 
 
-def difference(state: State, published: Published, before: State | None) -> Changes:
+def differing(state: State, published: Published, before: State | None = None) -> Changes:
     """Return what a version shows otherwise than a published one that follows the log (rule 2)."""
     if before is not None:
         return changed_files(before, state)
-    shown = shown_files(state)
-    known = published.files
-    changed = {
-        path: file
-        for path, file in shown.items()
-        if path not in known or known[path].key != file.key
-    }
-    return Changes(gone=frozenset(known.keys() - shown.keys()), shown=changed)
+    return difference(published.files, shown_files(state))
 
 
 def everything(state: State, published: Published | None) -> Changes:

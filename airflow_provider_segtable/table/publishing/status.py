@@ -21,7 +21,7 @@ from airflow_provider_segtable.planning.properties.publish_settings import Publi
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
 from airflow_provider_segtable.table.publishing.refusing import refusal
-from airflow_provider_segtable.table.publishing.revising import difference, follows
+from airflow_provider_segtable.table.publishing.revising import differing, follows
 
 
 def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
@@ -69,7 +69,7 @@ def _late(ports: TableContext, state: State, published: Published) -> list[Insta
     if not follows(ports.log, state, published):
         return None
     same = published.schema == state.table.schema.number
-    if same and not difference(state, published, None):
+    if same and not differing(state, published):
         return []
     try:
         return [*_changing(ports, state, ports.log.at(published.event))]
