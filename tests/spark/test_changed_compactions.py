@@ -25,9 +25,9 @@ from tests.spark.conftest import MakeTable
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("who", pa.string())])
-SECOND = Interval.parse("2013-02-03T00:00:00Z/2013-03-05")
-DAYS_90 = (
-    "select timestamp_micros(1356998400000000 + id * 2592000000) at, id n, concat('w', id % 9) who "
+SECOND = Interval.parse("2013-01-18T00:00:00Z/2013-02-05")
+DAYS_45 = (
+    "select timestamp_micros(1356998400000000 + id * 1296000000) at, id n, concat('w', id % 9) who "
     "from range(3000)"
 )
 
@@ -76,7 +76,7 @@ def compacted(spark: SparkSession, table: Table, kind: str, **wish: str) -> None
 
 def made(spark: SparkSession, make_table: MakeTable) -> Table:
     table = make_table(EVENTS, compaction__min_segments="2")
-    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=250)
+    ingest(table.ports, spark.sql(DAYS_45), rows_per_segment=250)
     return table
 
 
