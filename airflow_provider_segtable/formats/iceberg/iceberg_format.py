@@ -6,8 +6,10 @@ from typing import ClassVar
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.formats.iceberg import names
+from airflow_provider_segtable.formats.iceberg.catalog import register
 from airflow_provider_segtable.formats.iceberg.iceberg_schema import refusals
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
+from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
 from airflow_provider_segtable.ports.storage import Storage
 
 
@@ -26,9 +28,12 @@ class IcebergFormat:
         """Return why a version cannot be published, with the way out; empty if it can."""
         return next(refusals(table, schemas), "")
 
-    def register(self, published: Published, properties: Mapping[str, str]) -> str:  # noqa: ARG002
-        """Return nothing: readers open the table by its address."""
-        return ""
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:
+        """Bring the catalog that the properties name to a version; return why it could not be."""
+        settings = PublishSettings.read(properties)
+        if not settings.iceberg_catalog or published.own.metadata is None:
+            return ""
+        return register(published, settings.iceberg_catalog, settings.iceberg_table)
 
     def is_own(self, path: str) -> bool:
         """Return whether a file's name is one that a target gives."""
