@@ -102,7 +102,7 @@ class Checkpoint:
         """
         self.number = number
         try:
-            with pq.ParquetFile(io.BytesIO(data)) as file:
+            with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as file:
                 self._rows = file.read(columns=None if whole else _LOADED)
             self.rows = self._rows.num_rows
             self.adds = _adds(self._rows.column("add"))
@@ -171,7 +171,7 @@ def encoded_checkpoint(before: Checkpoint | None, changes: Changes) -> tuple[byt
     columns["add"] = _placed(adds, at, rows)
     columns["remove"] = pa.nulls(rows, _REMOVE)
     held = io.BytesIO()
-    pq.write_table(pa.table(columns), held, compression="zstd")
+    pq.write_table(pa.table(columns), held, compression="zstd", write_page_checksum=True)
     return held.getvalue(), rows
 
 

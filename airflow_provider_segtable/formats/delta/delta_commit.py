@@ -142,7 +142,7 @@ class _Commit:
         """Return protocol and metadata, as far as they differ from the last ones."""
         own: Own | None = self.known.own if self.known else None
         last: Json = own.protocol if own else {}
-        needed = {*last.get("readerFeatures", ())} | ({VECTORS} if vectors else set())
+        needed = {*(last.get("readerFeatures") or ())} | ({VECTORS} if vectors else set())
         if has_naive_times(self.revision.table.schema):
             needed.add(_NAIVE)
         protocol = protocol_with(needed)

@@ -72,7 +72,8 @@ class DeltaLog:
             first, _, _ = self.storage.read(path).partition(b"\n")
         except NotFound:
             return {}
-        found: Json = decoded(first, self._uri(path))[0].get("commitInfo", {})
+        actions = decoded(first, self._uri(path))
+        found: Json = actions[0].get("commitInfo", {}) if actions else {}
         return found
 
     def _uri(self, path: str) -> str:

@@ -22,6 +22,14 @@ HINT = f"{LOG}/_last_checkpoint"
 
 Json = dict[str, Any]
 
+_OBJECT = (dict, type(None))
+_READ: Mapping[str, Mapping[str, Any]] = {
+    "add": {"path": str, "size": int, "tags": _OBJECT, "deletionVector": _OBJECT},
+    "remove": {"path": str},
+    "txn": {"appId": str, "version": int},
+    "metaData": {"configuration": _OBJECT},
+    "protocol": {"readerFeatures": (list, type(None))},
+}
 _COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint\.parquet")
 _VECTORS = re.compile(
@@ -136,12 +144,23 @@ def decoded(data: bytes, where: str) -> list[Json]:
         CorruptTable: its lines are no actions.
     """
     try:
-        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-        if all(isinstance(each, dict) for each in actions):
+        actions = [json.loads(line) for line in data.split(b"\n") if line.strip()]
+        if all(map(_is_action, actions)):
             return actions
     except ValueError:
         pass
     raise CorruptTable(f"{where} is not a version of a Delta table: {way_out()}")
+
+
+def _is_action(found: Any) -> bool:
+    """Return whether all that is read of an action has its type."""
+    if not isinstance(found, dict):
+        return False
+    return all(
+        isinstance(body, dict)
+        and all(isinstance(body.get(name), types) for name, types in _READ.get(kind, {}).items())
+        for kind, body in found.items()
+    )
 
 
 def way_out() -> str:

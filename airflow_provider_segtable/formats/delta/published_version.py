@@ -101,9 +101,10 @@ class Changes:
     def note(self, info: Json, kinds: Iterable[str] = ()) -> None:
         """Note what ``commitInfo`` says of a version that has these kinds of other actions."""
         self.attempt = str(info.get("txnId", ""))
-        self.stamp = max(self.stamp, int(info.get("inCommitTimestamp", 0)))
-        if MARK in info:
-            self.mark, self.foreign = info[MARK], False
+        stamp = info.get("inCommitTimestamp")
+        self.stamp = max(self.stamp, stamp if isinstance(stamp, int) else 0)
+        if found := marked(info):
+            self.mark, self.foreign = found, False
         elif any(kinds):
             self.foreign = True
 
@@ -141,6 +142,16 @@ def mark(event: int, commit: str, time: Instant, table_id: str, schema: int) -> 
     return {"event": event, "commit": commit, "time": time, "table": table_id, "schema": schema}
 
 
+def marked(info: Json) -> Json | None:
+    """Return what ``commitInfo`` says of the event that a version shows; None if it is not ours."""
+    found = info.get(MARK)
+    expected = mark(0, "", 0, "", 0).items()
+    if not isinstance(found, dict):
+        return None
+    whole = all(isinstance(found.get(name), type(value)) for name, value in expected)
+    return found if whole else None
+
+
 def published(
     base: Base, changes: Changes, number: int, seen: Seen | None, address: str
 ) -> Published:
@@ -152,14 +163,14 @@ def published(
     """
     metadata = changes.metadata or base.metadata
     protocol = changes.protocol or base.protocol
-    if metadata is not None and TABLE not in metadata.get("configuration", {}):
+    if metadata is not None and TABLE not in (metadata.get("configuration") or {}):
         raise ForeignTable(
             f"{address}/{LOG} is a Delta table that segtable did not write: move it away, or set "
             "publish.delta to off"
         )
     if metadata is None or protocol is None:
         raise CorruptTable(f"{address}/{LOG} has no metadata or no protocol: {way_out()}")
-    found = changes.mark or base.mark or _mark_of(metadata, base.transactions)
+    found = changes.mark or base.mark or _unmarked(metadata, base.transactions)
     return Published(
         number=number,
         event=found["event"],
@@ -206,7 +217,7 @@ def _file(path: str, add: Json) -> PublishedFile:
     return PublishedFile(path=path, key=key, own=placed)
 
 
-def _mark_of(metadata: Json, transactions: Mapping[str, Json]) -> Json:
+def _unmarked(metadata: Json, transactions: Mapping[str, Json]) -> Json:
     """Return what a checkpoint alone says of its event: its number, and not which commit it was."""
     last: Mapping[str, Any] = transactions.get(MARK, {})
     return mark(last.get("version", -1), "", 0, metadata["configuration"][TABLE], 0)

@@ -25,7 +25,7 @@ from airflow_provider_segtable.formats.delta.log_files import (
     is_vectors,
     listed,
 )
-from airflow_provider_segtable.formats.delta.published_version import MARK
+from airflow_provider_segtable.formats.delta.published_version import marked
 from airflow_provider_segtable.formats.delta.vectors import named_file
 from airflow_provider_segtable.formats.format import Published
 
@@ -90,8 +90,8 @@ class Retention:
         return first
 
     def _event_time(self, number: int) -> Instant:
-        mark = self.log.info(number).get(MARK, {})
-        return Instant(mark.get("time", 0))
+        mark = marked(self.log.info(number))
+        return Instant(mark["time"]) if mark else 0
 
     def _unnamed_vectors(self, listing: Listing, base: int) -> list[str]:
         """Return old files of vectors that no version from a checkpoint on names."""

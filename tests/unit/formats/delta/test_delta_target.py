@@ -2,19 +2,26 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_segtable.core.errors import CorruptTable, OutcomeUnknown
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    OutcomeUnknown,
+    SegtableError,
+)
 from airflow_provider_segtable.core.time.interval import DAY_US
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.storage import MemoryStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.testing.builders import BASE, first
+from tests.contract.test_targets import new_file, revision
 from tests.unit.formats.delta.making import TABLE, Lake
 
 LOG = "_delta_log"
@@ -226,3 +233,32 @@ def test_the_id_of_the_published_table_is_that_of_the_table(lake: Lake) -> None:
             path.unlink()
         lake.known = None
     assert len(ids) == 2
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damage_is_an_error_that_names_it(seed: int) -> None:
+    """Whatever a file of the log has become, the error is one of segtable's."""
+    draw = Random(seed)
+    storage = MemoryStorage(clock=SystemClock())
+    target, known = DeltaTarget(storage), None
+    for n in range(11):
+        known = target.put(known, revision(n, new_file(n % 4, hidden=n % 2, deletes=n)))
+    path = draw.choice([e.path for e in storage.list(LOG) if not e.path.endswith("_checkpoint")])
+    storage.replace(path, damaged(storage.read(path), draw))
+    for act in (target.load, lambda: target.needed(0), lambda: target.sweep(2**62)):
+        with suppress(SegtableError):
+            act()
+    with suppress(SegtableError):
+        target.put(target.load(), revision(50, new_file(1, hidden=1)))
+
+
+def damaged(data: bytes, draw: Random) -> bytes:
+    """Return JSON with a value of another type, other data with another byte, or cut."""
+    at = draw.randrange(len(data))
+    if not data.startswith(b"{"):
+        return data[:at] + draw.choice([b"", bytes([draw.randrange(256)]) + data[at + 1 :]])
+    lines = [json.loads(each) for each in data.splitlines()]
+    (body,) = draw.choice(lines).values()
+    if isinstance(body, dict):
+        body[draw.choice([*body])] = draw.choice([None, 7, "x", [], {}])
+    return "\n".join(map(json.dumps, lines)).encode()
