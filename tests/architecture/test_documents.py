@@ -52,6 +52,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "python": "unit/library/test_guide_snippets.py",
     },
     "docs/guides/log-store.md": {"python": "unit/library/test_log_guide.py"},
+    "docs/guides/publishing.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/library/test_publish_guide.py",
+    },
     "docs/guides/python.md": {"python": "unit/library/test_python_guide.py"},
     "docs/guides/reading.md": {
         "console": "unit/cli/test_guides.py",

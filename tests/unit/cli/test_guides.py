@@ -40,6 +40,19 @@ def test_compaction(run: Run, facts: Facts) -> None:
     assert described["counts"]["segments"] == 1
 
 
+def test_publishing(run: Run, facts: Facts) -> None:
+    """The published table is checked, described, and removed again."""
+    pq.write_table(trips(48), "trips.parquet")
+    well(run, ["table", "create", "trips", "--like", "trips.parquet", "--time", "at"])
+    well(run, ["ingest", "trips", "trips.parquet"])
+    *most, remove = commands("publishing.md")
+    well(run, *most)
+    (delta,) = facts("table", "describe", "./trips")["published"]
+    assert (delta["format"], delta["lag_events"]) == ("delta", 0)
+    well(run, remove)
+    assert facts("table", "describe", "./trips")["published"] == []
+
+
 def test_runbook(run: Run) -> None:
     """Every command ends well on a table that is well."""
     pq.write_table(trips(48), "trips.parquet")
