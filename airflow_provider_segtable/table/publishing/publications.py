@@ -12,6 +12,7 @@
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from string import digits
 from threading import Lock
 
 from airflow_provider_segtable.core.log.state import State
@@ -19,6 +20,8 @@ from airflow_provider_segtable.formats.format import Published
 
 REST_S = 60.0
 """How long a catalog that failed is not asked again."""
+
+_NO_DIGITS = str.maketrans("", "", digits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,13 @@ class Publications:
             self._registered.pop(name, None)
 
     def names(self, about: str, reason: str) -> bool:
-        """Return whether a reason is new; ``published`` and a format is what can be settled."""
+        """Return whether a reason is new, whatever numbers it has.
+
+        Args:
+            about: ``published`` and a format, until it is published again; or any other subject.
+            reason: why it was not.
+        """
+        reason = reason.translate(_NO_DIGITS)
         with self._lock:
             known = self._named.setdefault(about, set())
             new = reason not in known
