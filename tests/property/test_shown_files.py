@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.publishing.shown import (
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
 from airflow_provider_segtable.core.time.interval import Interval, joined
 from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
@@ -156,11 +157,13 @@ def test_files_without_the_hidden_positions_are_the_version(seed: int, length: i
 
 
 @examples(4)
-@given(st.integers(0, 2**32), st.sampled_from(["", "seq"]))
-def test_a_keyed_version_shows_the_base_files_without_tombstones(seed: int, ordering: str) -> None:
+@given(st.integers(0, 2**32), st.sampled_from(["", "seq"]), st.sampled_from(MergeEngine))
+def test_a_keyed_version_shows_the_base_files_without_tombstones(
+    seed: int, ordering: str, merge: MergeEngine
+) -> None:
     """Files and positions give what a read of the base files gives, by any chunks and buckets."""
     draw = Random(seed)
-    kind = PrimaryKey(key=("key",), buckets=draw.randint(1, 3), ordering=ordering)
+    kind = PrimaryKey(key=("key",), buckets=draw.randint(1, 3), ordering=ordering, merge=merge)
     with TemporaryDirectory() as place:
         world = World(draw, keyed_table(place, kind), ordered=bool(ordering))
         states = []
