@@ -33,7 +33,7 @@ from airflow_provider_segtable.data.parquet.metadata.footer import MAGIC, read_f
 from airflow_provider_segtable.data.parquet.table_file import file_names, stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
-THREADS = 8
+THREADS = 16
 BATCH = 256
 """Most footers that are held at once."""
 

@@ -6,10 +6,13 @@
 3. In a primary-key table the rows that record the deletion of a key are hidden. Only the column of
    the operation is read, and only row groups whose statistics allow for such a row.
 4. In a rollup table the rows that match a delete's predicate are hidden, by the columns it names.
-5. Each vector file is read once. Of a file that hides nothing, nothing is read.
+5. Each vector file is read once, several data files at once. Of a file that hides nothing, nothing
+   is read.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -25,14 +28,50 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_bits import Flags, bits_of
+from airflow_provider_segtable.data.deletes.row_bits import Flags
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import VectorReader
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
+THREADS = 8
+
 _DELETES = Compare(OP, Compares.EQUAL, DELETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scan:
+    """A read of some columns of a segment's file, which finds hidden rows.
+
+    Attributes:
+        segment: the segment.
+        columns: the columns.
+        test: returns flags of the hidden rows; None if there are none.
+        where: a condition that all hidden rows satisfy.
+    """
+
+    segment: Segment
+    columns: Sequence[str]
+    test: Callable[[pa.RecordBatch], Flags | None]
+    where: Condition | None = None
+
+    def rows(self, files: DataFiles, table: TableCreated) -> BitMap:
+        """Return the positions of the hidden rows."""
+        read = SegmentRead(
+            files,
+            self.segment,
+            schema=files_columns(table.schema, table.kind),
+            time_column=table.time_column,
+            columns=self.columns,
+            where=self.where,
+        )
+        found = BitMap()
+        for first, rows in read.numbered():
+            flags = self.test(rows)
+            if flags is not None:
+                found |= BitMap(np.flatnonzero(flags) + first)
+        return found
 
 
 def hidden_rows(
@@ -49,48 +88,25 @@ def hidden_rows(
         NotFound, CorruptTable: a vector file, or a file that has to be read, is missing or broken.
     """
     vectors = VectorReader(files)
-    found = {
-        each.path: _clipped(files, table, each)
-        | _deleted(files, table, each, vectors)
-        | _matching(files, table, each)
-        | _tombstones(files, table, each)
-        for each in shown
-        if not each.whole
-    }
+    found: dict[str, BitMap] = {}
+    scans: list[_Scan] = []
+    for each in (each for each in shown if not each.whole):
+        found[each.path] = _by_runs(each, vectors)
+        scans += _scans(table, each, vectors)
+    with ThreadPoolExecutor(THREADS) as pool:
+        positions = pool.map(lambda scan: scan.rows(files, table), scans)
+        for scan, rows in zip(scans, positions, strict=True):
+            found[scan.segment.path] |= rows
     return {path: rows for path, rows in found.items() if rows}
 
 
-def _deleted(
-    files: DataFiles, table: TableCreated, file: ShownFile, vectors: VectorReader
-) -> BitMap:
-    """Return the rows that deletions name."""
-    if not file.deletions:
-        return BitMap()
-    gone = {root: vectors.rows(root, some) for root, some in file.deletions}
-    if file.segment.traced:
-        return _by_runs(file.segment.runs, gone)
-    bits = {str(root): bits_of(rows.to_array()) for root, rows in gone.items()}
-    row_filter = RowFilter(deleted=bits)
-    return _rows_where(files, table, file.segment, row_filter.reads, partial(_left_out, row_filter))
+def _by_runs(file: ShownFile, vectors: VectorReader) -> BitMap:
+    """Return the rows that deletions name, if the log records where each row came from."""
+    gone = {root: vectors.rows(root, some) for root, some in file.deletions if file.segment.traced}
+    return _positions(file.segment.runs, gone) if gone else BitMap()
 
 
-def _matching(files: DataFiles, table: TableCreated, file: ShownFile) -> BitMap:
-    """Return the rows that match predicates."""
-    if not file.predicates:
-        return BitMap()
-    row_filter = RowFilter(predicates=file.predicates)
-    where = by_predicate(AnyOf(file.predicates), table.time_column)
-    left_out = partial(_left_out, row_filter)
-    return _rows_where(files, table, file.segment, row_filter.reads, left_out, where)
-
-
-def _left_out(row_filter: RowFilter, rows: pa.RecordBatch) -> Flags | None:
-    """Return flags of the rows that a filter without runs leaves out; None if it keeps all."""
-    kept = row_filter.kept(rows, 0)
-    return None if kept is None else ~kept
-
-
-def _by_runs(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
+def _positions(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
     """Return the positions of addresses in a file of these runs."""
     found, at = BitMap(), 0
     for run in runs:
@@ -102,13 +118,35 @@ def _by_runs(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
     return found
 
 
-def _clipped(files: DataFiles, table: TableCreated, file: ShownFile) -> BitMap:
-    """Return the rows with event times outside of the clips."""
-    if not file.clips:
-        return BitMap()
-    name = table.time_column
-    outside = partial(_outside, name, file.clips)
-    return _rows_where(files, table, file.segment, (name,), outside)
+def _scans(table: TableCreated, file: ShownFile, vectors: VectorReader) -> Iterator[_Scan]:
+    """Yield the reads that find the hidden rows of a file which the log does not tell."""
+    segment, time = file.segment, table.time_column
+    if file.deletions and not segment.traced:
+        deleted = RowFilter(deleted=vectors.bits(dict(file.deletions)))
+        yield _Scan(segment=segment, columns=deleted.reads, test=partial(_left_out, deleted))
+    if file.clips:
+        yield _Scan(segment=segment, columns=(time,), test=partial(_outside, time, file.clips))
+    if file.predicates:
+        matching = RowFilter(predicates=file.predicates)
+        yield _Scan(
+            segment=segment,
+            columns=matching.reads,
+            test=partial(_left_out, matching),
+            where=by_predicate(AnyOf(file.predicates), time),
+        )
+    if file.tombstones:
+        yield _Scan(
+            segment=segment,
+            columns=(OP,),
+            test=_is_delete,
+            where=by_predicate(_DELETES, time),
+        )
+
+
+def _left_out(row_filter: RowFilter, rows: pa.RecordBatch) -> Flags | None:
+    """Return flags of the rows that a filter without runs leaves out; None if it keeps all."""
+    kept = row_filter.kept(rows, 0)
+    return None if kept is None else ~kept
 
 
 def _outside(name: str, clips: Sequence[Interval], rows: pa.RecordBatch) -> Flags:
@@ -119,39 +157,6 @@ def _outside(name: str, clips: Sequence[Interval], rows: pa.RecordBatch) -> Flag
     return ~inside
 
 
-def _tombstones(files: DataFiles, table: TableCreated, file: ShownFile) -> BitMap:
-    """Return the rows that record the deletion of a key."""
-    if not file.tombstones:
-        return BitMap()
-    where = by_predicate(_DELETES, table.time_column)
-    return _rows_where(files, table, file.segment, (OP,), _is_delete, where)
-
-
 def _is_delete(rows: pa.RecordBatch) -> Flags:
     found: Flags = pc.equal(rows.column(OP), DELETE).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _rows_where(
-    files: DataFiles,
-    table: TableCreated,
-    segment: Segment,
-    columns: Sequence[str],
-    test: Callable[[pa.RecordBatch], Flags | None],
-    where: Condition | None = None,
-) -> BitMap:
-    """Return the rows of a file for which a test of some columns is true; None is true of none."""
-    read = SegmentRead(
-        files,
-        segment,
-        schema=files_columns(table.schema, table.kind),
-        time_column=table.time_column,
-        columns=columns,
-        where=where,
-    )
-    found = BitMap()
-    for first, rows in read.numbered():
-        flags = test(rows)
-        if flags is not None:
-            found |= BitMap(np.flatnonzero(flags) + first)
     return found
