@@ -1,12 +1,14 @@
 """DAGs over the tables of the stack's tests: compactions, a wait, and changes that emit."""
 
 PLANNER, MINOR, WAITER = "segtable_planner__flights", "segtable_minor__flights", "waiter"
+SHOWN = "shown"
 KEYED_PLANNER = "segtable_planner__orders"
 KEYED = ("segtable_minor__orders", "segtable_semi_major__orders")
 DAGS = """
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.dag_factory import compaction_dags
+from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 
 for table in ("flights", "orders"):
@@ -21,6 +23,9 @@ with DAG("waiter", schedule=None):
         deferrable=True,
         poke_interval=600,
     )
+
+with DAG("shown", schedule=None):
+    SegtablePublishedSensor(task_id="wait", table="flights", deferrable=True, poke_interval=1)
 """
 SALES, NIGHTLY, FORGET, REPORT = "more/flights", "nightly", "forget", "report_trips"
 WATCHED = f"""

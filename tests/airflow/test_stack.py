@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import psutil
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
@@ -39,6 +40,7 @@ from .stack_dags import (
     PLANNER,
     REPORT,
     SALES,
+    SHOWN,
     WAITER,
     WATCHED,
 )
@@ -74,7 +76,7 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
         watched = (NIGHTLY, FORGET, REPORT, *index_dags.IDS, *log_dags.IDS)
-        for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
+        for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
 
@@ -91,8 +93,13 @@ def why(stack: AirflowStack, run: Run) -> str:
 
 
 def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: AirflowStack) -> None:
-    """A planner run emits a minor run, spark-submit compacts, and the deferred sensor goes on."""
+    """A planner run emits a minor run, spark-submit compacts, and the deferred sensor goes on.
+
+    The planner also publishes the table, whose writers do not, and another sensor waits for that.
+    """
     rows = flights.rows()
+    flights.table.alter(set={"publish.delta": "on", "publish.on_commit": "off"})
+    shown = stack.trigger(SHOWN)
     waiting = stack.trigger(WAITER, {"interval": "2013-01-01/2014-01-01"})
     planned = plan(stack)
     (minor,) = stack.runs(MINOR)
@@ -105,6 +112,9 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert flights.segments() == 1
     assert flights.rows() == rows
     assert stack.wait_run(WAITER, waiting, timeout_s=PATIENCE_S).state == "success"
+    assert stack.wait_run(SHOWN, shown, timeout_s=PATIENCE_S).state == "success"
+    published = DeltaTable(flights.table.published()["delta"].address).to_pyarrow_table()
+    assert sorted(published["row"].to_pylist()) == rows
 
 
 def test_a_table_with_a_primary_key_is_compacted(flights: Flights, stack: AirflowStack) -> None:
