@@ -60,10 +60,10 @@ def golden_table(number: int, schema: pa.Schema = SCHEMA, kind: TableKind = APPE
     return context
 
 
-def write_files(storage: Storage, place: Path) -> None:
-    """Replace a folder by the table's files."""
+def write_files(storage: Storage, place: Path, published: tuple[str, ...] = ()) -> None:
+    """Replace a folder by the table's files, and those of published versions in some folders."""
     shutil.rmtree(place, ignore_errors=True)
-    for folder in ("_segtable", "data", "deletes"):
+    for folder in ("_segtable", "data", "deletes", *published):
         for entry in storage.list(folder):
             path = place / entry.path
             path.parent.mkdir(parents=True, exist_ok=True)
