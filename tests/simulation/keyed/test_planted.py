@@ -26,7 +26,7 @@ from airflow_provider_segtable.data.merge.record_order import Order
 from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.indexing import build as build_index
-from airflow_provider_segtable.table.lifetime import dropping
+from airflow_provider_segtable.table.lifetime import own_files
 from airflow_provider_segtable.table.reads import chosen_files
 from airflow_provider_segtable.table.routing import router
 from airflow_provider_segtable.table.writes import upsert
@@ -171,8 +171,8 @@ def updates_by_the_row_alone(monkeypatch: Patch) -> None:
 
 def files_left(monkeypatch: Patch) -> None:
     """A drop does not know the names of log files."""
-    right = dropping.is_own
-    monkeypatch.setattr(dropping, "is_own", lambda path: ".log." not in path and right(path))
+    right = own_files.is_own
+    monkeypatch.setattr(own_files, "is_own", lambda path: ".log." not in path and right(path))
 
 
 def hidden_records_show(monkeypatch: Patch) -> None:
