@@ -8,7 +8,8 @@
 3. A reader that lacks support *refuses*, which is no damage; nor is one that fails where another
    one agrees with the log. If no reader compared a format, the check is incomplete.
 4. A version that the log does not have, because its events expired or the log was rebuilt, cannot
-   be compared: publish again.
+   be compared: publish again. But if nothing that is published has changed since, it is compared
+   with the newest version.
 """
 
 import warnings
@@ -37,6 +38,7 @@ from airflow_provider_segtable.health.published_readers.reader import (
 )
 from airflow_provider_segtable.health.published_readers.readers import READERS
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.revising import shows
 from airflow_provider_segtable.table.reads.scan import Scan
 
 Report = Callable[[str, int, int], None]
@@ -140,13 +142,18 @@ class _Check:
         return self._compared(name, head, state, readers)
 
     def _state(self, head: Published) -> State | None:
-        """Return the version that is published; None if the log has another one of its number."""
+        """Return the version that is published; None if the log has another one of its number.
+
+        If its event has expired, but the newest version shows the same, that is the one.
+        """
         newest = self.ports.log.load()
         if head.table_id != newest.table.table_id or head.event > newest.n:
             return None
         event = self.ports.log.event(head.event)
         if event is not None and event.commit != head.commit:
             return None
+        if not newest.keeps(head.event) and shows(head, newest):
+            return newest
         return self.ports.log.at(head.event)
 
     def _compared(

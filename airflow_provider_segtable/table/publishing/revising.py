@@ -84,6 +84,12 @@ def differing(state: State, published: Published, before: State | None = None) -
     return difference(published.files, shown_files(state))
 
 
+def shows(published: Published, state: State) -> bool:
+    """Return whether a published version that follows the log shows a version, too."""
+    same = published.schema == state.table.schema.number
+    return same and not differing(state, published)
+
+
 def everything(state: State, published: Published | None) -> Changes:
     """Return all files of a version, and those of a published one that it does not have."""
     shown = shown_files(state)

@@ -10,6 +10,8 @@ import pytest
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.health.publish_check import PublishCheck, Verdict, check_published
 from airflow_provider_segtable.health.published_readers.reader import PublishedPlace
+from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.publishing.conftest import DEFINITION, new_ports
@@ -90,6 +92,21 @@ def test_an_older_version_is_compared_with_the_log_of_its_event(filled: Table) -
     check = seen(filled)
     assert (check.event, check.rows) == (event, 26)
     assert check.findings == ()
+
+
+def test_a_version_whose_event_expired_is_compared_with_the_newest_that_shows_the_same(
+    filled: Table,
+) -> None:
+    """Events that change nothing that is published leave it comparable, whatever is cleaned."""
+    compacted(filled, "semi-major")
+    event = checked(filled).event
+    filled.alter(set={"publish.on_commit": "off"})
+    filled.ports.clock.sleep(86_400)
+    clean(filled.ports, retention=Retention(hours=0, versions=1, orphan_hours=0))
+    state = filled.state()
+    assert state.retained_from > (event or 0)
+    check = checked(filled)
+    assert (check.event, check.rows, check.findings) == (event, 26, ())
 
 
 @pytest.mark.parametrize(
