@@ -1,0 +1,1 @@
+"""Publishers of other table formats beside everybody who changes the table."""

@@ -1,0 +1,168 @@
+"""The checker that holds what is published against the table's plain model.
+
+Each version is decoded from the bytes of its format as it becomes visible (``decoders``). Then:
+
+1. *exact*: its files without the hidden rows have the rows of the model at its event;
+2. *forward*: a later version shows a later event;
+3. *whole*: while a version is the newest one, and for the retention after it was replaced, none of
+   its files is deleted. The exception is a version whose event the log did not keep any more when
+   it was put: its publisher was slower than the retention.
+4. *found*: in the end the newest version is whole, and has the newest rows.
+
+What is wrong is noted, not raised: a publisher that follows a commit swallows every error.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from tests.simulation.ledger import rows_of
+from tests.simulation.publishing.decoders import Decoder, Version
+from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A version as it was when it became visible; ``late`` if the log did not keep its event."""
+
+    version: Version
+    late: bool
+    until: Instant | None = None
+
+
+@dataclass(slots=True)
+class PublishedOracle:
+    """Follows everything that is created and deleted below a table's root.
+
+    ``kept_us`` is the retention of cleaners; ``versions`` and ``late`` count what was published.
+    """
+
+    world: World
+    decoders: Mapping[str, Decoder]
+    kept_us: int
+    heads: dict[str, Seen] = field(default_factory=dict)
+    replaced: list[Seen] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    versions: int = 0
+    late: int = 0
+
+    def created(self, path: str, data: bytes) -> None:
+        """Note a new file; check the version that it makes visible."""
+        for name, decoder in self.decoders.items():
+            try:
+                version = decoder.take(path, data, self.world.storage.read)
+            except Exception as error:  # noqa: BLE001 - whatever a reader would fail with
+                self.problems.append(f"{name}: {path} cannot be read: {error!r}")
+                continue
+            if version is not None:
+                self._took(name, version)
+
+    def deleting(self, path: str) -> None:
+        """Check that no reader needs a file that is about to be deleted."""
+        now = self.world.simulation.now
+        self.replaced = [each for each in self.replaced if each.until and each.until > now]
+        for seen in (*self.heads.values(), *self.replaced):
+            if path in seen.version.files and not seen.late:
+                which = "the newest" if seen.until is None else "a recent"
+                n = seen.version.number
+                self.problems.append(f"{path} is deleted, but {which} version {n} shows it")
+
+    def conclude(self) -> None:
+        """Check rule 4, and that nothing was wrong.
+
+        Raises:
+            AssertionError: naming what was.
+        """
+        assert not self.problems, "\n".join(self.problems)
+        for name in self.decoders:
+            assert name in self.heads, f"{name}: nothing was published"
+            version = self.heads[name].version
+            wrong = [*self._lost(version), *self._differences(version, self.newest)]
+            assert not wrong, f"{name}: at last, version {version.number}: {wrong}"
+
+    @property
+    def newest(self) -> int:
+        """Return the newest event of the log."""
+        return max(self.world.ledger.models)
+
+    def _took(self, name: str, version: Version) -> None:
+        state, before = self.world.ledger.checked, self.heads.get(name)
+        assert state is not None
+        late = version.event < state.retained_from
+        self.versions += 1
+        self.late += late
+        wrong = [*self._differences(version, version.event)]
+        if not late:
+            wrong += self._lost(version)
+        if before is not None:
+            until = self.world.simulation.now + self.kept_us
+            self.replaced.append(Seen(version=before.version, late=before.late, until=until))
+            if version.event <= before.version.event:
+                wrong.append(f"event {version.event} follows {before.version.event}")
+        self.heads[name] = Seen(version=version, late=late)
+        where = f"{name}: version {version.number} of event {version.event}"
+        self.problems += [f"{where}: {each}" for each in wrong]
+
+    def _lost(self, version: Version) -> Iterator[str]:
+        there = {entry.path for entry in self.world.storage.list("data")}
+        if gone := sorted(version.files.keys() - there):
+            yield f"there is no {gone}"
+
+    def _differences(self, version: Version, event: int) -> Iterator[str]:
+        model = self.world.ledger.models.get(event)
+        if model is None:
+            yield f"the log has no event {event}"
+            return
+        try:
+            found = Counter(each for path in version.files for each in self._rows(version, path))
+        except NotFound:
+            return  # a file is gone, which a late version may miss
+        expected = Counter(model.shown(_NAMES))
+        if found != expected:
+            lost, extra = (sorted(map(str, some)) for some in (expected - found, found - expected))
+            yield f"rows lost: {lost[:5]}; extra: {extra[:5]}"
+
+    def _rows(self, version: Version, path: str) -> Iterator[tuple[Any, ...]]:
+        hidden = version.files[path]
+        rows = _rows_in(self.world.storage.read(path))
+        return (row for at, row in enumerate(rows) if at not in hidden)
+
+
+_NAMES = ("at", "row", "count")
+
+
+@cache
+def _rows_in(data: bytes) -> tuple[tuple[Any, ...], ...]:
+    return tuple(rows_of(pq.read_table(BytesIO(data), columns=[*_NAMES])))
+
+
+class WatchedStorage(MemoryStorage):
+    """A storage whose oracle sees every file come and go."""
+
+    oracle: PublishedOracle | None = None
+
+    def create(self, path: str, data: bytes, **given: Any) -> None:
+        """Create an object, and show it to the oracle."""
+        super().create(path, data, **given)
+        if self.oracle:
+            self.oracle.created(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Overwrite an object, and show it to the oracle as a new one."""
+        super().replace(path, data)
+        if self.oracle:
+            self.oracle.created(path, data)
+
+    def delete(self, path: str) -> None:
+        """Delete an object, after the oracle has judged that."""
+        if self.oracle:
+            self.oracle.deleting(path)
+        super().delete(path)

@@ -1,0 +1,235 @@
+"""Publishing in the standing disaster: three publishers, and every commit publishes, too.
+
+Appenders, changers, overwriters, compactors and cleaners as everywhere; publishers, who publish
+again and again. All of them die, lose replies, sleep, and put what is late. The
+``PublishedOracle`` checks each version as it becomes visible, and each deletion.
+
+    python -m tests.simulation.publishing.scenario --seeds 100
+
+In the end the publishers must have caught up, one cleaning must leave nothing that is not needed,
+and what was published last is whole after it.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Any, Self
+from unittest.mock import patch
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.table.publishing.publisher import publish
+from airflow_provider_segtable.table.table import create_table
+from tests.simulation.caretakers import tidied, tolerate
+from tests.simulation.disasters import faults_of
+from tests.simulation.droppers import definition
+from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.ledger import Ledger
+from tests.simulation.publishing.decoders import (
+    Decoder,
+    DeltaDecoder,
+    IcebergDecoder,
+    PlainDecoder,
+)
+from tests.simulation.publishing.published_oracle import PublishedOracle, WatchedStorage
+from tests.simulation.scenario import checkpoints_of, populate, run
+from tests.simulation.simulator import Actor, Simulation
+from tests.simulation.world import Founding, Shape, World
+
+DECODERS: Mapping[str, type[Decoder]] = {
+    "plain": PlainDecoder,
+    "delta": DeltaDecoder,
+    "iceberg": IcebergDecoder,
+}
+HOURS = 0.0005
+"""Retention of the cleaners: 1.8 seconds, which some publishers sleep longer than."""
+ORPHAN_HOURS = 0.1
+PACKAGES = ("airflow_provider_segtable.data.publishing", "airflow_provider_segtable.formats")
+"""Packages whose threads become one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """How many publish and clean, beside a shape's actors."""
+
+    publishers: int = 3
+    cleaners: int = 2
+    hours: float = HOURS
+
+
+def publisher(world: World, _: int) -> Callable[[Actor], None]:
+    """A process that publishes again and again, and in each format once all is settled."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        left = set(FORMATS)
+        while left:
+            name = sorted(FORMATS)[int(actor.uniform() * len(FORMATS))]
+            settled = world.settled()
+            if tolerate(actor, f"publish {name}", partial(publish, ports, FORMATS[name])):
+                left -= {name} if settled else set()
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def cleaner(world: World, hours: float) -> Callable[[Actor], None]:
+    """Somebody who cleans with a retention so short that it bites."""
+    retention = Retention(hours=hours, versions=1, orphan_hours=ORPHAN_HOURS)
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            tolerate(actor, "clean", partial(clean, ports, retention=retention))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def build(seed: int, shape: Shape, cast: Cast, faults: Faults | None = None) -> World:
+    """Make a world with its table, its oracle and all actors, not started yet."""
+    simulation = Simulation(seed)
+    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
+    storage = WatchedStorage(clock=outside)
+    founding = Founding(define=_defined, ledger=Ledger, populate=populate, kinds=())
+    world = World(
+        simulation=simulation,
+        faults=faults or Faults.swarm(simulation.random),
+        shape=shape,
+        storage=storage,
+        founding=founding,
+        service=MemoryService(outside),
+    )
+    ports = world.raw_ports(outside)
+    create_table(ports, _defined("table"))
+    world.ledger.check(ports)
+    decoders = {name: DECODERS[name]() for name in FORMATS}
+    kept_us = int(cast.hours * HOUR_US)
+    storage.oracle = PublishedOracle(world=world, decoders=decoders, kept_us=kept_us)
+    for entry in storage.list(""):
+        storage.oracle.created(entry.path, storage.read(entry.path))
+    populate(world)
+    for number in range(cast.publishers):
+        simulation.spawn(f"publisher{number}", publisher(world, number), skew_us=number * 1_000_000)
+    for number in range(cast.cleaners):
+        simulation.spawn(f"cleaner{number}", cleaner(world, cast.hours), skew_us=-number * 500_000)
+    return world
+
+
+def _defined(table_id: str) -> TableCreated:
+    """Return the definition of a table whose every commit publishes it."""
+    table = definition(table_id)
+    on = {f"publish.{name}": "on" for name in FORMATS if name != "plain"}
+    return replace(table, properties={**table.properties, **on})
+
+
+class InTurn:
+    """A pool without threads: an actor is one greenlet of one thread."""
+
+    def __init__(self, threads: int) -> None:
+        """Have no threads."""
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End nothing."""
+
+    def map(self, function: Callable[[Any], Any], given: Iterable[Any]) -> Iterator[Any]:
+        """Call a function for each value, in turn."""
+        return map(function, given)
+
+
+def watched(world: World) -> PublishedOracle:
+    """Return the oracle of a world."""
+    assert isinstance(world.storage, WatchedStorage)
+    assert world.storage.oracle
+    return world.storage.oracle
+
+
+def live(world: World) -> PublishedOracle:
+    """Run a world to its end, and check it.
+
+    Raises:
+        AssertionError: naming what was wrong.
+    """
+    oracle = watched(world)
+    try:
+        with ExitStack() as stack:
+            for module in [each for name, each in sys.modules.items() if name.startswith(PACKAGES)]:
+                if hasattr(module, "ThreadPoolExecutor"):
+                    stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
+            run(world)
+        oracle.conclude()
+        ports = world.raw_ports(Actor(name="o", run=lambda _: None, simulation=world.simulation))
+        tidied(world, ports)
+        oracle.conclude()
+    except AssertionError as error:
+        error.add_note("\n".join(oracle.problems[:5]))
+        raise
+    return oracle
+
+
+def simulate(seed: int, shape: Shape | None = None, cast: Cast | None = None) -> PublishedOracle:
+    """Build and run one seed."""
+    with checkpoints_of(seed):
+        return live(build(seed, shape or shape_of(seed), cast or cast_of(seed), faults_of(seed)))
+
+
+def shape_of(seed: int) -> Shape:
+    """Return the shape of a seed."""
+    random = Random(seed)
+    return Shape(
+        appenders=random.randint(1, 3),
+        appends_each=random.randint(2, 4),
+        compactors=random.randint(1, 2),
+        planners=1,
+        chunks=random.randint(1, 2),
+        asks=random.choice((0, 2, 4)),
+        changers=random.choice((0, 1, 2)),
+        changes_each=random.randint(1, 3),
+        overwriters=random.choice((0, 1)),
+        overwrites_each=random.randint(1, 3),
+        restorers=random.choice((0, 0, 1)),
+        restores_each=random.randint(1, 2),
+    )
+
+
+def cast_of(seed: int) -> Cast:
+    """Return the publishers and cleaners of a seed."""
+    random = Random(-seed)
+    return Cast(publishers=random.randint(1, 3), cleaners=random.choice((1, 2)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds; print which failed, and why."""
+    parser = argparse.ArgumentParser(description="Simulate disasters of published versions.")
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
+    given = parser.parse_args(argv)
+    failed = versions = late = 0
+    for seed in range(given.first, given.first + given.seeds):
+        try:
+            oracle = simulate(seed)
+        except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
+            failed += 1
+            sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {wrong}\n")
+            for note in getattr(wrong, "__notes__", ()):
+                sys.stdout.write(f"  {note[:1000]}\n")
+        else:
+            versions, late = versions + oracle.versions, late + oracle.late
+    sys.stdout.write(f"{given.seeds - failed} seeds passed, {failed} failed; ")
+    sys.stdout.write(f"{versions} versions, {late} late\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Publishers beside everybody: every published version is exact, and readers find its files."""
+
+import pytest
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.services import cleaning
+from tests.simulation.publishing.scenario import Cast, simulate
+from tests.simulation.world import Shape
+from tests.unit.publishing.plain_format import PlainFormat, PlainTarget
+
+BUSY = Shape(appenders=2, appends_each=3, compactors=2, planners=1, chunks=2, asks=3, changers=2)
+CAST = Cast(publishers=3, cleaners=2)
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish in the smallest format, too."""
+    monkeypatch.setitem(FORMATS, "plain", PlainFormat())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Publish in the smallest format only, which is faster."""
+    for name in FORMATS.keys() - {"plain"}:
+        monkeypatch.delitem(FORMATS, name)  # type: ignore[arg-type]
+    return monkeypatch
+
+
+def test_seeds_survive() -> None:
+    """Whatever dies, sleeps and gets lost, each version is exact and keeps its files."""
+    oracles = [simulate(seed) for seed in range(3)]
+    assert sum(oracle.versions for oracle in oracles) > 30
+
+
+def caught(first: int, most: int = 20) -> bool:
+    """Return whether any seed shows the planted error; ``first`` is one that did."""
+    for seed in (first, *range(most)):
+        try:
+            simulate(seed, BUSY, CAST)
+        except (AssertionError, SegtableError):
+            return True
+    return False
+
+
+def test_ignoring_targets_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Did a cleaner not ask what is published, the files of a head would go."""
+    alone.setattr(cleaning, "published_paths", lambda *_: frozenset())
+    assert caught(17)
+
+
+def test_comparing_paths_alone_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Were keys not compared, rows that were deleted since would come back."""
+    alone.setattr(ShownFile, "_key", lambda _: "")
+    assert caught(0)
+
+
+def test_putting_over_another_version_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Were a number not taken by put-if-absent, published events would go back."""
+    alone.setattr(
+        PlainTarget, "create", lambda target, path, data: target.storage.replace(path, data)
+    )
+    assert caught(0)
