@@ -221,6 +221,7 @@ def configuration(table: TableCreated, *, vectors: bool) -> Mapping[str, str]:
     """
     return {
         "delta.deletedFileRetentionDuration": _FOR_EVER,
+        "delta.logRetentionDuration": _FOR_EVER,
         "delta.enableExpiredLogCleanup": "false",
         "delta.enableInCommitTimestamps": "true",
         **({"delta.enableDeletionVectors": "true"} if vectors else {}),

@@ -1,5 +1,6 @@
 """Readers of Delta Lake read published versions right, and its writers refuse them."""
 
+import os
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -128,6 +129,17 @@ def test_other_writers_are_refused(lake: Lake, hidden: tuple[int, ...]) -> None:
         with pytest.raises(CommitFailedError, match="segtablePublished"):
             write()
     assert {each for each in before if not each.exists()} == set()
+
+
+def test_others_do_not_clean_the_log_by_age(lake: Lake) -> None:
+    """Versions that segtable keeps outlive what deltalake would delete, however old they are."""
+    for n in range(12):
+        lake.put(lake.file(n % 2))
+    before = {*lake.root.rglob("*")}
+    for path in before:
+        os.utime(path, (1, 1))
+    DeltaTable(lake.root).cleanup_metadata()
+    assert {*lake.root.rglob("*")} == before
 
 
 def test_history_says_what_happened(lake: Lake) -> None:
