@@ -7,6 +7,9 @@ groups, and as the same engine filters all rows.
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from operator import eq, ge, le
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import pyarrow as pa
 import pyiceberg.expressions as ice
 from pyiceberg.table import StaticTable
 
-from tests.property.published_values import plain
+from tests.property.published_values import NAN, plain
 
 Read = Callable[[Path, int], pa.Table]
 """Reads from a table's root the version that a target gave a number."""
@@ -79,6 +82,38 @@ def _polars(frame: pl.LazyFrame, column: str, how: str, value: Any) -> tuple[int
     return frame.filter(condition).collect().height, frame.collect().filter(condition).height
 
 
+def deltalake_filter(root: Path, column: str, how: str, value: Any) -> tuple[int, int]:
+    """Filter by deltalake's engine, against Python on all rows."""
+    table = deltalake.DeltaTable(root)
+    found = pa.table(table.scan(predicate=f'"{column}" {how} {_sql(value)}'))
+    return found.num_rows, _count(pa.table(table.scan()), column, how, value, nan=True)
+
+
+def _sql(value: Any) -> str:
+    match value:
+        case bool() | int() | float():
+            return repr(value)
+        case datetime(tzinfo=None):
+            return f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, None)')"
+        case datetime():
+            text = value.astimezone(UTC).replace(tzinfo=None).isoformat()
+            return f"arrow_cast('{text}Z', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+        case date():
+            return f"arrow_cast('{value}', 'Date32')"
+        case Decimal():
+            return f"arrow_cast('{value:f}', 'Decimal128(38, {-int(value.as_tuple().exponent)})')"
+        case _:
+            return "'" + str(value).replace("'", "''") + "'"
+
+
+def _count(table: pa.Table, column: str, how: str, value: Any, *, nan: bool = False) -> int:
+    """Count rows in Python; with ``nan``, that is the greatest value."""
+    test = {"=": eq, "<=": le, ">=": ge}[how]
+    values = [v for v in table.column(column).to_pylist() if v is not None]
+    greatest = nan and how == ">="
+    return sum(bool(test(v, value)) or (greatest and plain(v) == NAN) for v in values)
+
+
 def polars_delta_filter(root: Path, column: str, how: str, value: Any) -> tuple[int, int]:
     """Filter by Polars."""
     return _polars(pl.scan_delta(str(root)), column, how, value)
@@ -90,13 +125,12 @@ def polars_iceberg_filter(root: Path, column: str, how: str, value: Any) -> tupl
 
 
 def pyiceberg_filter(root: Path, column: str, how: str, value: Any) -> tuple[int, int]:
-    """Filter by pyiceberg, against Arrow on all rows."""
+    """Filter by pyiceberg, against Python on all rows."""
     table = StaticTable.from_metadata(metadata(root, newest_iceberg(root)))
     made = {"=": ice.EqualTo, "<=": ice.LessThanOrEqual, ">=": ice.GreaterThanOrEqual}
     term: Any = made[how](column, value)
-    field = pa.compute.field(column)
-    arrow = {"=": field == value, "<=": field <= value, ">=": field >= value}[how]
-    return table.scan(term).to_arrow().num_rows, table.scan().to_arrow().filter(arrow).num_rows
+    right = _count(table.scan().to_arrow(), column, how, value)
+    return table.scan(term).to_arrow().num_rows, right
 
 
 READERS: Mapping[str, tuple[Read, ...]] = {
@@ -104,7 +138,7 @@ READERS: Mapping[str, tuple[Read, ...]] = {
     "iceberg": (pyiceberg_rows, polars_iceberg_rows),
 }
 FILTERS: Mapping[str, tuple[Filter, ...]] = {
-    "delta": (polars_delta_filter,),
+    "delta": (deltalake_filter, polars_delta_filter),
     "iceberg": (polars_iceberg_filter, pyiceberg_filter),
 }
 EVENTS: Mapping[str, Callable[[Path, int], int]] = {

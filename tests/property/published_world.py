@@ -34,7 +34,6 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Interval
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.library.table import Table
@@ -63,7 +62,7 @@ def random_schema(draw: Random) -> pa.Schema:
     """Return a schema of a few columns, now and then with one that a format refuses."""
     times = (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ms", "UTC"))
     kinds = draw.sample(TYPES, 4)
-    if draw.random() < 0.15:
+    if draw.random() < 0.1:
         kinds.append(draw.choice([each for some in REFUSED.values() for each in some]))
     at = pa.field("at", draw.choice(times), nullable=False)
     return pa.schema([at, ("id", pa.int64()), *((f"c{n}", k) for n, k in enumerate(kinds))])
@@ -105,9 +104,13 @@ class World:
         if self.draw.random() < 0.5:
             self.publish()
 
+    def columns(self) -> pa.Schema:
+        """Return the columns that are written."""
+        return self.table.snapshot().schema
+
     def made(self, ids: list[int]) -> pa.Table:
         """Return random rows, of the present columns."""
-        schema = self.table.snapshot().schema
+        schema = self.columns()
         unit = schema.field("at").type.unit
         parts = 1000 if unit == "us" else 1
         rows = []
@@ -294,41 +297,3 @@ class World:
         for count in FILTERS[name]:
             found, right = count(self.root, column, how, wanted)
             assert found == right, f"{count.__name__}: {column} {how} {wanted!r}"
-
-
-@dataclass
-class KeyedWorld(World):
-    """A table with a primary key, whose base files are published."""
-
-    def steps(self) -> dict[Callable[[], None], int]:
-        """Return what may happen, with how often."""
-        return {self.upsert: 5, self.delete: 2, self.update: 1, self.compact: 5, self.clean: 1}
-
-    def upsert(self) -> None:
-        """Write records of a few keys, some of them deletes."""
-        ids = sorted({self.draw.randrange(12) for _ in range(self.draw.randint(1, 5))})
-        self.count = 12
-        made = self.made(ids)
-        start = pa.array([FIRST_US] * len(ids), pa.timestamp("us", "UTC"))
-        at = made.schema.field("at")
-        made = made.set_column(made.schema.get_field_index("at"), at, start.cast(at.type))
-        gone = pa.array([self.draw.random() < 0.25 for _ in ids])
-        self.table.upsert(made.append_column("gone", gone), deleted="gone")
-
-    def read(self, event: int) -> pa.Table:
-        """Read the base files of a version: the read-optimised view."""
-        return self.table.scan(version=event, base_only=True).to_arrow()
-
-
-def played(
-    seed: int, root: Path, steps: int, kind: TableKind | None = None, made: type[World] = World
-) -> World:
-    """Play a random history, and publish its end."""
-    draw = Random(seed)
-    granularity = draw.choice(("hour", "day", "month"))
-    table = new_table(root, random_schema(draw), granularity=granularity, kind=kind)
-    world = made(draw, root, table)
-    for _ in range(steps):
-        world.step()
-    world.publish()
-    return world
