@@ -5,8 +5,9 @@
    of each only the number of rows and the checksums of its columns are kept.
 2. Of a primary-key table base files alone are published, so only they are read; of a rollup table
    the stored rows.
-3. A reader that lacks support *refuses*, which is no damage; nor is one that fails where another
-   one agrees with the log. If no reader compared a format, the check is incomplete.
+3. A reader that lacks support *refuses*, which is no damage. If one agrees with the log, what is
+   published is sound: another one that fails, or shows other rows, has its own trouble. If none
+   could compare a format, the check is incomplete.
 4. A version that the log does not have, because its events expired or the log was rebuilt, cannot
    be compared: publish again. But if nothing that is published has changed since, it is compared
    with the newest version.
@@ -284,11 +285,11 @@ def _findings(name: str, head: Published, seen: ReaderCheck, *, sound: bool) -> 
     if seen.verdict is Verdict.DIFFERS:
         yield Finding(
             code="published-rows",
-            severity=Severity.CRITICAL,
+            severity=Severity.WARNING if sound else Severity.CRITICAL,
             where=where,
             what=f"event {head.event} is published, but differs: {seen.message}",
-            why="queries answer from other rows than those of the log",
-            do=f"segtable publish TABLE --format {name} --full",
+            why=f"queries answer from other rows than those of the log{_AGREES if sound else ''}",
+            do=_OTHER if sound else f"segtable publish TABLE --format {name} --full",
         )
     elif seen.verdict is Verdict.REFUSES:
         yield Finding(
@@ -311,13 +312,15 @@ def _failed(name: str, where: str, seen: ReaderCheck, *, sound: bool) -> Finding
         severity=Severity.INFO if sound else lost,
         where=where,
         what=f"the reader failed: {seen.message}",
-        why="queries of this reader fail" + ("; another one agrees with the log" if sound else ""),
-        do="use another reader, or another version of it"
+        why=f"queries of this reader fail{_AGREES if sound else ''}",
+        do=_OTHER
         if sound
         else f"segtable verify TABLE, then segtable publish TABLE --format {name} --full",
     )
 
 
+_AGREES = "; another reader agrees with the log"
+_OTHER = "use another reader, or another version of this one"
 _LOST = ("filenotfound", "no such file", "not found", "notfound")
 
 

@@ -169,14 +169,23 @@ def test_a_reader_that_cannot_read_is_no_damage_unless_a_file_is_lost(
     assert max(each.severity.rank for each in check.findings) == severity.rank
 
 
-def test_a_reader_that_fails_where_another_one_agrees_has_its_own_trouble(filled: Table) -> None:
-    """So it is with Polars' Delta reader in folders with a space, for one: nothing is damaged."""
+@pytest.mark.parametrize(
+    ("overrides", "verdict", "severity"),
+    [
+        ({"error": FileNotFoundError("data/x.parquet")}, Verdict.FAILS, Severity.INFO),
+        ({"turned": lambda found: found.slice(1)}, Verdict.DIFFERS, Severity.WARNING),
+    ],
+)
+def test_a_reader_that_is_wrong_where_another_one_agrees_has_its_own_trouble(
+    filled: Table, overrides: dict[str, Any], verdict: Verdict, severity: Severity
+) -> None:
+    """Polars fails in folders with a space, pyiceberg reads null maps as empty: publish no more."""
     filled.publish(formats="delta")
-    failing = PlainReader(filled.ports, error=FileNotFoundError("data/x.parquet"))
-    readers = {"delta": [failing, PlainReader(filled.ports)]}
+    readers = {"delta": [PlainReader(filled.ports, **overrides), PlainReader(filled.ports)]}
     (check,) = check_published(filled.ports, ["delta"], readers=readers)
-    assert [each.verdict for each in check.readers] == [Verdict.FAILS, Verdict.SAME]
-    assert [each.severity for each in check.findings] == [Severity.INFO]
+    assert [each.verdict for each in check.readers] == [verdict, Verdict.SAME]
+    (finding,) = check.findings
+    assert (finding.severity, finding.do[:18]) == (severity, "use another reader")
 
 
 def test_credentials_of_the_store_are_not_in_messages(filled: Table) -> None:
