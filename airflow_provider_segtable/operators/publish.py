@@ -80,7 +80,8 @@ def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:
 
     Raises:
         AirflowFailException: a format cannot show the version.
-        AirflowException: other publishers were faster, again and again; a retry looks again.
+        AirflowException: other publishers were faster, again and again, or the catalog does not
+            have the version; a retry makes up for it.
     """
     shown: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
@@ -89,6 +90,11 @@ def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:
                 raise AirflowFailException(f"{table} cannot be published as {name}: {reason}")
             case Overtaken(format=name):
                 raise AirflowException(f"{table} is published as {name} by others: try again")
+            case PublishedNow() | AlreadyPublished() if outcome.unregistered:
+                raise AirflowException(
+                    f"{table} is published as {outcome.format}, but not in the catalog: "
+                    f"{outcome.unregistered}"
+                )
             case PublishedNow() | AlreadyPublished():
                 shown[outcome.format] = {
                     "event": outcome.event,

@@ -44,12 +44,15 @@ def outcome_facts(outcome: Any) -> Facts:
     return {
         "outcome": type(outcome).__name__,
         **{key: getattr(outcome, key, None) for key in keys},
+        "unregistered": getattr(outcome, "unregistered", "") or None,
     }
 
 
 def outcome_line(facts: Facts) -> str:
     """Return the outcome of a publication in a line."""
-    return _LINES[facts["outcome"]].format_map(facts)
+    line = _LINES[facts["outcome"]].format_map(facts)
+    missing = facts["unregistered"]
+    return f"{line}; not in its catalog: {missing}" if missing else line
 
 
 _LINES: Mapping[str, str] = {

@@ -100,6 +100,17 @@ def test_what_is_published_can_be_removed(facts: Facts, filled: str) -> None:
     assert facts("table", "scan", filled, "--count")["rows"] == 24
 
 
+def test_a_catalog_that_does_not_have_the_version_ends_with_1(run: Run, filled: str) -> None:
+    """The version is published all the same, and the message names the catalog."""
+    catalog = ("publish.iceberg_catalog=nowhere", "publish.iceberg_table=a.b")
+    assert run("table", "set", filled, *catalog).exit_code == 0
+    result = run("publish", filled, "--format", "iceberg")
+    assert result.exit_code == Exit.FAILED
+    assert "iceberg: event 4 is published as version 1" in result.stdout
+    assert "not in its catalog" in result.stdout
+    assert "nowhere" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

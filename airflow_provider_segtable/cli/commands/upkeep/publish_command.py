@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.health.publish_check import PublishCheck
 
 _EXITS = {"Refused": Exit.FAILED, "Overtaken": Exit.AGAIN}
+"""The exit codes of outcomes that do not show the newest version."""
 
 
 def publish(
@@ -58,10 +59,10 @@ def publish(
 ) -> None:
     """Publish the newest version as Delta Lake or Apache Iceberg; no data is copied.
 
-    [green]segtable table set ./flights publish.delta=on[/]     from now on with each commit
-    [green]segtable publish ./flights[/]                        now, in the formats that are on
-    [green]segtable publish ./flights --format iceberg[/]       once, in this format
-    [green]segtable publish ./flights --check[/]                see what other readers see
+    [green]segtable table set ./flights publish.delta=on[/]   with each commit
+    [green]segtable publish ./flights[/]                      now, if a format is on
+    [green]segtable publish ./flights --format iceberg[/]     once, in this format
+    [green]segtable publish ./flights --check[/]              what other readers see
     [green]segtable publish ./flights --format delta --remove[/]
 
     Needs no ZooKeeper, and may run beside anything: only what changed since the
@@ -71,7 +72,8 @@ def publish(
     bucket are not in it. "table describe" shows the addresses to open, and how
     far they are behind.
 
-    Ends with 0 if all formats show the newest version, and with 1 if one cannot.
+    Ends with 0 if all formats show the newest version, and with 1 if one cannot,
+    or its catalog does not have the version.
     --check ends as verify does: 0 if readers agree with the log, 5 if one shows
     other rows, 6 if no reader of a format could be asked. A reader that does not
     support what is published is named, which is no damage.
@@ -101,8 +103,13 @@ def _publish(uri: str, opened: Any, names: tuple[str, ...], *, full: bool, as_js
         print_json(answer)
     else:
         show(Group(*(Text(outcome_line(each)) for each in answer["formats"])))
-    codes = {_EXITS.get(each["outcome"], Exit.DONE) for each in answer["formats"]}
-    raise typer.Exit(min(codes - {Exit.DONE}, default=Exit.DONE))
+    codes = {*map(_exit, answer["formats"])} - {Exit.DONE}
+    raise typer.Exit(min(codes, default=Exit.DONE))
+
+
+def _exit(facts: Facts) -> Exit:
+    """Return the exit code of an outcome."""
+    return Exit.FAILED if facts["unregistered"] else _EXITS.get(facts["outcome"], Exit.DONE)
 
 
 def _check(uri: str, opened: Any, names: tuple[str, ...], *, as_json: bool) -> None:
@@ -117,8 +124,8 @@ def _check(uri: str, opened: Any, names: tuple[str, ...], *, as_json: bool) -> N
         tasks: dict[str, Any] = {}
 
         def report(what: str, done: int, total: int) -> None:
-            task = tasks.setdefault(what, None)
-            tasks[what] = bar.add_task(what, total=total) if task is None else task
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done, total=total)
 
         checks = check_published(opened.ports, wanted, report=report)
