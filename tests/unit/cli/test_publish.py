@@ -122,13 +122,13 @@ def test_a_catalog_that_does_not_have_the_version_ends_with_1(run: Run, filled: 
     ],
 )
 def test_a_wrong_question_ends_with_2_and_the_way_out(
-    run: Run, filled: str, options: tuple[str, ...], said: str
+    run: Run, table: str, options: tuple[str, ...], said: str
 ) -> None:
     """Nothing is written, and the message says what to write instead."""
-    result = run("publish", filled, *options)
+    result = run("publish", table, *options)
     assert result.exit_code == Exit.USAGE
     assert said in result.stderr
-    assert not Path(filled, "_delta_log").exists()
+    assert not Path(table, "_delta_log").exists()
 
 
 def test_what_a_format_cannot_show_ends_with_1(run: Run) -> None:
