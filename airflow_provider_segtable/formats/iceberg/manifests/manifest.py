@@ -165,8 +165,8 @@ def divided(
         touched: paths of the files that are gone, or changed.
         adds: whether the version adds files.
     """
-    hit = [each for each in manifests if not touched.isdisjoint(each.keys)]
-    others = [each for each in manifests if each.keys and touched.isdisjoint(each.keys)]
+    hit = [each for each in manifests if not each.keys.keys().isdisjoint(touched)]
+    others = [each for each in manifests if each.keys and each.keys.keys().isdisjoint(touched)]
     if not hit and not adds:
         return others, []
     parts = [each for each in others if len(each.keys) < MOST // 2]
