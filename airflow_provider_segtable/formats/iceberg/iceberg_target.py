@@ -41,6 +41,7 @@ from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
     encode_manifest,
     manifest_record,
 )
+from airflow_provider_segtable.formats.iceberg.manifests.partition import Spec, spec_of
 from airflow_provider_segtable.formats.iceberg.manifests.position_deletes import encode_positions
 from airflow_provider_segtable.formats.iceberg.manifests.revising import (
     Changed,
@@ -154,7 +155,7 @@ class _Attempt:
         path = names.list_path(self._number, self._token)
         parent = self._old.snapshot
         self._storage.create(path, encode_list(manifests, self._stamp, parent))
-        metadata = self._metadata(path, manifests, found.parts)
+        metadata = self._metadata(path, manifests, found.parts, changed.spec)
         return self._published(metadata, manifests, changed)
 
     def _changed(self) -> Changed:
@@ -162,16 +163,19 @@ class _Attempt:
         gone = {*self._revision.gone, *(self._known if self._anew else ())} - {*shown}
         kinds = simple_types(table.schema)
         time_id = next(c.id for c in table.schema.numbered if c.name == table.time_column)
+        spec = spec_of(table, kinds, time_id)
         return Changed(
             gone=gone,
             keys={path: new.shown.key for path, new in shown.items()},
             data=[
-                data_entry(new, self._root.at(path), kinds, time_id, self._stamp)
+                data_entry(new, self._root.at(path), kinds, spec, time_id, self._stamp)
                 for path, new in shown.items()
                 if path not in self._known
             ],
             deletes=self._positions([new for new in shown.values() if new.hidden]),
             time_id=time_id,
+            spec=spec,
+            anew=self._anew,
             kinds=kinds if self._widened(kinds) else None,
         )
 
@@ -206,15 +210,19 @@ class _Attempt:
         def write(numbered: tuple[int, Part]) -> Manifest:
             at, part = numbered
             path = names.manifest_path(self._number, self._token, at)
-            data = encode_manifest(part.entries, part.content, schema, part.keys)
+            data = encode_manifest(part.entries, part.content, part.spec, schema, part.keys)
             self._storage.create(path, data)
             uri = self._root.at(path)
-            record = manifest_record(part.entries, part.content, uri, len(data), self._stamp)
+            record = manifest_record(
+                part.entries, part.content, part.spec, uri, len(data), self._stamp
+            )
             return Manifest(record=record, keys=part.keys)
 
         return _each(write, list(enumerate(parts)))
 
-    def _metadata(self, path: str, manifests: Sequence[Manifest], parts: Sequence[Part]) -> Json:
+    def _metadata(
+        self, path: str, manifests: Sequence[Manifest], parts: Sequence[Part], spec: Spec
+    ) -> Json:
         old = None if self._anew else self._old.metadata
         snapshots = old["snapshots"] if old else []
         size = int(snapshots[-1]["summary"].get("total-files-size", 0)) if snapshots else 0
@@ -226,7 +234,7 @@ class _Attempt:
             oldest=self._old.oldest,
         )
         counts = totals([each.record for each in manifests], parts, size)
-        return next_metadata(old, self._revision, place, self._stamp, counts)
+        return next_metadata(old, self._revision, place, self._stamp, counts, spec)
 
     def _published(
         self, metadata: Json, manifests: Sequence[Manifest], changed: Changed

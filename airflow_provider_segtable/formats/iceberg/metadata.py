@@ -26,6 +26,7 @@ from airflow_provider_segtable.formats.iceberg.iceberg_schema import (
     schema_json,
 )
 from airflow_provider_segtable.formats.iceberg.manifests.entries import Stamp
+from airflow_provider_segtable.formats.iceberg.manifests.partition import FIELD_ID, PLAIN, Spec
 
 Json = dict[str, Any]
 KEPT = 100
@@ -60,6 +61,7 @@ def next_metadata(
     place: Place,
     stamp: Stamp,
     counts: Mapping[str, int],
+    spec: Spec,
 ) -> Json:
     """Return the metadata of the version after ``known``; anew if that is None (rule 3)."""
     old = known or _begun(revision.table)
@@ -78,6 +80,11 @@ def next_metadata(
         "last-updated-ms": at,
         "current-schema-id": schema["schema-id"],
         "schemas": [*(s for s in old["schemas"] if s["schema-id"] != schema["schema-id"]), schema],
+        "default-spec-id": spec.number,
+        "partition-specs": [
+            {"spec-id": each.number, "fields": each.fields} for each in dict.fromkeys((PLAIN, spec))
+        ],
+        "last-partition-id": FIELD_ID if spec.number else FIELD_ID - 1,
         "properties": _properties(revision.table),
         "current-snapshot-id": stamp.snapshot,
         "refs": {"main": {"snapshot-id": stamp.snapshot, "type": "branch"}},
@@ -109,9 +116,6 @@ def _begun(table: TableCreated) -> Json:
         "last-column-id": LAST_ID,
         "current-schema-id": 0,
         "schemas": [],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": 999,
         "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}],
         "properties": {},

@@ -16,6 +16,7 @@ from typing import Any
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.formats.format import NewFile
 from airflow_provider_segtable.formats.iceberg.manifests.bounds import bound, time_bound, widened
+from airflow_provider_segtable.formats.iceberg.manifests.partition import Spec
 
 Json = dict[str, Any]
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -33,7 +34,7 @@ class Stamp:
 
 
 def data_entry(
-    new: NewFile, uri: str, kinds: Mapping[int, str], time_id: int, stamp: Stamp
+    new: NewFile, uri: str, kinds: Mapping[int, str], spec: Spec, time_id: int, stamp: Stamp
 ) -> Json:
     """Return the entry of a data file.
 
@@ -41,6 +42,7 @@ def data_entry(
         new: the file.
         uri: its URI.
         kinds: the types of the table's columns, by id; those without fields within them.
+        spec: the table's partition spec.
         time_id: the id of the event time.
         stamp: of the version that adds it.
     """
@@ -56,6 +58,7 @@ def data_entry(
     return _entry(
         stamp,
         content=DATA,
+        partition={**spec.partition(segment)},
         file_path=uri,
         record_count=segment.rows,
         file_size_in_bytes=segment.size,
@@ -114,6 +117,13 @@ def deleted(entry: Json, stamp: Stamp) -> Json:
 def live(entries: Iterable[Json]) -> list[Json]:
     """Return the entries of files that a version has."""
     return [entry for entry in entries if entry["status"] != DELETED]
+
+
+def within(entry: Json, partition: Json | None) -> Json:
+    """Return an entry in another partition, if one is given."""
+    if partition is None:
+        return entry
+    return {**entry, "data_file": {**entry["data_file"], "partition": partition}}
 
 
 def uri_of(entry: Json) -> str:

@@ -33,14 +33,15 @@ from airflow_provider_segtable.formats.iceberg.manifests.entries import (
     Stamp,
     live,
     uri_of,
+    within,
 )
+from airflow_provider_segtable.formats.iceberg.manifests.partition import Spec, decoded, summary
 
 Json = dict[str, Any]
 MOST = 2_000
 SMALL = 50
 MANY = 20
 _KEYS = "segtable.keys"
-_ENTRIES = entry_schema([])
 _COUNTED = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
 
 
@@ -89,35 +90,35 @@ class Root:
 
 
 def encode_manifest(
-    entries: Sequence[Json], content: int, schema: Json, keys: Mapping[str, str]
+    entries: Sequence[Json], content: int, spec: Spec, schema: Json, keys: Mapping[str, str]
 ) -> bytes:
     """Return a manifest's bytes."""
     header = {
         "schema": json.dumps(schema),
         "schema-id": str(schema["schema-id"]),
-        "partition-spec": "[]",
-        "partition-spec-id": "0",
+        "partition-spec": json.dumps(spec.fields),
+        "partition-spec-id": str(spec.number),
         "format-version": "2",
         "content": "data" if content == DATA else "deletes",
         _KEYS: json.dumps({path: key for path, key in keys.items() if key}),
     }
-    return _encoded(_ENTRIES, entries, header)
+    return _encoded(entry_schema(spec.avro), entries, header)
 
 
 def manifest_record(
-    entries: Sequence[Json], content: int, uri: str, length: int, stamp: Stamp
+    entries: Sequence[Json], content: int, spec: Spec, uri: str, length: int, stamp: Stamp
 ) -> Json:
     """Return the record of a manifest in lists."""
     numbers = [each["sequence_number"] for each in live(entries)]
     record: Json = {
         "manifest_path": uri,
         "manifest_length": length,
-        "partition_spec_id": 0,
+        "partition_spec_id": spec.number,
         "content": content,
         "sequence_number": stamp.sequence,
         "min_sequence_number": min(numbers, default=stamp.sequence),
         "added_snapshot_id": stamp.snapshot,
-        "partitions": None,
+        "partitions": summary(spec, (each["data_file"]["partition"] for each in entries)),
         "key_metadata": None,
     }
     for status, name in _COUNTED.items():
@@ -144,7 +145,8 @@ def decode_list(data: bytes) -> list[Json]:
 
 def decode_entries(data: bytes) -> list[Json]:
     """Return the entries of a manifest."""
-    return [_record(each) for each in reader(BytesIO(data))]
+    entries = (_record(each) for each in reader(BytesIO(data)))
+    return [within(each, decoded(each["data_file"]["partition"])) for each in entries]
 
 
 def decode_manifest(data: bytes, record: Json, root: Root) -> Manifest:

@@ -3,10 +3,13 @@
 1. A data file that stays keeps its entry, also when other rows of it are hidden: only its key
    changes, in its manifest's header.
 2. Then a new file of deleted positions has all hidden positions, and replaces the older one.
-3. A version that widens a column writes all manifests anew, with bounds of the new type.
+3. A manifest is of one partition spec. A file of deleted positions is in the partition of its data
+   file, as that one's entry has it.
+4. A version that widens a column writes all manifests anew, with bounds of the new type. So does
+   one of another table, whose partitions may be others: what it deletes is in none.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +25,7 @@ from airflow_provider_segtable.formats.iceberg.manifests.entries import (
     existing,
     live,
     uri_of,
+    within,
 )
 from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
     Manifest,
@@ -29,6 +33,7 @@ from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
     cut,
     divided,
 )
+from airflow_provider_segtable.formats.iceberg.manifests.partition import PLAIN, Spec
 
 Json = dict[str, Any]
 
@@ -43,7 +48,9 @@ class Changed:
         data: entries of data files that it adds.
         deletes: entries of files of deleted positions that it adds.
         time_id: the id of the event time.
+        spec: the table's partition spec.
         kinds: the types of columns, by id, if one was widened.
+        anew: whether the version before was of another table.
     """
 
     gone: AbstractSet[str]
@@ -51,7 +58,9 @@ class Changed:
     data: Sequence[Json]
     deletes: Sequence[Json]
     time_id: int
+    spec: Spec = PLAIN
     kinds: Mapping[int, str] | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,7 @@ class Part:
     """A manifest to write: its entries, and the keys of its files."""
 
     content: int
+    spec: Spec
     entries: Sequence[Json]
     keys: Mapping[str, str]
 
@@ -91,21 +101,20 @@ def revised(
     touched = {*changed.gone, *changed.keys}
     removed = {DATA: changed.gone, DELETES: touched}
     added = {DATA: changed.data, DELETES: changed.deletes}
+    places: dict[str, Json] = {}
     for content in (DATA, DELETES):
         mine = [each for each in manifests if each.content == content]
         kept, opened = divided(mine, touched, adds=bool(added[content]))
         if changed.kinds is not None and content == DATA:
             kept, opened = [], mine
         old = (entry for each in opened for entry in live(read(each)))
-        entries = [*_carried(old, removed[content], changed, stamp, root), *added[content]]
-        entries.sort(key=lambda entry: (earliest(entry, changed.time_id), uri_of(entry)))
+        carried = _carried(old, removed[content], changed, stamp, root)
+        entries = [*carried, *(within(e, places.get(uri_of(e))) for e in added[content])]
+        places = {uri_of(entry): entry["data_file"]["partition"] for entry in entries}
         known = {path: key for each in opened for path, key in each.keys.items()}
         known.update(changed.keys)
         found.kept.extend(kept)
-        found.parts.extend(
-            Part(content=content, entries=part, keys=_keys(part, known, content, root))
-            for part in cut(entries)
-        )
+        found.parts.extend(_parts(entries, content, known, changed, root))
     return found
 
 
@@ -156,12 +165,31 @@ _ROWS = {
 }
 
 
+def _parts(
+    entries: Iterable[Json], content: int, known: Mapping[str, str], changed: Changed, root: Root
+) -> Iterator[Part]:
+    """Yield the manifests that hold some entries, those of each partition spec for themselves."""
+    held: dict[bool, list[Json]] = {True: [], False: []}
+    for entry in entries:
+        held[bool(entry["data_file"]["partition"])].append(entry)
+    for partitioned, mine in held.items():
+        mine.sort(key=lambda entry: (earliest(entry, changed.time_id), uri_of(entry)))
+        for part in cut(mine):
+            yield Part(
+                content=content,
+                spec=changed.spec if partitioned else PLAIN,
+                entries=part,
+                keys=_keys(part, known, content, root),
+            )
+
+
 def _carried(
     entries: Iterable[Json], removed: AbstractSet[str], changed: Changed, stamp: Stamp, root: Root
 ) -> Iterable[Json]:
     for entry in entries:
         if root.path(uri_of(entry)) in removed:
-            yield deleted(entry, stamp)
+            gone = deleted(entry, stamp)
+            yield within(gone, {}) if changed.anew else gone
         else:
             yield existing(entry, changed.kinds)
 

@@ -94,14 +94,16 @@ class Lake:
         compact(ports, plans, in_process(ports.files))
 
 
-def lake_at(folder: Path, schema: pa.Schema = SCHEMA) -> Lake:
-    """Return an empty table by the day."""
+def lake_at(
+    folder: Path, schema: pa.Schema = SCHEMA, granularity: Granularity = Granularity.DAY
+) -> Lake:
+    """Return an empty table."""
     definition = TableCreated(
         table_id="t",
         name="t",
         schema=from_arrow(schema),
         time_column="at",
-        granularity=Granularity.DAY,
+        granularity=granularity,
         properties={},
     )
     return Lake(create_table(ports_at(folder), definition))

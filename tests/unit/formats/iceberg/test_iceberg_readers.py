@@ -20,10 +20,11 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.table.table import Table
 from tests.golden.make_table import PLACE
-from tests.unit.formats.iceberg.making import Lake, lake_at, rows
+from tests.unit.formats.iceberg.making import EPOCH, SCHEMA, Lake, lake_at, rows
 from tests.unit.services.repairing import ports_at
 from tests.unit.table.test_nested_ids import only_its_own
 
@@ -129,6 +130,58 @@ def test_readers_leave_out_files_by_bounds_and_no_row(lake: Lake) -> None:
             assert at in found.collect()["row"].to_list()
     nan = pl.scan_iceberg(lake.target.address).filter(pl.col("short") > 1e6).collect()
     assert len(nan) == sum(1 for each in wanted["short"].to_pylist() if each != each)  # noqa: PLR0124
+
+
+@pytest.mark.parametrize(
+    ("granularity", "other", "specs"),
+    [
+        ("hour", "day", {0, 1}),
+        ("day", "month", {0, 1}),
+        ("month", "hour", {1}),
+        ("year", "month", {1}),
+        ("week", "day", {0}),
+        ("all", "year", {0}),
+    ],
+)
+def test_partitions_are_chunks_of_time(
+    tmp_path: Path, granularity: str, other: str, specs: set[int]
+) -> None:
+    """By the table's granularity; files of coarser chunks are in none, with their deletes."""
+    small = pa.schema([SCHEMA.field("at"), SCHEMA.field("row")])
+    lake = lake_at(tmp_path / "t", small, Granularity(granularity))
+    lake.table.append(rows(range(6), small))
+    lake.table.append(rows(range(200, 206), small))
+    lake.table.delete("row in (3, 202)")
+    check(lake)
+    month = Interval.parse("2013-01-01/2013-02-01")
+    if other != "year":
+        lake.compact("major", interval=month, granularity=other)
+    lake.table.delete("row in (4, 203)")
+    check(lake)
+    assert lake.known is not None
+    assert {each.record["partition_spec_id"] for each in lake.known.own.manifests} == specs
+    table, every = StaticTable.from_metadata(lake.target.address), lake.table.scan().to_arrow()
+    for at in every["at"].to_pylist():
+        text = f"at == '{at.isoformat()}'"
+        assert len(table.scan(row_filter=text).to_arrow()) == 1
+        assert len(pl.scan_iceberg(lake.target.address).filter(pl.col("at") == at).collect()) == 1
+
+
+def test_whole_manifests_are_left_out_by_partitions(lake: Lake) -> None:
+    """Lists say of each manifest which chunks are in it."""
+    lake.table.append(rows(range(12)))
+    lake.publish()
+    assert lake.known is not None
+    (manifest,) = lake.known.own.manifests
+    first, last = (
+        manifest.record["partitions"][0][name] for name in ("lower_bound", "upper_bound")
+    )
+    days = EPOCH.toordinal() - 719_163
+    assert [int.from_bytes(each, "little") for each in (first, last)] == [days, days + 2]
+    wanted = {"__segtable_day": days}
+    found = StaticTable.from_metadata(lake.target.address).inspect.partitions().to_pylist()
+    assert [each["record_count"] for each in found] == [4, 4, 4]
+    assert {f"{key}" for each in found for key in each["partition"]} == {*wanted}
 
 
 def test_files_without_ids_are_read_by_the_names_of_the_creation(tmp_path: Path) -> None:
