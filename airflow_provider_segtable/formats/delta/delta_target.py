@@ -78,7 +78,7 @@ class DeltaTarget:
         changes.apply(commit.actions)
         base = Base.of(known) if known else Base()
         made = published(base, changes, commit.number, None, self.address)
-        return self._with_checkpoint(made) if _due(made) else made
+        return self._with_checkpoint(made, commit) if _due(made) else made
 
     def needed(self, since: Instant) -> frozenset[str]:
         """Return the paths of data files that readers may need."""
@@ -125,22 +125,26 @@ class DeltaTarget:
         except NotFound:  # swept
             return False
 
-    def _with_checkpoint(self, made: Published) -> Published:
+    def _with_checkpoint(self, made: Published, commit: Commit) -> Published:
         """Write the checkpoint of a version, if it can be written."""
         try:
-            self._write_checkpoint(made.number)
+            self._write_checkpoint(commit)
         except (StorageError, CorruptTable):
             return made
         own = replace(made.own, checkpoint=made.number, changes=0)
         return replace(made, own=own)
 
-    def _write_checkpoint(self, number: int) -> None:
-        listing = listed_from_checkpoint(self._storage).through(number)
+    def _write_checkpoint(self, commit: Commit) -> None:
+        number = commit.number
+        listing = listed_from_checkpoint(self._storage).through(number - 1)
+        if listing.newest != number - 1:
+            raise NotFound(f"{self.address}: version {number - 1} is not listed")
         before = (
             self._log.checkpoint(listing.checkpoint, whole=True) if listing.checkpoints else None
         )
-        later = listing.after(listing.checkpoint, self.address)
-        data, rows = encoded_checkpoint(before, self._log.changes(later))
+        changes = self._log.changes(listing.after(listing.checkpoint, self.address))
+        changes.apply(commit.actions)
+        data, rows = encoded_checkpoint(before, changes)
         with suppress(AlreadyExists):
             self._storage.create(checkpoint_path(number), data)
         self._storage.replace(HINT, hinted(number, rows))

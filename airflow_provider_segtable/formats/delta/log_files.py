@@ -78,6 +78,11 @@ class Listing:
         """Return the newest checkpoint; -1 if there is none."""
         return self.checkpoints[-1] if self.checkpoints else -1
 
+    @property
+    def newest(self) -> int:
+        """Return the newest version; -1 if there is none."""
+        return max(self.checkpoint, *self.commits, -1)
+
     def through(self, number: int) -> "Listing":
         """Return the part up to a version."""
         return Listing(
