@@ -30,6 +30,7 @@ from tests.property.changes_played import Held, Ours
 from tests.property.overshadow_model import segments
 from tests.property.test_keyed_tables import World, keyed_table
 from tests.property.test_overshadow_random import LAST, legal_family, some_chunks, walk
+from tests.property.test_packed_chunks import packed
 from tests.property.test_windows import played
 from tests.unit.publishing.published_rows import published_rows
 
@@ -98,7 +99,7 @@ def placed(draw: Random) -> list[Segment]:
         for at, each in enumerate(made):
             first = draw.randrange(chunk.interval.start, chunk.interval.end)
             last = draw.randrange(first, chunk.interval.end)
-            rows = {"time_min": first, "time_max": last, "path": f"{name}_{at}"}
+            rows = {"time_min": first, "time_max": last, "path": f"data/{name}_{at}"}
             twins = [s for s in pool if may_be_twin(s, each)] if draw.random() < 0.3 else []
             if twins:
                 twin = draw.choice(twins)
@@ -114,7 +115,7 @@ def may_be_twin(segment: Segment, other: Segment) -> bool:
     return inside and segment.id.chunk != other.id.chunk
 
 
-@examples(60)
+@examples(20)
 @given(st.integers(0, 2**32))
 def test_clips_are_the_instants_at_which_a_file_is_visible(seed: int) -> None:
     """Of each file exactly the rows at visible instants are shown, whatever hides parts of it."""
@@ -133,6 +134,9 @@ def test_clips_are_the_instants_at_which_a_file_is_visible(seed: int) -> None:
                     expected.setdefault(each.path, set()).add(at)
         assert expected == {path: instants(file) for path, file in shown_files(state).items()}
     check_changes(states, draw, 5)
+    stored = [replace(state, timeline=packed(state.timeline)) for state in states[-2:]]
+    assert not changed_files(states[-1], stored[-1])
+    check_changes([*states, *stored], draw, 5)
 
 
 def instants(file: ShownFile) -> set[int]:

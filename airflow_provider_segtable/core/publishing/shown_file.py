@@ -45,7 +45,7 @@ class ShownFile:
 
     @property
     def whole(self) -> bool:
-        """Return whether all rows are shown."""
+        """Return whether nothing can hide any of its rows."""
         return not self.key
 
     def _key(self) -> str:

@@ -82,6 +82,7 @@ def test_a_predicate_that_no_row_of_a_file_can_match_does_not_touch_it(rolled: T
     before = rolled.state()
     rolled.delete("at >= '2014-01-01'")
     changes = changed_files(before, rolled.state())
+    assert changes == difference(shown_files(before), shown_files(rolled.state()))
     assert len(shown_files(before)) == 2
     assert len(changes.shown) == 1
 
