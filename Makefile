@@ -85,6 +85,10 @@ stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, k
 stress-keyed: venv ## Eight writers of the same keys for MINUTES=5, without locks: compactions, cleaning, kills (ARGS=...)
 	@$(BIN)/python -m tests.stress.keyed.run --minutes $(or $(MINUTES),5) $(ARGS)
 
+.PHONY: stress-publishing
+stress-publishing: venv ## Publishers, writers, a cleaner and readers of Delta Lake and Iceberg for MINUTES=5, with kills (ARGS=...)
+	@$(BIN)/python -m tests.stress.publishing.run --minutes $(or $(MINUTES),5) $(ARGS)
+
 .PHONY: stress-log-store
 stress-log-store: venv ## Writers, services and readers of log stores for MINUTES=5: kills, sleep, slow storage, ZooKeeper away (ARGS=...)
 	@$(BIN)/python -m tests.stress.log_store.run --minutes $(or $(MINUTES),5) $(ARGS)

@@ -99,12 +99,17 @@ class Crew:
         elif what == "executor" and (workers := self._python_workers()):
             randomness.choice(workers).kill()
         else:
-            what = "kill"
-            os.killpg(self.running[name].pid, signal.SIGKILL)
-            self.running[name].wait()
-            self.start(self.jobs[name][0], name, self.jobs[name][1])
+            self.kill(name)
+            return f"kill {name}"
         self.done[f"{what} {self.jobs[name][0] if what != 'executor' else ''}".strip()] += 1
         return f"{what} {name}"
+
+    def kill(self, name: str) -> None:
+        """Kill somebody, and start it again."""
+        os.killpg(self.running[name].pid, signal.SIGKILL)
+        self.running[name].wait()
+        self.start(self.jobs[name][0], name, self.jobs[name][1])
+        self.done[f"kill {self.jobs[name][0]}"] += 1
 
     def tend(self) -> None:
         """Wake who has slept long enough; start anew who ended by itself."""
