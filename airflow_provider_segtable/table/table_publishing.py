@@ -42,12 +42,12 @@ class TablePublishing:
         Args:
             formats: ``delta``, ``iceberg``, or several; by default those that are switched on in
                 the properties.
-            full: publish all files anew, for example after published files were damaged.
+            full: publish all files anew, whatever the published version says of them.
 
         Raises:
             InvalidInput: a format is unknown, or none is given and none is switched on.
             ForeignTable: another tool's table is where the version would be published.
-            CorruptTable: the published table cannot be read: remove it by ``unpublish``.
+            CorruptTable: the published table cannot be read; the message names what to delete.
             StorageError: the storage failed; publish again.
         """
         state = self.ports.log.load()

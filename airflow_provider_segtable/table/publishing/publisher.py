@@ -36,7 +36,6 @@ from airflow_provider_segtable.table.publishing.revising import (
     everything,
     follows,
     revision,
-    state_of,
 )
 
 TRIES = 8
@@ -115,8 +114,7 @@ class _Publisher:
         published = self.published
         if self.full or published is None or not follows(self.ports.log, self.state, published):
             return everything(self.state, published)
-        before = state_of(self.ports.log, published, last)
-        changes = differing(self.state, published, before)
+        changes = differing(self.ports.log, self.state, published, last)
         same = published.schema == self.state.table.schema.number
         return changes if changes or not same else None
 

@@ -3,8 +3,9 @@
 1. A published version *follows* the log if it is of the same table, and its event is in the log
    with its commit id. Otherwise the log was rebuilt, or the table created anew: all files are
    published again.
-2. If a state with the files of the published version is known, only the chunks that changed since
-   are compared (``core.publishing.shown``); otherwise all files, by their keys. Both say the same.
+2. If the state at the published event can be had by a few events, only the chunks that changed
+   since are compared (``core.publishing.shown``): this process remembers a state, or the log has
+   one. Otherwise all files are compared, by their keys. Both say the same.
 3. Only files that are shown anew, or with other rows, are opened: their footers, and the files that
    name their hidden rows.
 4. The same rows are shown as before if no event between changes rows. If these events are very
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.errors import CorruptTable, VersionExpired
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
@@ -51,43 +53,66 @@ def follows(log: EventLog, state: State, published: Published) -> bool:
     return event is None or event.commit == published.commit
 
 
-def state_of(log: EventLog, published: Published, last: Publication | None) -> State | None:
-    """Return a state that shows the files of a published version; None if none is at hand.
+def differing(
+    log: EventLog, state: State, published: Published, last: Publication | None
+) -> Changes:
+    """Return what a version shows otherwise than a published one (rule 2).
 
     Args:
         log: the table's log.
-        published: the version, which follows the log.
+        state: the version.
+        published: the published version, which follows the log.
         last: the last publication of this process.
     """
+    before = _remembered(log, published, last)
+    if before is not None:
+        return changed_files(before, state)
+    logged = _logged(log, published.event, state)
+    if logged is not None:
+        return changed_files(*logged)
+    return difference(published.files, shown_files(state))
+
+
+def _remembered(log: EventLog, published: Published, last: Publication | None) -> State | None:
+    """Return a state that shows the files of a published version, on from the last publication."""
     if last is None or last.published.table_id != published.table_id:
         return None
     if (last.published.number, last.published.commit) == (published.number, published.commit):
         return last.state
     if not 0 < published.event - last.state.n <= MOST_EVENTS:
         return None
-    state: State = last.state
-    begin = log.event(state.n)
-    if begin is None or begin.time != state.time:
+    begin = log.event(last.state.n)
+    if begin is None or begin.time != last.state.time:
         return None  # it expired, or the log was rebuilt
-    for n in range(state.n + 1, published.event + 1):
-        event = log.event(n)
+    return _folded(log, last.state, published.event)
+
+
+def _logged(log: EventLog, event: int, state: State) -> tuple[State, State] | None:
+    """Return the states at an event and at that of ``state``, which share the chunks they can."""
+    if state.n - event > MOST_EVENTS:
+        return None
+    try:
+        before = log.version(event, state)
+    except (VersionExpired, CorruptTable):
+        return None
+    after = _folded(log, before, state.n)
+    return None if after is None else (before, after)
+
+
+def _folded(log: EventLog, state: State, n: int) -> State | None:
+    """Return a state with the events up to ``n``; None if one has expired."""
+    for each in range(state.n + 1, n + 1):
+        event = log.event(each)
         if event is None:
             return None
         state = apply(state, event)
     return state
 
 
-def differing(state: State, published: Published, before: State | None = None) -> Changes:
-    """Return what a version shows otherwise than a published one that follows the log (rule 2)."""
-    if before is not None:
-        return changed_files(before, state)
-    return difference(published.files, shown_files(state))
-
-
 def shows(published: Published, state: State) -> bool:
     """Return whether a published version that follows the log shows a version, too."""
     same = published.schema == state.table.schema.number
-    return same and not differing(state, published)
+    return same and not difference(published.files, shown_files(state))
 
 
 def everything(state: State, published: Published | None) -> Changes:

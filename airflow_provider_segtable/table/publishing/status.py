@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 
-from airflow_provider_segtable.core.errors import SegtableError, VersionExpired
+from airflow_provider_segtable.core.errors import CorruptTable, SegtableError, VersionExpired
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown import changed_files
@@ -21,7 +21,7 @@ from airflow_provider_segtable.planning.properties.publish_settings import Publi
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
 from airflow_provider_segtable.table.publishing.refusing import refusal
-from airflow_provider_segtable.table.publishing.revising import differing, follows
+from airflow_provider_segtable.table.publishing.revising import follows, shows
 
 
 def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
@@ -68,13 +68,11 @@ def _late(ports: TableContext, state: State, published: Published) -> list[Insta
     """Return the times of the events that make a published version lag; None if unknown."""
     if not follows(ports.log, state, published):
         return None
-    same = published.schema == state.table.schema.number
-    if same and not differing(state, published):
-        return []
     try:
-        return [*_changing(ports, state, ports.log.at(published.event))]
-    except VersionExpired:
-        return None
+        before = ports.log.version(published.event, state)
+    except (VersionExpired, CorruptTable):
+        return [] if shows(published, state) else None
+    return [*_changing(ports, state, before)]
 
 
 def _changing(ports: TableContext, state: State, before: State) -> Iterator[Instant]:
