@@ -9,7 +9,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.outcomes import PublishOutcome
@@ -36,6 +35,6 @@ def publish_all(ports: TableContext) -> PublishRun:
     for name in PublishSettings.read(state.table.properties).formats:
         try:
             outcomes.append(publish(ports, ports.formats[name], state))
-        except SegtableError as error:
+        except Exception as error:  # noqa: BLE001 - the planner goes on
             failed[name] = f"{type(error).__name__}: {error}"
     return PublishRun(outcomes=tuple(outcomes), failed=failed)
