@@ -337,3 +337,18 @@ def test_unpublishing_deletes_the_target_alone(published: Table) -> None:
     published.append(rows(range(10, 20)))
     assert published.published() == {}
     assert published.snapshot().to_arrow().num_rows == 20
+
+
+@pytest.mark.parametrize("tags", [0, 70])
+def test_a_new_process_finds_what_differs(table: Table, tags: int) -> None:
+    """By two states of the log, or after very many events by the keys of files: the same."""
+    table.append(rows(range(10)))
+    publish(again(table, 1))
+    table.append(rows(range(10, 20)))
+    table.delete("row = 3")
+    for number in range(tags):
+        table.tag(f"t{number}")
+    outcome = publish(again(table, 2))
+    assert isinstance(outcome, PublishedNow)
+    assert (outcome.shown, outcome.gone) == (3, 0)
+    assert is_published(table)
