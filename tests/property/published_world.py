@@ -62,7 +62,7 @@ def random_schema(draw: Random) -> pa.Schema:
     """Return a schema of a few columns, now and then with one that a format refuses."""
     times = (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ms", "UTC"))
     kinds = draw.sample(TYPES, 4)
-    if draw.random() < 0.1:
+    if draw.random() < 0.05:
         kinds.append(draw.choice([each for some in REFUSED.values() for each in some]))
     at = pa.field("at", draw.choice(times), nullable=False)
     return pa.schema([at, ("id", pa.int64()), *((f"c{n}", k) for n, k in enumerate(kinds))])
@@ -75,11 +75,15 @@ class World:
     draw: Random
     root: Path
     table: Table
-    readers_see: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, dict[int, int]] = field(default_factory=dict)
     tables: dict[int, pa.Table] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     count: int = 0
+    other: Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the table in what could be another process: it publishes now and then, too."""
+        self.other = Table.open(str(self.root))
 
     def steps(self) -> dict[Callable[[], None], int]:
         """Return what may happen, with how often."""
@@ -90,7 +94,7 @@ class World:
             self.merge: 1,
             self.overwrite: 1,
             self.compact: 4,
-            self.alter: 2,
+            self.alter: 3,
             self.restore: 1,
             self.clip: 1,
             self.clean: 1,
@@ -244,7 +248,8 @@ class World:
         """Publish in some formats, and read what is published."""
         names = self.draw.choice(([*FORMATS], [*FORMATS], *([name] for name in FORMATS)))
         state = self.table.state()
-        for outcome in self.table.publish(formats=names, full=self.draw.random() < 0.1):
+        author = self.draw.choice((self.table, self.other, Table.open(str(self.root))))
+        for outcome in author.publish(formats=names, full=self.draw.random() < 0.1):
             name = outcome.format
             self.outcomes[f"{name}: {type(outcome).__name__}"] += 1
             if isinstance(outcome, PublishedNow | AlreadyPublished):
@@ -257,6 +262,7 @@ class World:
             if self.shown.get(name):
                 self.check(name, max(self.shown[name]))
                 self.check(name, self.draw.choice([*self.shown[name]]))
+                self.filter(name)
                 self.filter(name)
 
     def may_refuse(self, name: str, reason: str) -> bool:
@@ -285,7 +291,7 @@ class World:
         """Let readers filter by a value at the edge of a file, or between."""
         table = self.tables[self.shown[name][max(self.shown[name])]]
         flat = [f.name for f in table.schema if not pa.types.is_nested(f.type)]
-        column = self.draw.choice(flat)
+        column = self.draw.choice((*flat, "at"))
         kind = table.schema.field(column).type
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or not table.num_rows:
             return
