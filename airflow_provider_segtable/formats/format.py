@@ -129,6 +129,7 @@ class Target(Protocol):
         Without ``known``, or if it is of another table, the revision has all files.
 
         Raises:
+            PublishingRefused: the format cannot show one of the files.
             StorageError: the version was not put, or may have been (``OutcomeUnknown``).
         """
         ...

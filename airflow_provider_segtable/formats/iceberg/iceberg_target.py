@@ -4,8 +4,8 @@
    reply is lost, the stored bytes tell whose it is: they have the snapshot's random id.
 2. The hint is brought to the newest version afterwards. Readers that go by the hint alone may be
    one version behind for a moment, or until the next put if the hint could not be written.
-3. Columns with fields within them need files with ids of these: Iceberg's readers go either by ids
-   alone, or by names alone.
+3. Files have ids of all columns and of all fields within them, or none and the columns of schema
+   0: Iceberg's readers go either by ids alone, or by names alone. Others are refused.
 """
 
 import json
@@ -266,12 +266,17 @@ class _Attempt:
 def _check_ids(revision: Revision) -> None:
     """Refuse files that Iceberg's readers would not all read right; rule 3."""
     within = nested(revision.table.schema)
-    bare = [path for path, new in revision.shown.items() if not new.facts.numbered]
-    if within and bare:
+    bare = [
+        path
+        for path, new in revision.shown.items()
+        if not new.facts.numbered and (within or new.shown.segment.schema)
+    ]
+    if bare:
+        columns = f", none within {within[0]!r}" if within else ""
         raise PublishingRefused(
-            f"{len(bare)} files, {bare[0]} among them, are of an older segtable and have no ids "
-            f"of the fields within column {within[0]!r}, by which Iceberg's readers go: write them "
-            "anew (segtable request TABLE --kind major), then publish again"
+            f"{len(bare)} files, {bare[0]} among them, are of an older segtable and lack "
+            f"some ids of columns, by which Iceberg's readers go{columns}: write them anew (segtable "
+            "request TABLE --kind major), then publish again"
         )
 
 

@@ -67,7 +67,8 @@ class Versions:
         """Return when the metadata of each version was stored, ascending by version.
 
         Raises:
-            ForeignTable: there is metadata, but none that segtable names so.
+            ForeignTable: there is metadata, but neither segtable's nor that of a catalog in which
+                an earlier table of segtable was registered.
         """
         entries = list(self._storage.list(names.METADATA))
         found = {
@@ -77,7 +78,7 @@ class Versions:
         }
         others = [e.path for e in entries if e.path.endswith(".metadata.json")]
         if others and not found:
-            raise self._foreign(others[0])
+            self._read(others[-1])
         return dict(sorted(found.items()))
 
     def metadata(self, number: int) -> Json:
@@ -88,7 +89,9 @@ class Versions:
             CorruptTable: it is no metadata.
             NotFound: it was swept.
         """
-        path = names.version_path(number)
+        return self._read(names.version_path(number))
+
+    def _read(self, path: str) -> Json:
         data = self._storage.read(path)
         with self._decoding(path):
             found = json.loads(data)

@@ -17,7 +17,7 @@
 
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown
+from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown, PublishingRefused
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown import Changes
 from airflow_provider_segtable.formats.format import Format, Published, Target
@@ -143,6 +143,8 @@ class _Publisher:
             return None
         try:
             put = self.target.put(self.published, wanted)
+        except PublishingRefused as refused:
+            return Refused(format=self.form.name, reason=f"{refused}")
         except OutcomeUnknown:
             return None  # read the target again
         if put is None:

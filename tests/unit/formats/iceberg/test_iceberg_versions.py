@@ -206,6 +206,17 @@ def test_metadata_of_catalogs_is_left_alone(lake: Lake) -> None:
     assert lake.target.load() is not None
 
 
+def test_what_a_catalog_left_of_a_dropped_table_is_not_foreign(lake: Lake) -> None:
+    """It has the properties of a published table, so another one may be published there."""
+    lake.put(file(1))
+    left = lake.storage.read(names.version_path(1))
+    lake = Lake()
+    other = f"{names.METADATA}/00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+    lake.storage.create(other, left)
+    assert lake.target.load() is None
+    assert lake.put(file(1)).number == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "good"),
     [
