@@ -274,9 +274,9 @@ def _check_ids(revision: Revision) -> None:
     if bare:
         columns = f", none within {within[0]!r}" if within else ""
         raise PublishingRefused(
-            f"{len(bare)} files, {bare[0]} among them, are of an older segtable and lack "
-            f"some ids of columns, by which Iceberg's readers go{columns}: write them anew (segtable "
-            "request TABLE --kind major), then publish again"
+            f"{len(bare)} files, {bare[0]} among them, are of an older segtable and lack some "
+            f"ids of columns, by which Iceberg's readers go{columns}: write them anew "
+            "(segtable request TABLE --kind major), then publish again"
         )
 
 
