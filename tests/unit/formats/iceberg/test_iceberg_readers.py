@@ -139,9 +139,7 @@ def test_readers_leave_out_files_by_bounds_and_no_row(lake: Lake) -> None:
         ("hour", "day", {0, 1}),
         ("day", "month", {0, 1}),
         ("month", "hour", {1}),
-        ("year", "month", {1}),
         ("week", "day", {0}),
-        ("all", "year", {0}),
     ],
 )
 def test_partitions_are_chunks_of_time(
@@ -155,8 +153,7 @@ def test_partitions_are_chunks_of_time(
     lake.table.delete("row in (3, 202)")
     check(lake)
     month = Interval.parse("2013-01-01/2013-02-01")
-    if other != "year":
-        lake.compact("major", interval=month, granularity=other)
+    lake.compact("major", interval=month, granularity=other)
     lake.table.delete("row in (4, 203)")
     check(lake)
     assert lake.known is not None
