@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 from deltalake import DeltaTable
 
@@ -16,6 +17,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     SegtableError,
 )
+from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import DAY_US
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.storage import MemoryStorage
@@ -63,6 +65,24 @@ def test_protocol_and_metadata_are_written_when_they_change(lake: Lake) -> None:
     before, after = (actions(lake, n)["metaData"][0] for n in (0, 2))
     assert after["configuration"].pop("delta.enableDeletionVectors") == "true"
     assert before == after
+
+
+def test_a_file_that_stays_is_not_removed(lake: Lake) -> None:
+    """Adding it again is enough: no version may remove and add one file with one vector."""
+    lake.put(lake.file(1), lake.file(2, hidden=[0]))
+    lake.put(lake.file(1), lake.file(2, hidden=[0]))
+    assert [each["path"] for each in actions(lake, 1)["remove"]] == [first(2).path]
+    assert len(actions(lake, 1)["add"]) == 2
+
+
+def test_times_without_a_zone_need_their_feature(lake: Lake) -> None:
+    """From the first version on, so that no reader takes them for times in UTC."""
+    naive = Column(name="local", type="struct<at: timestamp[us]>")
+    lake.put(table=replace(TABLE, schema=Schema((*TABLE.schema.columns, naive))))
+    (protocol,) = actions(lake, 0)["protocol"]
+    assert protocol["minReaderVersion"] == 3
+    assert protocol["readerFeatures"] == ["timestampNtz"]
+    assert "timestampNtz" in protocol["writerFeatures"]
 
 
 def test_a_checkpoint_brings_no_metadata_anew(lake: Lake) -> None:
@@ -123,6 +143,10 @@ def test_a_version_on_top_by_another_writer_is_corrected(lake: Lake) -> None:
     made = lake.target.put(found, replace(change, gone=frozenset({"data/x y.parquet"})))
     assert made is not None
     assert made.commit == "c1"
+    assert found.own.stamp == BASE // 1000
+    anew = lake.target.load()
+    assert anew is not None
+    assert anew.commit == "c1"
     assert {Path(each).name for each in DeltaTable(lake.root).file_uris()} == {
         Path(first(n).path).name for n in (1, 2)
     }
@@ -214,13 +238,40 @@ def test_what_is_needed_follows_the_later_of_two_clocks(lake: Lake) -> None:
 
 def test_what_an_attempt_may_need_outlives_the_retention(lake: Lake) -> None:
     """Nobody finds a swept number free, nor misses vectors that were written a moment ago."""
-    for n in range(25):
+    lake.put(lake.file(1))
+    early = lake.known
+    for n in range(24):
         lake.put(lake.file(1, hidden=[n % 10]))
+    assert lake.target.put(early, lake.revision(lake.file(1, hidden=[1, 2]))) is None
     now = SystemClock().now()
     assert lake.target.sweep(now) == ()
     assert lake.target.sweep(now + 2 * DAY_US)
     assert lake.target.sweep(now + 2 * DAY_US) == ()
     assert DeltaTable(lake.root).version() == 24
+
+
+def test_a_sweep_leaves_the_version_of_the_time_and_all_that_it_needs(lake: Lake) -> None:
+    """It goes up to the last checkpoint that is not after that version; vectors stay if named."""
+    lake.put(lake.file(1, hidden=[0]))
+    for n in range(1, 20):
+        lake.put(lake.file(2 if n == 10 else 3, hidden=[n % 10]))
+    for path in lake.root.rglob("*.*"):
+        os.utime(path, (1, 1))
+    (lake.root / LOG / "_last_checkpoint").write_text('{"version": 9, "size": 5}')
+    replaced = BASE + 9_000_000 + DAY_US  # version 9 replaced version 8 then
+    assert not [each for each in lake.target.sweep(replaced - 1) if each.startswith(LOG)]
+    swept = lake.target.sweep(replaced)
+    assert [each for each in swept if each.startswith(LOG)] == [
+        f"{LOG}/{n:020d}.json" for n in range(9)
+    ]
+    assert pl.scan_delta(str(lake.root), version=10).collect().height == 27
+    lake.target.sweep(2**62)
+    assert pl.scan_delta(str(lake.root)).collect().height == 27
+    hint = json.loads((lake.root / LOG / "_last_checkpoint").read_text())
+    assert hint == {"version": 19, "size": 6}
+    found = lake.target.load()
+    assert found is not None
+    assert found.commit == "c19"
 
 
 def test_the_id_of_the_published_table_is_that_of_the_table(lake: Lake) -> None:
