@@ -19,14 +19,14 @@ def outcomes(seed: int, kind: str) -> Counter[str]:
         return played(seed, Path(place) / "t", STEPS, kind).outcomes
 
 
-@examples(10)
+@examples(8)
 @given(st.integers(0, 2**32))
 def test_readers_find_the_rows_of_the_published_event(seed: int) -> None:
     """Of tables whose rows are appended, changed, compacted, restored, and columns altered."""
     outcomes(seed, "append")
 
 
-@examples(6)
+@examples(4)
 @given(st.integers(0, 2**32))
 def test_readers_find_the_base_files_of_a_keyed_table(seed: int) -> None:
     """They find the read-optimised view: what log files hold is not published."""
