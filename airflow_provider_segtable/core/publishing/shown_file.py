@@ -21,7 +21,8 @@ class ShownFile:
 
     Attributes:
         segment: its descriptor.
-        clips: rows outside of these intervals of event time are hidden; empty if none is.
+        clips: rows outside of these intervals of event time are hidden; disjoint and in order,
+            empty if no row is.
         deletions: the deletions that hide rows, by root, as readers apply them.
         predicates: rows of a rollup table that match one of these are hidden.
         tombstones: whether rows that record the deletion of a key are in the file, and hidden.

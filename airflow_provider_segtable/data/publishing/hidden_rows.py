@@ -2,7 +2,8 @@
 
 1. Deletions name rows by root address. If the log records where each row came from, the positions
    follow from the runs of the segment, and no data file is read. Else its hidden columns are.
-2. Clips hide the rows with event times outside of them. Only the time column is read.
+2. Clips hide the rows with event times outside of them. Only the time column is read, of row
+   groups that may have such rows.
 3. In a primary-key table the rows that record the deletion of a key are hidden. Only the column of
    the operation is read, and only row groups whose statistics allow for such a row.
 4. In a rollup table the rows that match a delete's predicate are hidden, by the columns it names.
@@ -14,18 +15,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.predicate import AnyOf, Compare, Compares
+from airflow_provider_segtable.core.deletes.predicate import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Compares,
+    Moment,
+    Predicate,
+)
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.segments.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_bits import Flags
@@ -125,7 +134,12 @@ def _scans(table: TableCreated, file: ShownFile, vectors: VectorReader) -> Itera
         deleted = RowFilter(deleted=vectors.bits(dict(file.deletions)))
         yield _Scan(segment=segment, columns=deleted.reads, test=partial(_left_out, deleted))
     if file.clips:
-        yield _Scan(segment=segment, columns=(time,), test=partial(_outside, time, file.clips))
+        yield _Scan(
+            segment=segment,
+            columns=(time,),
+            test=partial(_outside, time, file.clips),
+            where=by_predicate(beyond(time, file.clips), time),
+        )
     if file.predicates:
         matching = RowFilter(predicates=file.predicates)
         yield _Scan(
@@ -147,6 +161,20 @@ def _left_out(row_filter: RowFilter, rows: pa.RecordBatch) -> Flags | None:
     """Return flags of the rows that a filter without runs leaves out; None if it keeps all."""
     kept = row_filter.kept(rows, 0)
     return None if kept is None else ~kept
+
+
+def beyond(name: str, clips: Sequence[Interval]) -> Predicate:
+    """Return the condition that an event time lies outside of disjoint intervals, in order."""
+
+    def at(how: Compares, instant: Instant) -> Compare:
+        return Compare(name, how, Moment(instant))
+
+    gaps = (
+        AllOf((at(Compares.AT_LEAST, one.end), at(Compares.LESS, next_.start)))
+        for one, next_ in pairwise(clips)
+    )
+    before, after = at(Compares.LESS, clips[0].start), at(Compares.AT_LEAST, clips[-1].end)
+    return AnyOf((before, *gaps, after))
 
 
 def _outside(name: str, clips: Sequence[Interval], rows: pa.RecordBatch) -> Flags:

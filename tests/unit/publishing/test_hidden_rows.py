@@ -7,12 +7,14 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.core.deletes.predicate import Moment
+from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.publishing.shown import shown_files
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
+from airflow_provider_segtable.data.publishing.hidden_rows import beyond, hidden_rows
 from airflow_provider_segtable.table.table import Table
 from tests.unit.publishing.published_rows import compacted, published_rows, stored
 from tests.unit.table.conftest import SCHEMA, new_table, rows
@@ -61,6 +63,20 @@ def test_rows_outside_of_the_clips_are_hidden(table: Table, kind: str) -> None:
         known = zip(times, given.column("row").to_pylist(), strict=True)
         shown = [n for at, n in known if at in (second, fourth) and n not in (6, 8)]
         assert sorted(found) == sorted(shown)
+
+
+def test_only_times_outside_of_the_clips_are_looked_for() -> None:
+    """Row groups are skipped by the condition that a time is before, between or after the clips."""
+    test = beyond("at", (Interval(10, 20), Interval(30, 40)))
+
+    def possible(low: int, high: int) -> bool:
+        bounds = Bounds(low=Moment(low), high=Moment(high), nulls=0, rows=2)
+        return can_be(test, lambda _: bounds)
+
+    inside = ((10, 19), (30, 39), (12, 12))
+    outside = ((9, 9), (0, 12), (19, 20), (20, 29), (29, 30), (39, 40), (40, 90), (0, 90))
+    assert [possible(*each) for each in inside] == [False] * len(inside)
+    assert [possible(*each) for each in outside] == [True] * len(outside)
 
 
 def test_nothing_is_read_of_files_that_hide_nothing(table: Table) -> None:
