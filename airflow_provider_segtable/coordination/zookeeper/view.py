@@ -16,7 +16,7 @@ from dataclasses import replace
 from kazoo.exceptions import NoNodeError
 
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
-from airflow_provider_segtable.coordination.zookeeper.locks.claim import Claim, View
+from airflow_provider_segtable.coordination.zookeeper.locks.acquisition import Acquisition, View
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
     FIRM,
     MILLISECOND_US,
@@ -31,28 +31,28 @@ from airflow_provider_segtable.coordination.zookeeper.records import with_state
 from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Lock, in_turn
 
 
-def read_view(link: Link, claim: Claim, cache: Cache) -> View:
-    """Read the nodes that a claim's decision depends on.
+def read_view(link: Link, call: Acquisition, cache: Cache) -> View:
+    """Read the nodes that the decision of a call depends on.
 
     Raises:
         NoNodeError: if the table's persistent nodes do not exist.
         UnreadableNode, UnsupportedFormat: if a lock, place or counter cannot be read.
     """
-    nodes, client = claim.nodes, link.client
-    keys = sorted({(ask.chunk, ask.generation) for ask in claim.asked.allocate})
-    wants_version = claim.asked.version_above is not None
+    nodes, client = call.nodes, link.client
+    keys = sorted({(ask.chunk, ask.generation) for ask in call.asked.allocate})
+    wants_version = call.asked.version_above is not None
     lockbox = link.begin(client.get_async, nodes.lockbox)
     gate = link.begin(client.get_async, nodes.gate)
     counters = {key: link.begin(client.get_async, nodes.counter(*key)) for key in keys}
     clock = link.begin(client.set_async, nodes.clock, b"") if wants_version else None
     last = link.begin(client.get_async, nodes.last_version) if wants_version else None
-    states = link.begin(client.get_children_async, nodes.states) if claim.contests else None
+    states = link.begin(client.get_children_async, nodes.states) if call.contests else None
     waiters = link.begin(client.get_children_async, nodes.waiters)
     locks = link.begin(client.get_children_async, nodes.locks)
     lockbox_version, gate_version = link.wait(lockbox)[1].version, link.wait(gate)[1].version
     with_states = None if states is None else named(link, states)
-    places, own = _places(link, claim, cache, named(link, waiters))
-    found, state_versions = _locks(link, claim, cache, named(link, locks), with_states)
+    places, own = _places(link, call, cache, named(link, waiters))
+    found, state_versions = _locks(link, call, cache, named(link, locks), with_states)
     return View(
         lockbox_version=lockbox_version,
         gate_version=gate_version,
@@ -89,17 +89,17 @@ def read_places(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
 
 
 def _places(
-    link: Link, claim: Claim, cache: Cache, names: list[str]
+    link: Link, call: Acquisition, cache: Cache, names: list[str]
 ) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
-    cache.keep(claim.nodes.waiters, names)
-    own = tuple(name for name in names if name.startswith(claim.guid))
-    if not claim.contests:
+    cache.keep(call.nodes.waiters, names)
+    own = tuple(name for name in names if name.startswith(call.guid))
+    if not call.contests:
         names = [
             name
             for name in names
             if OF_TIME_CHUNK + "-" in name or name.endswith(FIRM) or name in own
         ]
-    return _queue(link, claim.nodes, cache, names), own
+    return _queue(link, call.nodes, cache, names), own
 
 
 def _queue(
@@ -119,12 +119,12 @@ def _queue(
 
 
 def _locks(
-    link: Link, claim: Claim, cache: Cache, names: list[str], with_states: list[str] | None
+    link: Link, call: Acquisition, cache: Cache, names: list[str], with_states: list[str] | None
 ) -> tuple[tuple[Seen, ...], dict[str, int]]:
-    nodes = claim.nodes
+    nodes = call.nodes
     cache.keep(nodes.locks, names)
     if with_states is None:
-        mine = claim.group_prefix
+        mine = call.group_prefix
         names = [n for n in names if n.endswith(OF_TIME_CHUNK) or n.startswith(mine)]
         return _merge(link, nodes, cache, names, names)
     dead = set(with_states) - set(names)

@@ -64,9 +64,9 @@ from airflow_provider_segtable.coordination.zookeeper.commits.announcing import 
 from airflow_provider_segtable.coordination.zookeeper.commits.commit_queue import queued
 from airflow_provider_segtable.coordination.zookeeper.connection.client import ZooKeeperClient
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
-from airflow_provider_segtable.coordination.zookeeper.locks.claim import (
+from airflow_provider_segtable.coordination.zookeeper.locks.acquisition import (
+    Acquisition,
     Blocked,
-    Claim,
     View,
     prefix_of,
 )
@@ -113,23 +113,23 @@ class ZooKeeperCoordinator(ZooKeeperClient):
     def acquire(self, request: LockRequest, *, wait_s: float) -> ZooKeeperLease:
         """Grant ``request`` or raise ``LockTimeout``."""
         start = time.monotonic()
-        claim = Claim(request, self._nodes(request.table))
+        call = Acquisition(request, self._nodes(request.table))
         with self._border():
             link = self._live()
             try:
                 while True:
                     try:
-                        outcome = self._round(link, claim)
+                        outcome = self._round(link, call)
                         if isinstance(outcome, ZooKeeperLease):
-                            return self._settled(link, claim, outcome)
-                        claim.interrupted = 0
+                            return self._settled(link, call, outcome)
+                        call.interrupted = 0
                         if isinstance(outcome, Blocked):
-                            self._wait(link, claim, outcome, start=start, wait_s=wait_s)
+                            self._wait(link, call, outcome, start=start, wait_s=wait_s)
                     except Interrupted:
-                        claim.interrupted += 1
-                        link = self._recover(link, claim.interrupted)
+                        call.interrupted += 1
+                        link = self._recover(link, call.interrupted)
             except BaseException:
-                self._give_up(link, claim)
+                self._give_up(link, call)
                 raise
 
     def acquire_for_append(
@@ -252,11 +252,11 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             raise InvalidInput(f"{table!r} is not a table id: use a name without '/', '.' and '..'")
         return Nodes(f"{self._root}/tables/{table}")
 
-    def _round(self, link: Link, claim: Claim) -> ZooKeeperLease | Blocked | None:
+    def _round(self, link: Link, call: Acquisition) -> ZooKeeperLease | Blocked | None:
         """Read, decide, send; return None to try again."""
-        view, request = self._view(link, claim), claim.request
-        if claim.of_time_chunk and view.place is None and not self._holds(view, claim):
-            self._queue_up(link, claim)  # before the reads: appends see the place from now on
+        view, request = self._view(link, call), call.request
+        if call.of_time_chunk and view.place is None and not self._holds(view, call):
+            self._queue_up(link, call)  # before the reads: appends see the place from now on
             return None
         locks, places = [seen.lock for seen in view.locks], [seen.lock for seen in view.places]
         decision = decide(
@@ -268,11 +268,11 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         )
         match decision:
             case Granted() | Revokes():
-                return self._send(link, claim, view, decision)
+                return self._send(link, call, view, decision)
             case AlreadyGranted(lock=lock):
                 seen = next(seen for seen in view.locks if seen.lock is lock)
                 if seen.owner == link.session:
-                    return self._lease(link, claim.nodes, seen.name, known=lock)
+                    return self._lease(link, call.nodes, seen.name, known=lock)
                 return self._blocked(view, (lock,), lock)
             case Refused(why=why):
                 raise InvalidInput(why)
@@ -286,15 +286,15 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return Blocked(on, seen, view.states.get(seen.name), view.place)
 
     @staticmethod
-    def _holds(view: View, claim: Claim) -> bool:
-        return any(seen.lock.group == claim.asked.group for seen in view.locks)
+    def _holds(view: View, call: Acquisition) -> bool:
+        return any(seen.lock.group == call.asked.group for seen in view.locks)
 
-    def _view(self, link: Link, claim: Claim) -> View:
+    def _view(self, link: Link, call: Acquisition) -> View:
         try:
-            self._prepare(link, claim.nodes)
-            return read_view(link, claim, self._cache)
+            self._prepare(link, call.nodes)
+            return read_view(link, call, self._cache)
         except NoNodeError:  # the table was forgotten or wiped meanwhile
-            self._prepared.discard((link, claim.nodes.table))
+            self._prepared.discard((link, call.nodes.table))
             raise Interrupted from None
 
     def _prepare(self, link: Link, nodes: Nodes) -> None:
@@ -303,27 +303,27 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             self._prepared.add((link, nodes.table))
 
     def _send(
-        self, link: Link, claim: Claim, view: View, decision: Granted | Revokes
+        self, link: Link, call: Acquisition, view: View, decision: Granted | Revokes
     ) -> ZooKeeperLease | None:
-        name = claim.draw_lock_name()
-        multi = grant_of(link.transaction(), claim, view, decision, name=name)
+        name = call.draw_lock_name()
+        multi = grant_of(link.transaction(), call, view, decision, name=name)
         sent = link.begin(multi.commit_async)
-        seen = link.begin(link.client.get_async, f"{claim.nodes.locks}/{name}")  # same round trip
+        seen = link.begin(link.client.get_async, f"{call.nodes.locks}/{name}")  # same round trip
         failed = [each for each in link.wait(sent) if isinstance(each, Exception)]
         if not failed:
-            return self._lease(link, claim.nodes, name, seen)
+            return self._lease(link, call.nodes, name, seen)
         for error in failed:
             if not isinstance(error, (*OVERTAKEN, RolledBackError, RuntimeInconsistency)):
                 raise error
         if any(isinstance(error, NoNodeError) for error in failed):
-            self._prepared.discard((link, claim.nodes.table))
-        self._pause(claim)
+            self._prepared.discard((link, call.nodes.table))
+        self._pause(call)
         return None
 
-    def _pause(self, claim: Claim) -> None:
+    def _pause(self, call: Acquisition) -> None:
         """Pause after losing a race, longer each time, so that rivals spread out."""
-        claim.overtaken += 1
-        longest = min(PAUSE_S * 2**claim.overtaken, LONGEST_PAUSE_S)
+        call.overtaken += 1
+        longest = min(PAUSE_S * 2**call.overtaken, LONGEST_PAUSE_S)
         time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
 
     def _lease(
@@ -346,46 +346,46 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             lock = replace(lock, revoked=known.revoked, publishing=known.publishing)
         return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
 
-    def _settled(self, link: Link, claim: Claim, lease: ZooKeeperLease) -> ZooKeeperLease:
-        if claim.queued:  # the multi deletes the place, unless the group held its lock already
-            link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
+    def _settled(self, link: Link, call: Acquisition, lease: ZooKeeperLease) -> ZooKeeperLease:
+        if call.queued:  # the multi deletes the place, unless the group held its lock already
+            link.clean(lambda: call.nodes.leave_queue(link, call.guid))
         return lease
 
     def _wait(
-        self, link: Link, claim: Claim, blocked: Blocked, *, start: float, wait_s: float
+        self, link: Link, call: Acquisition, blocked: Blocked, *, start: float, wait_s: float
     ) -> None:
         """Queue up and wait until the blocking node changes; raise at the deadline."""
         waited_s = time.monotonic() - start
         if waited_s >= wait_s:
             raise timed_out(
-                claim.asked,
+                call.asked,
                 blocked.on,
                 address=self.address,
                 now=time.time_ns() // 1000,
                 waited_s=waited_s,
             )
         if blocked.place is None:
-            self._queue_up(link, claim)
+            self._queue_up(link, call)
             return  # the next round sees requests that came in between
-        claim.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
-        if claim.firm and not blocked.place.lock.firm:
-            claim.nodes.make_firm(link, claim.guid)
+        call.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
+        if call.firm and not blocked.place.lock.firm:
+            call.nodes.make_firm(link, call.guid)
             return
-        claim.nodes.await_change(link, blocked.by, blocked.state_version, wait_s - waited_s)
+        call.nodes.await_change(link, blocked.by, blocked.state_version, wait_s - waited_s)
 
-    def _queue_up(self, link: Link, claim: Claim) -> None:
-        record = encode_lock(claim.request)
-        refuse_oversize(claim.asked, len(record))
-        claim.queued = True
+    def _queue_up(self, link: Link, call: Acquisition) -> None:
+        record = encode_lock(call.request)
+        refuse_oversize(call.asked, len(record))
+        call.queued = True
         try:
-            claim.nodes.queue_up(link, claim.place_prefix, record)
+            call.nodes.queue_up(link, call.place_prefix, record)
         except NoNodeError:  # the table was wiped meanwhile
-            self._prepared.discard((link, claim.nodes.table))
+            self._prepared.discard((link, call.nodes.table))
             raise Interrupted from None
 
-    def _give_up(self, link: Link, claim: Claim) -> None:
+    def _give_up(self, link: Link, call: Acquisition) -> None:
         """Delete every node that the request may have made."""
-        if claim.queued:
-            link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
-        if claim.sent:
-            link.delete(f"{claim.nodes.locks}/{name}" for name in claim.sent)
+        if call.queued:
+            link.clean(lambda: call.nodes.leave_queue(link, call.guid))
+        if call.sent:
+            link.delete(f"{call.nodes.locks}/{name}" for name in call.sent)

@@ -21,7 +21,7 @@ from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, N
 from airflow_provider_segtable.coordination.zookeeper.commits.announcing import Head, settle
 from airflow_provider_segtable.coordination.zookeeper.connection.access import Access
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
-from airflow_provider_segtable.coordination.zookeeper.locks.claim import Bell
+from airflow_provider_segtable.coordination.zookeeper.locks.acquisition import Bell
 from airflow_provider_segtable.coordination.zookeeper.locks.kept_locks import AppendLocks
 from airflow_provider_segtable.coordination.zookeeper.locks.kept_locks import settle as release
 from airflow_provider_segtable.coordination.zookeeper.nodes import Cache

@@ -1,1 +1,1 @@
-"""Locks in ZooKeeper: claims, grants, leases, and the append locks that a client keeps."""
+"""Locks in ZooKeeper: acquisitions, grants, leases, and the append locks that a client keeps."""

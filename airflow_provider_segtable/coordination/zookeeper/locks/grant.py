@@ -4,7 +4,7 @@ from kazoo.client import TransactionRequest
 from kazoo.protocol.serialization import Transaction
 
 from airflow_provider_segtable.coordination.zookeeper.connection.link import MAX_REQUEST_BYTES
-from airflow_provider_segtable.coordination.zookeeper.locks.claim import Claim, View
+from airflow_provider_segtable.coordination.zookeeper.locks.acquisition import Acquisition, View
 from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes
 from airflow_provider_segtable.coordination.zookeeper.records import encode_lock, encode_revocation
 from airflow_provider_segtable.core.errors import LimitReached
@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.locks.lockbox import Granted, LockRequest, R
 
 def grant_of(
     multi: TransactionRequest,
-    claim: Claim,
+    call: Acquisition,
     view: View,
     decision: Granted | Revokes,
     *,
@@ -23,7 +23,7 @@ def grant_of(
 
     Args:
         multi: an empty transaction.
-        claim: the request.
+        call: the call of ``acquire``.
         view: the nodes read.
         decision: the decision on the view.
         name: name of the lock node.
@@ -31,11 +31,11 @@ def grant_of(
     Raises:
         LimitReached: if the request is too large for ZooKeeper.
     """
-    nodes, request = claim.nodes, claim.request
+    nodes, request = call.nodes, call.request
     granted = decision.granted if isinstance(decision, Revokes) else decision
-    if claim.contests or view.meets(request):
+    if call.contests or view.meets(request):
         multi.set_data(nodes.lockbox, b"", view.lockbox_version)
-    if not claim.contests:
+    if not call.contests:
         multi.check(nodes.gate, view.gate_version)
     for key, following in granted.counters.items():
         version = view.counters[key][1] if key in view.counters else None
@@ -51,7 +51,7 @@ def grant_of(
     multi.create(f"{nodes.locks}/{name}", encode_lock(request, granted), ephemeral=True)
     for own in view.own_nodes:
         multi.delete(f"{nodes.waiters}/{own}")
-    refuse_oversize(claim.asked, len(Transaction(multi.operations).serialize()))
+    refuse_oversize(call.asked, len(Transaction(multi.operations).serialize()))
     return multi
 
 

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 
 @dataclass(slots=True)
-class Claim:
+class Acquisition:
     """One call of ``acquire``: the nodes it may have made, and the groups that overtook it."""
 
     asked: LockRequest
