@@ -137,6 +137,18 @@ PREDICATES = (
     "tests/unit/data/test_sql.py",
     "tests/unit/table/test_erasing.py",
 )
+LOG_STORE = (
+    "tests/unit/core/test_log_store.py",
+    "tests/unit/core/test_log_lag.py",
+    "tests/unit/table/test_log_store.py",
+    "tests/unit/table/test_log_checkpoints.py",
+    "tests/unit/table/test_tail.py",
+    "tests/unit/table/test_union_scan.py",
+    "tests/property/test_log_assignment.py",
+    "tests/property/test_log_files.py",
+    "tests/property/test_log_manifest.py",
+    "tests/property/test_log_store.py",
+)
 SCANS = (
     "tests/unit/table/test_scan.py",
     "tests/unit/table/test_delete.py",
@@ -146,6 +158,7 @@ SCANS = (
 
 TESTS: dict[str, tuple[str, ...]] = {
     "core": CORE,
+    "core/log_store": LOG_STORE,
     "core/requests": REQUESTS,
     "core/deletes/predicate": PREDICATES,
     "core/deletes/predicate_bounds": PREDICATES,
@@ -162,6 +175,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/services/test_request.py",
     ),
     "table": ("tests/unit/table", "tests/unit/services/test_changes.py"),
+    "table/log_store": LOG_STORE,
     "table/lifetime/alteration": DEFINITIONS,
     "table/lifetime/definition": DEFINITIONS,
     "table/versions/restoration": RESTORES,

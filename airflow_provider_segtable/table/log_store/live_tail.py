@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.log_store.buffer import Batch
 from airflow_provider_segtable.core.log_store.position import NO_EPOCHS, Offset, Position
 from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.ports.log_store import Cut, LogClient, RecordBatch, Records
-from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, TableContext
 
 Finder: TypeAlias = Callable[[int], LogClient | None]
 """Returns access to the store that holds a bucket; None if no service holds it."""
@@ -60,8 +60,9 @@ def live_tail(ports: TableContext, find: Finder) -> LiveTail:
             return found
         reason = found
     raise LogStoreUnavailable(
-        f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; read again, or "
-        "read the table without include_log"
+        f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; a killed service "
+        f"is known until its ZooKeeper session ends ({SESSION_TIMEOUT_VARIABLE}, 30 s by default): "
+        "read again after that, or read the table without include_log"
     )
 
 

@@ -35,6 +35,7 @@ def log_lag(ports: TableContext, find: Finder, reader: str | Mapping[int, Positi
     Raises:
         InvalidInput: the group has not stored any position, or a bucket is not one of the table's.
     """
+    before: State | None = None
     if isinstance(reader, str):
         before = ports.log.load()
         marks = stored_marks(before, reader)
@@ -48,7 +49,7 @@ def log_lag(ports: TableContext, find: Finder, reader: str | Mapping[int, Positi
     else:
         at = {b: LogMark(position=each, through=NOTHING_READ) for b, each in reader.items()}
     statuses = _statuses(find, at)
-    state = ports.log.load()
+    state = ports.log.refresh(before) if before else ports.log.load()
     buckets_of(state, at)
     now = ports.clock.now()
     lags = {}
