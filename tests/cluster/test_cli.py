@@ -1,7 +1,5 @@
 """The command line on a cluster: a table that is named relatively, executors with a bare Python."""
 
-import json
-
 import pytest
 
 from airflow_provider_segtable.testing.bare import bare_python
@@ -14,20 +12,14 @@ pytestmark = [
 ]
 
 
-def test_ingest_and_compact(desk: Desk) -> None:
-    """Each command finishes with exact rows, and warns that workers must see the local table."""
-    on_spark = ("--engine", "spark")
+def test_ingest(desk: Desk) -> None:
+    """It finishes with exact rows, and warns that workers must see the local table."""
     files = [desk.file(start) for start in (0, 60)]
-    told = desk.run(["ingest", "trips", *files, *on_spark])
+    told = desk.run(["ingest", "trips", *files, "--engine", "spark"])
     assert told.returncode == 0, told.stderr
     assert desk.rows() == list(range(120))
     warning = f"{desk.folder}/trips is a local path and Spark runs on {desk.cluster.master}"
     assert told.stderr.count(warning) == 1
-
-    told = desk.run(["compact", "trips", "--all", "--json", *on_spark])
-    assert told.returncode == 0, told.stderr
-    assert {plan["ended"] for plan in json.loads(told.stdout)["plans"]} == {"completed"}
-    assert desk.rows() == list(range(120))
 
 
 def test_an_executor_without_pyarrow_is_told_in_one_line(desk: Desk) -> None:

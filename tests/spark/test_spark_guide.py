@@ -22,10 +22,13 @@ def test_the_examples_print_what_they_say(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Run one after another, in an empty folder, each line printed is the comment beside it."""
-    del spark  # the guide's own call returns this session
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEGTABLE_ZOOKEEPER", zookeeper.address)
     text, names = "".join(blocks("spark.md", "python")), {}
-    exec(text, names)  # noqa: S102 - ours
+    try:
+        exec(text, names)  # noqa: S102 - ours; its own call returns this session
+    finally:
+        for left in spark.catalog.listTables():
+            spark.catalog.dropTempView(left.name)
     expected = re.findall(r"print.*  # (.*)$", text, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == expected
