@@ -60,9 +60,9 @@ def live_tail(ports: TableContext, find: Finder) -> LiveTail:
             return found
         reason = found
     raise LogStoreUnavailable(
-        f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; a killed service "
-        f"is known until its ZooKeeper session ends ({SESSION_TIMEOUT_VARIABLE}, 30 s by default): "
-        "read again after that, or read the table without include_log"
+        f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; a killed "
+        f"service is known until its ZooKeeper session ends ({SESSION_TIMEOUT_VARIABLE}, 30 s by "
+        "default): read again after that, or read the table without include_log"
     )
 
 
