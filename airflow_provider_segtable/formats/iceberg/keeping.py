@@ -1,15 +1,17 @@
 """Which data files readers of a published Iceberg table need, and which of its own files go.
 
 1. The version before N was replaced when N's metadata was stored, by the store's clock.
-2. A data file left in the version whose manifests have it as deleted. So data files are needed if
+2. Paths are those below the root where a version was put, which may be known by another URI here.
+3. A data file left in the version whose manifests have it as deleted. So data files are needed if
    the newest version has them, or a version deleted them that was stored after the time. The
-   metadata of a version has the snapshots of many before it, so few are read.
-3. Swept are the versions that were replaced before the time, and all files that were written for
+   metadata of a version has the snapshots of many before it, so few are read. A version that
+   began anew, such as after a move, has nothing as deleted: all of the one before counts.
+4. Swept are the versions that were replaced before the time, and all files that were written for
    the oldest version that is left or for earlier ones, and that neither it nor the newest one
    names. What a version between them names was there before, or written since.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -28,14 +30,13 @@ def needed(versions: Versions, since: Instant) -> frozenset[str]:
     stored = versions.stored()
     if not stored:
         return frozenset()
-    newest = versions.load(max(stored), min(stored), None)
     oldest = _oldest(stored, since)
     left = {
         path
-        for snapshot in _snapshots(versions, {number for number in stored if number > oldest})
-        for path in _deleted(versions, snapshot)
+        for there, snapshot in _snapshots(versions, {n for n in stored if n > oldest})
+        for path in (*_deleted(there, snapshot), *_before(versions, snapshot, stored))
     }
-    return frozenset({*newest.files, *left})
+    return frozenset({*_shown(versions, max(stored)), *left})
 
 
 def swept(
@@ -65,16 +66,34 @@ def _oldest(stored: dict[int, Instant], since: Instant) -> int:
     return min(late, default=max(stored))
 
 
-def _snapshots(versions: Versions, numbers: set[int]) -> Iterator[Json]:
+def _shown(versions: Versions, number: int) -> Iterator[str]:
+    """Yield the paths of a version's data files."""
+    metadata = versions.metadata(number)
+    snapshot = own_snapshot(metadata)
+    if snapshot is None:
+        raise versions.foreign(names.version_path(number))
+    for manifest in versions.where(metadata).manifests(snapshot):
+        yield from manifest.keys
+
+
+def _snapshots(versions: Versions, numbers: set[int]) -> Iterator[tuple[Versions, Json]]:
     """Yield the snapshots of some versions: each version's metadata has those of many others."""
     while numbers:
         last = max(numbers)
-        for snapshot in versions.metadata(last)["snapshots"]:
+        metadata = versions.metadata(last)
+        for snapshot in metadata["snapshots"]:
             number = int(snapshot["summary"].get(VERSION, 0))
             if number in numbers:
                 numbers.discard(number)
-                yield snapshot
+                yield versions.where(metadata), snapshot
         numbers.discard(last)
+
+
+def _before(versions: Versions, snapshot: Json, stored: Mapping[int, Instant]) -> Iterator[str]:
+    """Yield what the version before had, if a snapshot began anew: it deleted nothing of that."""
+    number = int(snapshot["summary"][VERSION]) - 1
+    if "parent-snapshot-id" not in snapshot and number in stored:
+        yield from _shown(versions, number)
 
 
 def _deleted(versions: Versions, snapshot: Json) -> Iterator[str]:
@@ -86,16 +105,17 @@ def _deleted(versions: Versions, snapshot: Json) -> Iterator[str]:
         own = record["added_snapshot_id"] == snapshot["snapshot-id"]
         if own and manifest.content == DATA and record["deleted_files_count"]:
             for entry in versions.entries(manifest):
-                path = versions.root.path(entry["data_file"]["file_path"])
-                if entry["status"] == DELETED and "://" not in path:
-                    yield path
+                if entry["status"] == DELETED:
+                    yield versions.root.path(entry["data_file"]["file_path"])
 
 
 def _named(versions: Versions, number: int) -> Iterator[str]:
     """Yield the paths of a version's own files."""
-    snapshot = own_snapshot(versions.metadata(number))
+    metadata = versions.metadata(number)
+    snapshot = own_snapshot(metadata)
     if snapshot is None:
         return
+    versions = versions.where(metadata)
     yield versions.root.path(snapshot["manifest-list"])
     for manifest in versions.manifests(snapshot):
         yield versions.root.path(manifest.uri)

@@ -58,10 +58,14 @@ class Chain:
 class Versions:
     """The versions in the root of a table."""
 
-    def __init__(self, storage: Storage) -> None:
-        """Read below the storage's root."""
+    def __init__(self, storage: Storage, root: Root | None = None) -> None:
+        """Read below the storage's root, whose URI was ``root`` when versions were put."""
         self._storage = storage
-        self.root = Root(uri=storage.uri)
+        self.root = root or Root(uri=storage.uri)
+
+    def where(self, metadata: Json) -> "Versions":
+        """Return the versions with the URIs that they had where a version was put."""
+        return Versions(self._storage, Root(uri=metadata["location"].removesuffix(names.FOLDER)))
 
     def stored(self) -> dict[int, Instant]:
         """Return when the metadata of each version was stored, ascending by version.
@@ -96,7 +100,7 @@ class Versions:
         with self._decoding(path):
             found = json.loads(data)
             if TABLE_ID not in found.get("properties", {}):
-                raise self._foreign(path)
+                raise self.foreign(path)
             return {**found}
 
     def load(self, number: int, oldest: int, known: Published | None) -> Published:
@@ -160,7 +164,8 @@ class Versions:
             ),
         )
 
-    def _foreign(self, path: str) -> ForeignTable:
+    def foreign(self, path: str) -> ForeignTable:
+        """Return the error that a table is another writer's."""
         return ForeignTable(
             f"{self.root.at(path)} is an Iceberg table that segtable did not write: move the "
             f"folder {names.FOLDER} away, or set publish.iceberg to off"

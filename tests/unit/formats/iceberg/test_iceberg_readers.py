@@ -228,5 +228,12 @@ def test_a_moved_table_is_published_anew(tmp_path: Path) -> None:
     lake.known = lake.target.load()
     assert lake.known is not None
     assert (lake.known.files, lake.known.commit, lake.known.number) == ({}, "", 1)
+    assert before.known is not None
+    wanted = {*before.known.files}
+    assert lake.target.needed(10**18) == wanted
+    assert not {path for path in lake.target.sweep(10**18) if "deletes" in path}
+    lake.compact("major")
     check(lake)
     assert lake.known.number == 2
+    assert not wanted & lake.target.needed(10**18)
+    assert wanted <= lake.target.needed(0)
