@@ -16,10 +16,12 @@ from airflow_provider_segtable.core.errors import (
     CorruptTable,
     OutcomeUnknown,
     SegtableError,
+    StorageFull,
 )
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import DAY_US
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
+from airflow_provider_segtable.formats.delta.log_files import checkpoint_path
 from airflow_provider_segtable.storage import MemoryStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.testing.builders import BASE, first
@@ -157,7 +159,8 @@ def test_a_lost_hint_or_one_that_misleads_costs_time_only(lake: Lake) -> None:
     for n in range(12):
         lake.put(lake.file(n % 3))
     hint = lake.root / LOG / "_last_checkpoint"
-    for text in ('{"version": 7}', "{", '{"version": "x"}', "[]"):
+    assert json.loads(hint.read_text())["version"] == 9
+    for text in ('{"version": 11}', '{"version": 7}', "{", '{"version": "x"}', "[]"):
         hint.write_text(text)
         assert lake.target.load() == lake.target.load(lake.known)
     hint.unlink()
@@ -176,6 +179,55 @@ def test_a_missing_version_is_an_error_unless_a_checkpoint_covers_it(lake: Lake)
     (lake.root / LOG / f"{10:020d}.json").unlink()
     with pytest.raises(CorruptTable, match=r"10\.json is missing.* delete the folders _delta_log"):
         lake.target.load()
+
+
+def test_the_checkpoint_of_another_publisher_counts(lake: Lake) -> None:
+    """A publisher that has read it on the way writes the next one only when that is due."""
+    early = lake.put(lake.file(1))
+    for n in range(1, 11):
+        lake.put(lake.file(n % 3))
+    found = lake.target.load(early)
+    assert found is not None
+    assert found.own.checkpoint == 9
+
+
+def test_a_checkpoint_that_cannot_be_written_is_none_of_the_put() -> None:
+    """The version is there, and the next one is followed by a checkpoint."""
+    storage = Full(clock=SystemClock())
+    target, known = DeltaTarget(storage), None
+    for n in range(12):
+        storage.full = n < 11
+        known = target.put(known, revision(n, new_file(n % 3)))
+        assert known is not None
+    assert known.own.checkpoint == 11
+
+
+def test_damage_to_a_checkpoint_is_no_other_state() -> None:
+    """Wherever a byte of its pages differs, it is an error, or what was there."""
+    storage = MemoryStorage(clock=SystemClock())
+    target, known = DeltaTarget(storage), None
+    for n in range(10):
+        known = target.put(known, revision(n, new_file(n % 4, hidden=n % 2, deletes=n)))
+    path = checkpoint_path(9)
+    data = storage.read(path)
+    expected = target.load()
+    pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for at in range(0, pages, 37):
+        storage.replace(path, data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with suppress(CorruptTable):
+            assert target.load() == expected
+
+
+class Full(MemoryStorage):
+    """A storage that has no space for checkpoints."""
+
+    full = True
+
+    def create(self, path: str, data: bytes, **ready: Any) -> None:
+        """Create an object."""
+        if self.full and path.endswith(".parquet"):
+            raise StorageFull(f"{path}: no space")
+        super().create(path, data, **ready)
 
 
 def test_a_log_that_was_made_anew_is_no_later_version(lake: Lake) -> None:
