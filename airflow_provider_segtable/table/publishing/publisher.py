@@ -8,7 +8,8 @@
 3. If nothing that is published differs, nothing is put: the published version shows this event as
    well as its own.
 4. After the put the log is read once more. If the version that was put is no longer kept, a
-   cleaning may have deleted files of it, and the newest version is published after it.
+   cleaning may have deleted files of it, and the newest version is published after it. If the
+   table was dropped meanwhile, what is published is deleted: the drop may have come before the put.
 5. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
    each later publication tries it again.
 6. The next publication makes up for a refusal, a failure or a lost race: in one version, however
@@ -17,7 +18,12 @@
 
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown, PublishingRefused
+from airflow_provider_segtable.core.errors import (
+    NotFound,
+    OutcomeUnknown,
+    PublishingRefused,
+    TableGone,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown import Changes
 from airflow_provider_segtable.formats.format import Format, Published, Target
@@ -37,6 +43,7 @@ from airflow_provider_segtable.table.publishing.revising import (
     follows,
     revision,
 )
+from airflow_provider_segtable.table.publishing.targets import withdraw
 
 TRIES = 8
 """Number of versions that other publishers may put first."""
@@ -151,7 +158,7 @@ class _Publisher:
             return None
         self._keep(put)
         self.full = False
-        if self.state.n < self.ports.log.refresh(self.state).retained_from:
+        if self.state.n < self._newest().retained_from:
             return None
         return PublishedNow(
             format=self.form.name,
@@ -174,6 +181,14 @@ class _Publisher:
         why = self.form.register(published, properties)
         publications.register(name, Registration(version=version, why=why, at=now))
         return why
+
+    def _newest(self) -> State:
+        """Return the newest version of the log, after a put (rule 4)."""
+        try:
+            return self.ports.log.refresh(self.state)
+        except TableGone:
+            withdraw(self.ports, self.form)
+            raise
 
     def _keep(self, published: Published) -> None:
         publication = Publication(published=published, state=self.state)

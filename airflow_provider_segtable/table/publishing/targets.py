@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def published_paths(ports: TableContext, since: Instant) -> frozenset[str]:
@@ -64,6 +65,22 @@ def target_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
 def target_folders(ports: TableContext) -> tuple[str, ...]:
     """Return the folders below a table's root that targets of all formats have."""
     return tuple(folder for each in ports.formats.values() for folder in each.folders)
+
+
+def withdraw(ports: TableContext, each: Format) -> None:
+    """Delete what is published of a dropped table, as its drop does, unless a new table is there.
+
+    Files are listed before the log is asked, so none of a new table is among them.
+    """
+    own = [
+        entry.path
+        for folder in each.folders
+        for entry in ports.storage.list(folder)
+        if each.is_own(entry.path)
+    ]
+    if EventLog(ports.storage).end() is not None:
+        for path in own:
+            ports.storage.delete(path)
 
 
 def _is_foreign(each: Format, storage: Storage) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown
+from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown, TableGone
 from airflow_provider_segtable.core.publishing.shown import shown_files
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.publishing import publisher
 from airflow_provider_segtable.table.publishing.outcomes import (
     AlreadyPublished,
@@ -256,6 +257,17 @@ def test_a_version_that_is_kept_no_more_is_followed_by_the_newest(
     assert len(versions(table)) >= 1
     assert len(cleaned) >= 2
     assert is_published(table)
+
+
+def test_a_version_of_a_dropped_table_is_withdrawn(table: Table) -> None:
+    """A put that comes after the drop leaves nothing that a later table would stumble over."""
+    table.append(rows(range(10)))
+    publish(table)
+    table.append(rows(range(10, 20)))
+    late = racing(table, lambda: drop(replace(table.ports)))
+    with pytest.raises(TableGone):
+        publish(late)
+    assert versions(table) == []
 
 
 def test_a_file_that_was_cleaned_meanwhile_makes_it_go_round(table: Table) -> None:
