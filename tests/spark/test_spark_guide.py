@@ -28,7 +28,7 @@ def test_the_examples_print_what_they_say(
     try:
         exec(text, names)  # noqa: S102 - ours; its own call returns this session
     finally:
-        for left in spark.catalog.listTables():
-            spark.catalog.dropTempView(left.name)
+        for left in spark.sql("SHOW VIEWS").collect():
+            spark.catalog.dropTempView(left.viewName)
     expected = re.findall(r"print.*  # (.*)$", text, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == expected
