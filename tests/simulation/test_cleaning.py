@@ -115,14 +115,15 @@ def rows(ports: TableContext, **which: Any) -> list[int]:
     return sorted(found.column("row").to_pylist())
 
 
-def test_killed_at_every_boundary(worn: World) -> None:
-    """One death before and after each single effect of a cleaning: the next finishes it."""
+@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.long)])
+def test_killed_at_every_boundary(worn: World, step: int) -> None:
+    """One death before or after each single effect of a cleaning, or both: the next finishes it."""
     mine, ports = crowd(worn, calm(), 1, 0)
     before, tagged = rows(ports), rows(ports, tag="first")
     mine.simulation.run(max_steps=10_000)
     boundaries = mine.faults.boundaries
     assert boundaries > 60
-    for boundary in range(1, boundaries + 1):
+    for boundary in range(1, boundaries + 1, step):
         mine, ports = crowd(worn, calm(crash_at=boundary), 1, 0)
         mine.simulation.run(max_steps=10_000)
         assert rows(ports) == before  # what is gone does not come back: once is enough
