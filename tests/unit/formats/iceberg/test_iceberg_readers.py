@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.golden.make_table import PLACE
 from tests.unit.formats.iceberg.making import EPOCH, SCHEMA, Lake, lake_at, rows
 from tests.unit.services.repairing import ports_at
@@ -224,7 +226,8 @@ def test_a_moved_table_is_published_anew(tmp_path: Path) -> None:
     before.table.delete("row = 2")
     before.publish()
     (tmp_path / "one").rename(tmp_path / "two")
-    lake = Lake(Table(ports_at(tmp_path / "two")))
+    other = replace(ports_at(tmp_path / "two"), randomness=FakeRandomness(99))  # no name is equal
+    lake = Lake(Table(other))
     lake.known = lake.target.load()
     assert lake.known is not None
     assert (lake.known.files, lake.known.commit, lake.known.number) == ({}, "", 1)
