@@ -38,7 +38,7 @@ from airflow_provider_segtable.formats.iceberg.manifests.entries import (
 from airflow_provider_segtable.formats.iceberg.manifests.partition import Spec, decoded, summary
 
 Json = dict[str, Any]
-MOST = 2_000
+MOST = 500
 SMALL = 50
 MANY = 20
 _KEYS = "segtable.keys"
