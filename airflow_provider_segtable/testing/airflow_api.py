@@ -14,6 +14,8 @@ from airflow_provider_segtable.core.errors import ExecutionFailed
 
 Found = TypeVar("Found")
 ENDED = ("success", "failed")
+ANSWER_S = 120.0
+"""How long a request waits: a busy machine may serve few requests while tasks start."""
 REPEATABLE = ("GET", "PATCH")
 POLL_S = 0.25
 _HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
@@ -223,7 +225,7 @@ class AirflowApi:
 def _answer(request: urllib.request.Request, *, again: bool = True) -> bytes:
     """Return a server's answer; a request that may be made twice is repeated once without one."""
     try:
-        with _HTTP.open(request, timeout=30.0) as answer:
+        with _HTTP.open(request, timeout=ANSWER_S) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError:
         raise

@@ -103,6 +103,20 @@ def test_a_compaction_to_other_time_chunks_keeps_the_winners(
     assert read(table) == [(key, 9, 3) for key in range(4)]
 
 
+@pytest.mark.xfail(strict=True, reason="a finer granularity parts the records of one key")
+def test_a_key_that_moved_within_a_chunk_has_one_row_after_that_chunk_is_divided(
+    tmp_path: Path,
+) -> None:
+    """Its earlier record is in the same month, so no correction hides it once days are apart."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "day": 0, "seq": 1})
+    table.compact(kind="major", granularity="month")
+    upsert(table, {"key": 1, "day": 1, "seq": 2})
+    assert read(table) == [(1, 1, 2)]
+    table.compact(kind="major", granularity="day")
+    assert read(table) == [(1, 1, 2)]
+
+
 def test_updates_and_deletes_by_a_condition_are_routed(tmp_path: Path) -> None:
     """They write a record in the place that they read, which may be a place of before."""
     table = new_table(tmp_path)
