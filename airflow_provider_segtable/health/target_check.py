@@ -33,6 +33,7 @@ from airflow_provider_segtable.planning.findings.publish_findings import (
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
 from airflow_provider_segtable.table.publishing.status import published_status
+from airflow_provider_segtable.table.publishing.targets import own_paths
 
 
 def check_targets(ports: TableContext, state: State) -> Iterator[Finding]:
@@ -92,8 +93,8 @@ def _checked(ports: TableContext, each: Format, state: State) -> Iterator[Findin
 
 def _unfinished(ports: TableContext, each: Format) -> Iterator[Finding]:
     for folder in each.folders:
-        if found := sum(each.is_own(entry.path) for entry in ports.storage.list(folder)):
-            yield unfinished_target(each.title, each.name, folder, found)
+        if own := own_paths(ports.storage, each, folder):
+            yield unfinished_target(each.title, each.name, folder, len(own))
 
 
 def _lost(ports: TableContext, head: Published, state: State) -> list[str]:

@@ -8,6 +8,7 @@
 
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.targets import own_paths
 
 
 def remove_published(
@@ -23,10 +24,7 @@ def remove_published(
     form.target(ports.storage).load()
     ports.publications.forget(form.name)
     own = [
-        entry.path
-        for folder in form.folders
-        for entry in sorted(ports.storage.list(folder), key=lambda each: each.path, reverse=True)
-        if form.is_own(entry.path)
+        path for folder in form.folders for path in reversed(own_paths(ports.storage, form, folder))
     ]
     if dry_run:
         return tuple(own)

@@ -67,17 +67,17 @@ def target_folders(ports: TableContext) -> tuple[str, ...]:
     return tuple(folder for each in ports.formats.values() for folder in each.folders)
 
 
+def own_paths(storage: Storage, each: Format, folder: str) -> list[str]:
+    """Return the paths of segtable's own files in one folder of a target, ascending."""
+    return [entry.path for entry in storage.list(folder) if each.is_own(entry.path)]
+
+
 def withdraw(ports: TableContext, each: Format) -> None:
     """Delete what is published of a dropped table, as its drop does, unless a new table is there.
 
     Files are listed before the log is asked, so none of a new table is among them.
     """
-    own = [
-        entry.path
-        for folder in each.folders
-        for entry in ports.storage.list(folder)
-        if each.is_own(entry.path)
-    ]
+    own = [path for folder in each.folders for path in own_paths(ports.storage, each, folder)]
     if EventLog(ports.storage).end() is not None:
         for path in own:
             ports.storage.delete(path)
