@@ -2,19 +2,18 @@
 
 import ast
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.tree import modules, named, tracked
 
-MOST_LINES = 400
+# A file is as long as its idea; above this it has two.
+MOST_LINES = 700
 # Files that are longer today, with their length: a file may shrink, and then this number with it.
 LONGER_YET: dict[str, int] = {}
 
 MOST_FUNCTION_LINES = 40
-MOST_MODULES = 12
 LONGER_FUNCTIONS_YET = {}
 
 NAMES_THAT_SAY_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|misc|common)(_|$)")
@@ -46,16 +45,10 @@ def grown(now: dict[str, int], agreed: dict[str, int]) -> dict[str, int]:
 
 
 def test_files_stay_short() -> None:
-    """No module is over 400 lines, and an exception only ever gets shorter."""
+    """No module is over 700 lines, and an exception only ever gets shorter."""
     now = {named(path): lines_of(path) for path in modules()}
     long = {name: lines for name, lines in now.items() if lines > MOST_LINES}
     assert not grown(long, LONGER_YET)
-
-
-def test_folders_stay_small() -> None:
-    """No folder has over a dozen modules: a larger one gets rooms by subject."""
-    folders = Counter(path.parent for path in modules() if path.name != "__init__.py")
-    assert not {named(folder): n for folder, n in folders.items() if n > MOST_MODULES}
 
 
 def test_functions_stay_short() -> None:
