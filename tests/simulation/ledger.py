@@ -35,10 +35,12 @@ from airflow_provider_segtable.core.log.events import (
     TableCreated,
     TableDropped,
     VersionRestored,
+    touched,
 )
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.time.interval import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
@@ -108,7 +110,9 @@ class Ledger:
 
     def replay(self, event: Event) -> Model:
         """Move the model by the next event, without reading a file; return it."""
-        self.checked = apply(self.checked, event)
+        before, self.checked = self.checked, apply(self.checked, event)
+        if before is not None:
+            _check_touched(before, self.checked, event)
         self._move(event)
         return self.models[event.n]
 
@@ -235,3 +239,13 @@ def _reading(state: State) -> object:
     """Return all that decides which rows a reader of a version finds."""
     visible = state.timeline.visible_segments()
     return visible, [dict(state.deletions(segment)) for segment in visible], state.table.schema
+
+
+def _check_touched(before: State, after: State, event: Event) -> None:
+    """Check that the event changed segments only in the intervals that its kind names."""
+    named = touched(event.action)
+    if named is None:
+        return
+    for piece in after.timeline.changed(before.timeline):
+        if not any(each.encloses(piece) for each in joined(named)):
+            raise AssertionError(f"event {event.n} ({event.kind}) changed {piece}, unnamed")

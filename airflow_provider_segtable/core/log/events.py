@@ -83,6 +83,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
 )
 from airflow_provider_segtable.core.log.families.tag_events import TagEvent, Tagged, Untagged
 from airflow_provider_segtable.core.log.stamp import Stamp
+from airflow_provider_segtable.core.time.interval import Interval
 
 __all__ = [
     "Action",
@@ -113,6 +114,7 @@ __all__ = [
     "VersionRestored",
     "Voided",
     "line",
+    "touched",
 ]
 
 Action: TypeAlias = (
@@ -149,6 +151,11 @@ KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}
 def line(action: Action) -> str:
     """Return in one line what an action does, for people; its family says it."""
     return KIND_OF[type(action)].line(action)
+
+
+def touched(action: Action) -> frozenset[Interval] | None:
+    """Return the intervals in which an action may change segments; None means all of them."""
+    return KIND_OF[type(action)].touches(action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

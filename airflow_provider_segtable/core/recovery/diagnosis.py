@@ -16,22 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
-    PlanAborted,
-    PlanCompleted,
-    PlanInflight,
-    PlanRequested,
-    PlanYielded,
-    RowsChanged,
-    Swept,
-    TableAltered,
-    TableDropped,
-    Tagged,
-    Untagged,
-    Voided,
-)
+from airflow_provider_segtable.core.log.events import Event, touched
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -85,35 +70,17 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
         state: the state right after ``event``.
         event: the last event.
     """
-    touched = _touched(event)
-    if touched is None:
+    intervals = touched(event.action)
+    if intervals is None:
         yield from violations(state)
         return
-    pieces = list(_whole_chunks(state.timeline, touched))
+    pieces = list(_whole_chunks(state.timeline, intervals))
     present = [s for piece in pieces for s in state.timeline.segments(piece)]
     part = Timeline.empty().with_changes(add=present)
     for piece in pieces:
         if part.visible_segments(piece) != state.timeline.visible_segments(piece):
             yield f"visible segments of {piece} differ from those of a rebuilt timeline"
     yield from violations(replace(state, timeline=part))
-
-
-_WITHOUT_SEGMENTS = frozenset(
-    {
-        *(PlanRequested, PlanInflight, PlanYielded, PlanAborted),
-        *(Swept, Tagged, Untagged, TableAltered, TableDropped),
-    }
-)
-
-
-def _touched(event: Event) -> frozenset[Interval] | None:
-    """Return the intervals that an event may have changed; None means all."""
-    action = event.action
-    if isinstance(action, Appended | RowsChanged | PlanCompleted):
-        return frozenset(segment.id.interval for segment in action.segments)
-    if isinstance(action, Voided):
-        return frozenset(segment_id.interval for segment_id in action.ids)
-    return frozenset() if type(action) in _WITHOUT_SEGMENTS else None
 
 
 def _whole_chunks(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:

@@ -55,6 +55,7 @@ from airflow_provider_segtable.core.log.events import (
     Untagged,
     VersionRestored,
     Voided,
+    touched,
 )
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
@@ -332,6 +333,14 @@ def test_every_kind_of_action_has_its_json() -> None:
     types = [kind.type for kind in KINDS]
     assert set(types) == set(get_args(Action)) == set(map(type, ACTIONS))
     assert len(types) == len({kind.name for kind in KINDS}) == len(set(types))
+
+
+def test_only_repairs_and_restores_may_change_the_whole_table() -> None:
+    """All other kinds name the intervals they touch, so that a check of each event is cheap."""
+    assert {type(each) for each in ACTIONS if touched(each) is None} == {
+        TableRepaired,
+        VersionRestored,
+    }
 
 
 @pytest.mark.parametrize("n", range(len(ACTIONS)))

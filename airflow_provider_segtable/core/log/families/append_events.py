@@ -18,7 +18,11 @@ from typing import TypeAlias, assert_never
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import (
+    EventKind,
+    intervals_of_ids,
+    intervals_of_segments,
+)
 from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.state import State
@@ -73,6 +77,7 @@ KINDS = (
     EventKind(
         type=Appended,
         name="Appended",
+        touches=intervals_of_segments,
         encode=lambda action: {
             "segments": encode_segments(action.segments),
             **({"log": encode_ranges(action.log)} if action.log else {}),
@@ -85,6 +90,7 @@ KINDS = (
     EventKind(
         type=Voided,
         name="Voided",
+        touches=intervals_of_ids,
         encode=lambda action: {"ids": encode_ids(action.ids), "reason": action.reason},
         decode=lambda body: Voided(ids=decode_ids(body["ids"]), reason=body["reason"]),
         line=lambda action: f"{counted(len(action.ids), 'id')} voided: {action.reason}",

@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     encode_predicate,
 )
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, intervals_of_segments
 from airflow_provider_segtable.core.log.families import append_events
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
 from airflow_provider_segtable.core.log.segment_words import amount
@@ -112,6 +112,7 @@ KINDS = (
     EventKind(
         type=RowsChanged,
         name="Changed",
+        touches=intervals_of_segments,
         encode=_encode_changed,
         decode=_decode_changed,
         line=_line,

@@ -36,7 +36,7 @@ from typing import TypeAlias, assert_never
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, needed, newest, paths
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, intervals_of_ids, no_interval
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
@@ -76,6 +76,7 @@ KINDS = (
     EventKind(
         type=Cleaned,
         name="Cleaned",
+        touches=intervals_of_ids,
         encode=lambda action: {
             "retained_from": action.retained_from,
             "ids": encode_ids(action.ids),
@@ -96,6 +97,7 @@ KINDS = (
     EventKind(
         type=Swept,
         name="Swept",
+        touches=no_interval,
         encode=lambda action: {"paths": list(action.paths)},
         decode=lambda body: Swept(paths=tuple(map(file_path, body["paths"]))),
         line=lambda action: f"{counted(len(action.paths), 'file')} deleted",

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import Fenced
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.position import Position
@@ -90,6 +90,7 @@ KINDS = (
     EventKind(
         type=ConsumerAdvanced,
         name="ConsumerAdvanced",
+        touches=no_interval,
         encode=_encode_advanced,
         decode=lambda body: ConsumerAdvanced(
             name=known_consumer_name(body["name"]),
@@ -106,6 +107,7 @@ KINDS = (
     EventKind(
         type=ConsumerDropped,
         name="ConsumerDropped",
+        touches=no_interval,
         encode=lambda action: {"name": action.name},
         decode=lambda body: ConsumerDropped(name=known_consumer_name(body["name"])),
         line=lambda action: f"consumer {action.name} dropped",

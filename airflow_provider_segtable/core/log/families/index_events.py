@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.indexes.index_kinds import (
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
@@ -115,6 +115,7 @@ KINDS = (
     EventKind(
         type=IndexRequested,
         name="IndexRequested",
+        touches=no_interval,
         encode=lambda action: {
             "index": encode_index(action.index),
             **({} if action.replaces is None else {"replaces": action.replaces}),
@@ -127,6 +128,7 @@ KINDS = (
     EventKind(
         type=IndexBuilt,
         name="IndexBuilt",
+        touches=no_interval,
         encode=lambda action: {
             "index": action.index,
             "interval": action.interval.name,
@@ -146,6 +148,7 @@ KINDS = (
     EventKind(
         type=FeedsJoined,
         name="FeedsJoined",
+        touches=no_interval,
         encode=lambda action: {
             "index": action.index,
             "first": action.first,
@@ -163,6 +166,7 @@ KINDS = (
     EventKind(
         type=IndexForwarded,
         name="IndexForwarded",
+        touches=no_interval,
         encode=lambda action: {"index": action.index, "through": action.through},
         decode=lambda body: IndexForwarded(index=_id(body), through=body["through"]),
         line=lambda action: f"index {action.index}: its table is at version {action.through}",
@@ -170,6 +174,7 @@ KINDS = (
     EventKind(
         type=IndexDropped,
         name="IndexDropped",
+        touches=no_interval,
         encode=lambda action: {"index": action.index},
         decode=lambda body: IndexDropped(index=_id(body)),
         line=lambda action: f"index {action.index} dropped",

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset
@@ -42,6 +42,7 @@ KINDS = (
     EventKind(
         type=LogEpochBegun,
         name="LogEpochBegun",
+        touches=no_interval,
         encode=lambda action: {
             "buckets": list(action.buckets),
             "epoch": action.epoch,

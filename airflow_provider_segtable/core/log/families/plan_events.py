@@ -24,7 +24,11 @@ from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import (
+    EventKind,
+    intervals_of_segments,
+    no_interval,
+)
 from airflow_provider_segtable.core.log.families.table_events import lost_columns
 from airflow_provider_segtable.core.log.segment_words import made
 from airflow_provider_segtable.core.log.stamp import Stamp
@@ -123,6 +127,7 @@ KINDS = (
     EventKind(
         type=PlanRequested,
         name="PlanRequested",
+        touches=no_interval,
         encode=lambda action: {"plan": action.plan.encode()},
         decode=lambda body: PlanRequested(plan=decode_plan(body["plan"])),
         line=lambda action: action.plan.line,
@@ -130,6 +135,7 @@ KINDS = (
     EventKind(
         type=PlanInflight,
         name="PlanInflight",
+        touches=no_interval,
         encode=lambda action: {
             "plan_id": action.plan_id,
             "attempt": action.attempt,
@@ -154,6 +160,7 @@ KINDS = (
     EventKind(
         type=PlanCompleted,
         name="PlanCompleted",
+        touches=intervals_of_segments,
         encode=lambda action: {
             "plan_id": action.plan_id,
             "attempt": action.attempt,
@@ -171,6 +178,7 @@ KINDS = (
     EventKind(
         type=PlanYielded,
         name="PlanYielded",
+        touches=no_interval,
         encode=_encode_end,
         decode=lambda body: PlanYielded(
             plan_id=body["plan_id"], attempt=body["attempt"], reason=body["reason"]
@@ -180,6 +188,7 @@ KINDS = (
     EventKind(
         type=PlanAborted,
         name="PlanAborted",
+        touches=no_interval,
         encode=_encode_end,
         decode=lambda body: PlanAborted(
             plan_id=body["plan_id"], attempt=body["attempt"], reason=body["reason"]

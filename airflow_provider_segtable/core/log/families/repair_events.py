@@ -18,7 +18,7 @@ from typing import Any
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, whole_table
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.families.table_events import (
     TableCreated,
@@ -112,6 +112,7 @@ KINDS = (
     EventKind(
         type=TableRepaired,
         name="Restored",
+        touches=whole_table,
         encode=_encode_restored,
         decode=_decode_restored,
         line=_line,

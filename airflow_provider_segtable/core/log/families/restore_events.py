@@ -29,7 +29,7 @@ from typing import Any
 from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, whole_table
 from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
 from airflow_provider_segtable.core.log.segment_words import made
@@ -109,6 +109,7 @@ KINDS = (
     EventKind(
         type=VersionRestored,
         name="VersionRestored",
+        touches=whole_table,
         encode=_encode,
         decode=_decode,
         line=lambda action: f"version {action.version} again: {made(action.segments)}",

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, assert_never
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment_codec import Json
@@ -181,6 +181,7 @@ KINDS = (
     EventKind(
         type=TableCreated,
         name="TableCreated",
+        touches=no_interval,
         encode=encode_table,
         decode=decode_table,
         line=_line_of_creation,
@@ -188,6 +189,7 @@ KINDS = (
     EventKind(
         type=TableAltered,
         name="TableAltered",
+        touches=no_interval,
         encode=_encode_alteration,
         decode=_decode_alteration,
         line=_line_of_alteration,
@@ -195,6 +197,7 @@ KINDS = (
     EventKind(
         type=TableDropped,
         name="TableDropped",
+        touches=no_interval,
         encode=lambda action: {"table_id": action.table_id, "name": action.name},
         decode=lambda body: TableDropped(
             table_id=known_name(body["table_id"], "a table's locks"), name=body["name"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 
@@ -36,6 +36,7 @@ KINDS = (
     EventKind(
         type=Tagged,
         name="Tagged",
+        touches=no_interval,
         encode=lambda action: {"name": action.name, "n": action.n},
         decode=lambda body: Tagged(name=known_name(body["name"], "a tag"), n=body["n"]),
         line=lambda action: f"version {action.n} is {action.name}",
@@ -43,6 +44,7 @@ KINDS = (
     EventKind(
         type=Untagged,
         name="Untagged",
+        touches=no_interval,
         encode=lambda action: {"name": action.name},
         decode=lambda body: Untagged(name=known_name(body["name"], "a tag")),
         line=lambda action: f"tag {action.name} deleted",
