@@ -29,6 +29,7 @@ their libraries. A message names the offending value and the way out.
     │       └── OtherFormat         a checkpoint of a format that is not read here
     ├── StorageError
     │   ├── NotFound
+    │   ├── LogExpired              events were cleaned while they were read
     │   ├── AlreadyExists           put-if-absent lost
     │   ├── ReadOnlyStorage
     │   ├── StorageFull
@@ -155,6 +156,10 @@ class StorageError(SegtableError):
 
 class NotFound(StorageError):
     """No object at this path."""
+
+
+class LogExpired(StorageError):
+    """A cleaning deleted events of the log while they were read: read it again."""
 
 
 class AlreadyExists(StorageError):

@@ -28,6 +28,7 @@
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -36,6 +37,7 @@ from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CommitConflict,
+    LogExpired,
     SegtableError,
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexState
@@ -75,7 +77,7 @@ from airflow_provider_segtable.table.versions.consumers import unread_since
 DATA = "data"
 MOST_SKEW_US = 300_000_000
 LOOKS = 10
-"""Number of retries after versions were tagged during a cleaning."""
+"""Number of looks if versions are tagged, or the log expires, during a cleaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +202,14 @@ def _earlier_now(ports: TableContext) -> Instant:
 
 
 def _look(cleaning: _Cleaning) -> _Look:
+    """Find the deletable files; look again if another cleaning expires the log meanwhile."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(LogExpired):
+            return _look_once(cleaning)
+    return _look_once(cleaning)
+
+
+def _look_once(cleaning: _Cleaning) -> _Look:
     """Find the deletable files. List files before the log, to include concurrent commits."""
     ports, now = cleaning.ports, cleaning.now
     log = ports.log

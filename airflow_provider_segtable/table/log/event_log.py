@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
+    LogExpired,
     NotATable,
     NotFound,
     StorageError,
@@ -246,6 +247,9 @@ class EventLog:
 
         The first state is the newest checkpoint within ``until`` and ``most`` (without its event).
         Without one, it is the state after event 0 or the oldest readable state.
+
+        Raises:
+            LogExpired: at the end, if events expired meanwhile: begin anew with a newer state.
         """
         base, first = self._base(until=until, most=most), self.first()
         if first and (base is None or base.n + 1 < first):
@@ -261,7 +265,7 @@ class EventLog:
                 raise log_errors.gone(self.storage.uri, event)
             yield event, state
         if state is None or self.first() > start:
-            raise StorageError(f"{self.storage.uri}: the log expired while it was read; try again")
+            raise LogExpired(f"{self.storage.uri}: the log expired while it was read; try again")
 
     def event(self, n: int) -> Event | None:
         """Return event ``n``; None if it expired or is not in the log yet."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -71,6 +73,10 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def ports() -> TableContext:
     """Two hours with four small segments each, log and data below one root."""
+    return made_ports()
+
+
+def made_ports() -> TableContext:
     clock = FakeClock()
     storage = MemoryStorage(clock=clock)
     made = TableContext(
@@ -231,6 +237,38 @@ def test_a_tag_made_during_cleaning_is_heeded(ports: TableContext) -> None:
     run = clean(replace(ports, storage=racing), retention=NOW)  # type: ignore[arg-type]
     assert set(run.kept.values()) == {Keep.TAGGED}
     assert shown(ports, tag="late") == before
+
+
+class AtRead:
+    """A storage that lets another process act right before its read number ``turn``."""
+
+    def __init__(self, inner: MemoryStorage, turn: int, act: Callable[[], object]) -> None:
+        self.inner, self.turns, self.act = inner, turn, act
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def read(self, path: str, *given: Any, **more: Any) -> bytes:
+        """Let the other act first, once."""
+        self.turns -= 1
+        if self.turns == 0:
+            self.act()
+        return self.inner.read(path, *given, **more)
+
+
+def test_cleanings_with_other_retentions_run_at_once() -> None:
+    """Whenever another cleaning expires the log, one that keeps more looks again and ends well."""
+    keeps = Retention(hours=0, versions=6, orphan_hours=0)
+    for turn in count(1):
+        ports = made_ports()
+        compact_all(ports)
+        assert isinstance(ports.storage, MemoryStorage)
+        racing = AtRead(ports.storage, turn, partial(clean, ports, retention=NOW))
+        clean(replace(ports, storage=racing), retention=keeps)  # type: ignore[arg-type]
+        assert len(shown(ports)) == 8
+        if racing.turns > 0:
+            break
+    assert turn > 10
 
 
 def test_pending_plans_keep_their_inputs(ports: TableContext) -> None:
