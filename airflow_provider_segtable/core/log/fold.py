@@ -174,7 +174,10 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
             return restore_events.apply(state, event.action, event)
         case ConsumerAdvanced() | ConsumerDropped():
             return consumer_events.apply(state, event.action, event.time)
-        case IndexRequested() | IndexBuilt() | FeedsJoined() | IndexForwarded() | IndexDropped():
+        case IndexRequested() | IndexDropped():
+            after = index_events.apply(state, event.action, event)
+            return plan_events.without_hopeless(state, after, event)
+        case IndexBuilt() | FeedsJoined() | IndexForwarded():
             return index_events.apply(state, event.action, event)
         case LogEpochBegun():
             return log_store_events.apply(state, event.action)

@@ -1,11 +1,12 @@
 """Create, rebuild and drop indexes of a table.
 
-1. An index begins with its own table, then with the event that requests it. If that is refused, the
-   table is deleted again; if the process dies in between, cleaning removes it as an orphan.
+1. An index begins with its own table, then with the event that requests it. If that certainly
+   fails, the table is deleted again; if the process dies in between, cleaning removes it as an
+   orphan.
 2. From the event on writers feed the index. What was there before is built by its runs
    (``services.indexing``).
 3. A rebuild is a new index of the same name, which replaces the old one at once.
-4. A drop is an event. Then the log of the index's own table is ended (``table.lifetime.log_end``),
+4. A drop is an event, which ends the index's plans, too. Then the log of the index's own table is ended (``table.lifetime.log_end``),
    so that a late copy of a feed, or a late compaction, is refused; then its files are deleted. The
    marker of the end stays until cleaning deletes what is left of the folder.
 """
@@ -13,7 +14,12 @@
 from collections.abc import Collection
 from contextlib import suppress
 
-from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
+from airflow_provider_segtable.core.errors import (
+    CommitConflict,
+    CommitUnknown,
+    InvalidInput,
+    SegtableError,
+)
 from airflow_provider_segtable.core.indexes.index_choice import in_words
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
@@ -64,12 +70,15 @@ def request_index(
     kind.check(state.table)
     _check_free(name, replaces, state, ports.uri)
     index = IndexDefinition(name=name, id=f"{name}-{ports.randomness.token()}"[-100:], kind=kind)
-    create_index_table(ports, index, state.table)
     change = Change(action=IndexRequested(index=index, replaces=replaces), commit_id=commit_id)
     try:
+        create_index_table(ports, index, state.table)
         done = commit_or_raise(ports, state, change)
-    except CommitConflict:
-        _delete_files(ports, index.id)  # no other process knows its table
+    except CommitUnknown:
+        raise  # the event may come, and then names the table
+    except SegtableError:
+        with suppress(SegtableError):  # what is left is an orphan, which cleaning removes
+            _delete_files(ports, index.id)  # no other process knows its table
         raise
     if replaces is not None:
         _end_table(ports, replaces)

@@ -1,21 +1,37 @@
 """Cleaning of a table with indexes: entries, the indexes' own tables, and folders left over."""
 
+from collections.abc import Callable
+
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
-from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.core.errors import (
+    CommitUnknown,
+    InvalidInput,
+    OutcomeUnknown,
+    StorageError,
+)
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.log.events import IndexDropped, Swept
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.tables.evolution import DropColumn
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
+from airflow_provider_segtable.services.indexing.index_request import requested_plan
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import feed_writer
+from airflow_provider_segtable.table.indexes import feed_writer, feeding
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.index_log import index_ports
-from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
+from airflow_provider_segtable.table.indexes.lifecycle import (
+    drop_index,
+    rebuild_index,
+    request_index,
+)
 from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.lifetime.own_files import is_index_marker
 from airflow_provider_segtable.table.log.committer import (
@@ -29,6 +45,7 @@ from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 from tests.unit.services.indexed import index, indexed_table, listed
 from tests.unit.services.test_cleaning import compact_all, pass_hours
+from tests.unit.table.interleaving import Overtaken, before_event
 
 NOW = Retention(hours=0, versions=1)
 
@@ -183,3 +200,67 @@ def test_a_repeated_commit_leaves_no_feed_behind(
     ports.storage.delete(event_path(n))
     feeder.discard_unnamed(n)
     assert len([*own.storage.list("data")]) == len(files) + 1
+
+
+@pytest.mark.parametrize("end", [drop_index, rebuild_index])
+def test_the_event_that_ends_an_index_ends_its_plans(
+    ports: TableContext,
+    end: Callable[[TableContext, str], Committed],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a build that was killed keeps no orphan that came after it, and other plans go on."""
+    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+    Table(ports).append(rows(4))
+    request_index(ports, "other", FileList())
+    for name in ("files", "other"):
+        known = requested_plan(ports, name)
+        assert known
+        carry_out(ports, [known.plan.id], lambda _: iter(()))
+    assert {each.status for each in ports.log.load().pending_plans()} == {PlanStatus.INFLIGHT}
+    state = end(ports, "files").state
+    assert [each.plan.facts()["index"] for each in state.pending_plans()] == ["other"]
+    (ended,) = [each for each in state.plans.values() if not each.status.pending]
+    assert (ended.status, ended.last_n) == (PlanStatus.ABORTED, state.n)
+    assert "files was dropped or rebuilt" in ended.note
+    drop_index(ports, "other")
+    pass_hours(ports, 1)
+    ports.storage.create("data/x/00000-stray.parquet", b"x")
+    pass_hours(ports, 100)
+    assert "data/x/00000-stray.parquet" in {each.path for each in clean(ports).orphans}
+
+
+def fails(error: Exception) -> Callable[[], None]:
+    def deed() -> None:
+        raise error
+
+    return deed
+
+
+def test_a_request_that_certainly_fails_leaves_no_table(ports: TableContext) -> None:
+    """Whatever the error; after an unknown outcome the event may come, so the table stays."""
+    before = below_indexes(ports)
+    failing = before_event(ports, fails(StorageError("no more space")), word="IndexRequested")
+    with pytest.raises(StorageError, match="no more space"):
+        request_index(failing, "second", FileList())
+    assert below_indexes(ports) == before
+    failing = before_event(ports, fails(StorageError("no more space")), folder=INDEXES)
+    with pytest.raises(StorageError, match="no more space"):
+        request_index(failing, "second", FileList())
+    assert below_indexes(ports) == before
+    altered = before_event(
+        ports, lambda: Table(ports).alter(columns=[DropColumn(name="row")]), word="IndexRequested"
+    )
+    with pytest.raises(InvalidInput, match="is gone"):
+        request_index(altered, "second", ColumnStats(columns=(2,)))
+    assert below_indexes(ports) == before
+
+
+def test_a_request_whose_reply_is_lost_keeps_its_table(ports: TableContext) -> None:
+    """The event may still come, and then names it."""
+    lost = before_event(ports, fails(OutcomeUnknown("no reply")), word="IndexRequested")
+    assert isinstance(lost.storage, Overtaken)
+    lost.storage.deeds *= 100
+    before = below_indexes(ports)
+    with pytest.raises(CommitUnknown):
+        request_index(lost, "second", FileList())
+    assert len(below_indexes(ports) - before) == 1

@@ -214,7 +214,7 @@ def test_entries_of_files_that_are_gone_are_deleted(
 
 @pytest.mark.parametrize("end", [drop_index, rebuild_index])
 def test_an_index_that_ends_meanwhile_ends_its_build(ports: TableContext, end: object) -> None:
-    """The log refuses the piece; the next look at the plan aborts it."""
+    """The log refuses the piece; the plan ends with the index, and says why."""
     request_index(ports, "files", FileList())
     done = run(ports, meanwhile(ports, [lambda: end(ports, "files")]))  # type: ignore[operator]
     assert done.ended is Ended.OVERTAKEN

@@ -8,7 +8,8 @@
    may stop after any of these events, and another one goes on from there.
 3. ``FeedsJoined`` puts the entries of neighbouring inline feeds into files: one feed, in their
    place. ``IndexForwarded`` says that the index's own table has the feeds through an event.
-4. ``IndexDropped`` ends an index. Its name is free again, its id never is.
+4. ``IndexDropped`` ends an index. Its name is free again, its id never is. The event that drops or
+   replaces an index aborts its pending plans (``plan_events.without_hopeless``).
 5. *Admission of a request*: refused if the name is taken, unless by the index that it ``replaces``,
    or if the table does not have a column any more. *Of everything else*: refused if the index was
    dropped meanwhile; a build, too, if another attempt superseded it.

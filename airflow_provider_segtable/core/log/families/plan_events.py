@@ -2,6 +2,7 @@
 
 1. A plan is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
    ``PlanAborted``. ``PlanYielded`` returns it to the requested ones (``core.plans.plan_state``).
+   The event that drops or replaces an index aborts the index's plans, too: they can never complete.
 2. The ids that an attempt names are settled, even if it fails. A completion publishes its outputs,
    and may repartition time.
 3. State keeps all pending plans, and the last ``FINISHED_PLANS_KEPT`` finished ones.
@@ -224,6 +225,15 @@ def apply(state: State, action: PlanEvent, at: Stamp) -> State:
             return _with_plan(state, aborted)
         case _:
             assert_never(action)
+
+
+def without_hopeless(before: State, after: State, at: Stamp) -> State:
+    """Return the state after an event with the plans aborted that the event leaves without hope."""
+    for known in before.pending_plans():
+        gone = known.plan.hopeless(after)
+        if gone and known.plan.hopeless(before) is None:
+            after = _with_plan(after, known.finished(PlanStatus.ABORTED, gone.reason, at))
+    return after
 
 
 def admit(action: PlanEvent, state: State) -> PlanEvent | Conflict:
