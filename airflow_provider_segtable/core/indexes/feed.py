@@ -6,7 +6,8 @@
    one is log files of the index's own table, applied there as they are (``forwarding``).
 3. Inline feeds of neighbouring events are joined into log files later, all at once, by an event of
    their own (``FeedsJoined``). Files are never joined, so a copy of them is always the same.
-4. An event without a feed for an index is no error. The log records that the index lacks it
+4. An event without a feed for an index is no error, nor is one whose feed is about fewer files than
+   it publishes. The log records that the index lacks it
    (``index_state.Lack``), and a later run of the index builds it.
 
 Source of the idea: Hudi RFC-45, whose writers log entries for each index that is being built.
@@ -30,11 +31,18 @@ class Feed:
         index: the id of the index.
         segments: log files with entries.
         entries: the entries themselves, as bytes; empty if they are in files.
+        files: the number of new files of the event that the entries are about; None if its author
+            does not say so: an older one, one that built entries, or one of facts about records.
     """
 
     index: str
     segments: tuple[Segment, ...] = ()
     entries: bytes = b""
+    files: int | None = None
+
+    def covers(self, files: int) -> bool:
+        """Return whether it is about all of so many new files."""
+        return self.files is None or self.files >= files
 
     @property
     def inline(self) -> bool:
@@ -53,9 +61,10 @@ def encode_feeds(feeds: Iterable[Feed]) -> list[dict[str, Any]]:
 
 
 def _encoded(feed: Feed) -> dict[str, Any]:
+    told = {} if feed.files is None else {"files": feed.files}
     if feed.inline:
-        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode()}
-    return {"index": feed.index, "segments": encode_segments(feed.segments)}
+        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode(), **told}
+    return {"index": feed.index, "segments": encode_segments(feed.segments), **told}
 
 
 def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
@@ -65,6 +74,7 @@ def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
             index=known_name(each["index"], "the folder of an index"),
             segments=decode_segments(each.get("segments", ())),
             entries=base64.b64decode(each.get("entries", "")),
+            files=each.get("files"),
         )
         for each in body
     )

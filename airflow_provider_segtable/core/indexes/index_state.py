@@ -1,8 +1,9 @@
 """The state of an index: what it lacks, and what its own table has not got yet.
 
 1. An index *lacks* time in which files were published without entries. A new index lacks all time
-   that has files; an event without a feed adds the time chunks of its files; a build of a time
-   takes away what was published there until the version that it read.
+   that has files; an event without a feed, or whose feed does not cover all its files, adds the
+   time chunks of its files; a build of a time takes away what was published there until the version
+   that it read.
 2. An index becomes *available* with the event after which it lacks nothing. It stays available if
    it lacks something later: readers open the files that have no entries.
 3. So the log answers for each index whether a commit has fed it, and whether it may be used.

@@ -132,9 +132,9 @@ def _with_commits(state: State, run: tuple[Event, ...]) -> State:
         if isinstance(event.action, Appended):
             state = log_store_events.with_ranges(state, event.action.log, event.n)
     for event in run if state.indexes else ():
-        changed = (segment.id.interval for segment in segments_of(event.action))
+        made = segments_of(event.action)
         known = isinstance(event.action, PlanCompleted)
-        state = index_events.noted(state, event, changed, event.feeds, known_records=known)
+        state = index_events.noted(state, event, made, event.feeds, known_records=known)
     return replace(state, n=last.n, time=last.time, commits=commits)
 
 

@@ -3,6 +3,9 @@
 1. A writer reads which indexes there are with the rest of the log, and writes the entries about its
    new files for each one. An index that was requested meanwhile is seen in the next attempt of its
    commit, and fed then, because no commit lands that has not read the whole log.
+   The new files are those of the event as it is put: corrections are among them
+   (``table.routing.router``), which another attempt may replace. Then the feeds are made again.
+   A feed says how many files it covers, so the log records a lack if the event has more.
 2. An index never keeps a writer from committing. If its entries cannot be written, the files are
    larger than ``MOST_BYTES``, or more than ``MOST_WAITING`` feeds wait since nobody can copy them
    (``forwarding``), the event has no feed for it: the log records that the index lacks them, and
@@ -17,6 +20,9 @@ Source of the idea: Hudi RFC-45, "Any inflight writers".
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError, TableGone
 from airflow_provider_segtable.core.indexes.feed import Feed
@@ -43,15 +49,19 @@ MOST_WAITING = 256
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fed:
+    """A feed (None if there is none) about these files, which are None if its author made it."""
+
+    feed: Feed | None
+    files: tuple[Segment, ...] | None = None
+
+
 class Feeder:
-    """The feeds of one change, kept from attempt to attempt."""
+    """The feeds of one change, kept from attempt to attempt while its files are the same."""
 
     def __init__(
-        self,
-        ports: TableContext,
-        action: Action,
-        given: Sequence[Feed] = (),
-        ready: Ready | None = None,
+        self, ports: TableContext, given: Sequence[Feed] = (), ready: Ready | None = None
     ) -> None:
         """Begin with the feeds that the author of the change has made.
 
@@ -59,22 +69,31 @@ class Feeder:
         """
         self._ports = ports
         self._ready = ready
-        self._files = _new_files(action)
-        self._done: dict[str, Feed | None] = {feed.index: feed for feed in given}
+        self._done = {feed.index: _Fed(feed) for feed in given}
+        self._entries: dict[tuple[str, str], pa.Table] = {}
+        self._stale: list[Feed] = []
 
-    def prepare(self, state: State) -> None:
-        """Write the entries for the indexes of a state that have none yet."""
-        for index in self._unfed(state):
-            self._done[index.definition.id] = self._fed(index, state)
+    def prepare(self, state: State, files: Sequence[Segment]) -> None:
+        """Write the entries about new files for the indexes of a state that lack them."""
+        for index in self._unfed(state, files):
+            name = index.definition.id
+            old = self._done.get(name)
+            self._stale += [old.feed] if old and old.feed else []
+            self._done[name] = _Fed(self._fed(index, state, files), tuple(files))
 
-    def ready(self, state: State) -> bool:
-        """Return whether all indexes of a state are prepared."""
-        return not self._unfed(state)
+    def ready(self, state: State, files: Sequence[Segment]) -> bool:
+        """Return whether all indexes of a state are prepared for these files."""
+        return not self._unfed(state, files)
 
     def feeds(self, state: State) -> tuple[Feed, ...]:
         """Return the feeds of an event after a state."""
         found = (self._done.get(each.definition.id) for each in state.indexes.values())
-        return tuple(feed for feed in found if feed is not None)
+        return tuple(each.feed for each in found if each and each.feed is not None)
+
+    def tidy(self) -> None:
+        """Delete the files of feeds that were made again: the event certainly has the new ones."""
+        while self._stale:
+            discard_feed(self._ports, self._stale.pop())
 
     def discard(self) -> None:
         """Delete the files of all feeds: the event certainly does not land."""
@@ -85,39 +104,53 @@ class Feeder:
 
         An event that cannot be read may name them; then they stay, and cleaning sees to them.
         """
-        if any(feed.segments for feed in self._done.values() if feed is not None):
+        made = [*self._made()]
+        if any(feed.segments for feed in made):
             with suppress(SegtableError):
                 event = self._ports.log.event(n)
-                self._discard_but(self._done.values() if event is None else event.feeds)
+                self._discard_but(made if event is None else event.feeds)
 
-    def _discard_but(self, named: Collection[Feed | None]) -> None:
-        for feed in self._done.values():
-            if feed is not None and feed not in named:
+    def _made(self) -> Iterable[Feed]:
+        yield from self._stale
+        yield from (each.feed for each in self._done.values() if each.feed is not None)
+
+    def _discard_but(self, named: Collection[Feed]) -> None:
+        for feed in self._made():
+            if feed not in named:
                 discard_feed(self._ports, feed)
 
-    def _unfed(self, state: State) -> list[IndexState]:
-        if not self._files:
-            return []
+    def _unfed(self, state: State, files: Sequence[Segment]) -> list[IndexState]:
+        wanted = tuple(files)
         return [
             each
-            for each in state.indexes.values()
-            if each.definition.kind.about_files and each.definition.id not in self._done
+            for each in (state.indexes.values() if wanted else ())
+            if each.definition.kind.about_files
+            and self._done.get(each.definition.id, _Fed(None, ())).files not in (None, wanted)
         ]
 
-    def _fed(self, index: IndexState, state: State) -> Feed | None:
-        if left_out(self._files, index):
+    def _fed(self, index: IndexState, state: State, files: Sequence[Segment]) -> Feed | None:
+        if left_out(files, index):
             return None
         try:
             if self._ready is not None:
                 self._ready()
-            rows = entries(index.definition, state.table, self._files, self._ports.files)
-            return write_feed(self._ports, index.definition, rows)
+            rows = self._rows(index, state, files)
+            return replace(write_feed(self._ports, index.definition, rows), files=len(files))
         except TableGone:
             return None  # the index was dropped meanwhile
         except (SegtableError, OSError) as error:
             name = index.definition.name
             _LOG.warning("%s: index %s was not fed: %s", self._ports.uri, name, error)
             return None
+
+    def _rows(self, index: IndexState, state: State, files: Sequence[Segment]) -> pa.Table:
+        """Return the entries about files; each file is read once for an index."""
+        definition, keys = index.definition, [(index.definition.id, each.path) for each in files]
+        for key, each in zip(keys, files, strict=True):
+            if key not in self._entries:
+                found = entries(definition, state.table, [each], self._ports.files)
+                self._entries[key] = found
+        return pa.concat_tables([self._entries[key] for key in keys])
 
 
 def left_out(files: Iterable[Segment], index: IndexState) -> bool:
@@ -126,7 +159,8 @@ def left_out(files: Iterable[Segment], index: IndexState) -> bool:
     return size > MOST_BYTES or len(index.feeds) >= MOST_WAITING
 
 
-def _new_files(action: Action) -> tuple[Segment, ...]:
+def new_files(action: Action) -> tuple[Segment, ...]:
+    """Return the files that the event of an action makes known."""
     match action:
         case Appended(segments=made) | RowsChanged(segments=made) | PlanCompleted(segments=made):
             return tuple(segment for segment in made if segment.path)

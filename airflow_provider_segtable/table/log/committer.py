@@ -18,8 +18,9 @@
    rivals neither keep each other from committing nor starve each other. Both are hints.
 7. In a stream of events only every eighth is announced at once. Another one is announced a little
    later, and only if no event has followed it: announcements cost more than the commits.
-8. Every event brings entries for all indexes of the table (``table.indexes.feeding``), and what
-   keeps keys unique (``table.routing.router``). Both are written outside of the turn.
+8. Every event brings what keeps keys unique (``table.routing.router``), then entries about all its
+   files, with these, for all indexes of the table (``table.indexes.feeding``). Both are written
+   outside of the turn.
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
 
@@ -53,7 +54,7 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.feeding import Feeder
+from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files
 from airflow_provider_segtable.table.indexes.forwarding import MANY, forward
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
@@ -246,7 +247,7 @@ class _Loop:
         self.change = change
         self.state = state
         self.log = ports.log
-        self.feeder = Feeder(ports, change.action, change.feeds, change.ready)
+        self.feeder = Feeder(ports, change.feeds, change.ready)
         self.router = Router(ports, change.action, change.feeds, change.ready)
         self.unresolved: int | None = None
         self.streams = False
@@ -259,6 +260,7 @@ class _Loop:
                 outcome = self._repeated(retry)
         if isinstance(outcome, Committed):
             self.router.tidy()
+            self.feeder.tidy()
             self._spread(outcome.n)
             if self._feeds():
                 with suppress(SegtableError):  # readers see feeds wherever they are
@@ -268,14 +270,17 @@ class _Loop:
     def _feeds(self) -> tuple[Feed, ...]:
         return (*self.feeder.feeds(self.state), *self.router.feeds(self.state))
 
+    def _new_files(self) -> tuple[Segment, ...]:
+        return new_files(self.router.routed(self.change.action, self.state))
+
     def discard(self) -> None:
         """Delete the files that were written for indexes: the event certainly does not land."""
         self.feeder.discard()
         self.router.discard()
 
     def _in_turn(self) -> Outcome | None:
-        self.feeder.prepare(self.state)
         self.router.prepare(self.state)
+        self.feeder.prepare(self.state, self._new_files())
         with self.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S):
             return self.attempt()
 
@@ -320,7 +325,8 @@ class _Loop:
             return self.unknown()
         if isinstance(admitted, Conflict):
             return admitted if self.unresolved is None else self.unknown()
-        if not self.feeder.ready(self.state) or not self.router.ready(self.state):
+        fed = self.feeder.ready(self.state, self._new_files())
+        if not fed or not self.router.ready(self.state):
             return None  # an index was requested, or a key written, meanwhile: prepare anew
         return self._put(admitted, now)
 

@@ -237,9 +237,11 @@ def ids_used_again(monkeypatch: Patch) -> None:
 
 def entries_of_others(monkeypatch: Patch) -> None:
     """A writer takes the entries that it brings from another file."""
-    right = feeding._new_files
+    right = committer.new_files
     monkeypatch.setattr(
-        feeding, "_new_files", lambda action: [replace(s, size=s.size + 1) for s in right(action)]
+        committer,
+        "new_files",
+        lambda action: tuple(replace(s, size=s.size + 1) for s in right(action)),
     )
 
 

@@ -312,6 +312,7 @@ ACTIONS: tuple[Action, ...] = (
         },
         log_before={0: Position(epoch=1, offset=50)},
     ),
+    Appended(segments=(first(2),)),
 )
 
 _FEEDS: dict[type, tuple[Feed, ...]] = {
@@ -323,6 +324,8 @@ _FEEDS: dict[type, tuple[Feed, ...]] = {
 def event(n: int) -> Event:
     action = ACTIONS[n]
     feeds = _FEEDS.get(type(action), ())
+    if action == Appended(segments=(first(2),)):
+        feeds = (Feed(index="a-1", entries=b"entries", files=1),)
     return Event(
         n=n, time=BASE + n + 1, commit=f"c{n}", author="host:1", action=action, feeds=feeds
     )

@@ -25,7 +25,7 @@ from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.indexing.index_request import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feed_writer, feeding
-from airflow_provider_segtable.table.indexes.feeding import Feeder
+from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import (
     drop_index,
@@ -195,8 +195,8 @@ def test_a_repeated_commit_leaves_no_feed_behind(
     done = commit(ports, before, Change(action=event.action, commit_id="once"))
     assert isinstance(done, Committed)
     assert [entry.path for entry in own.storage.list("data")] == files
-    feeder = Feeder(ports, event.action)
-    feeder.prepare(before)
+    feeder = Feeder(ports)
+    feeder.prepare(before, new_files(event.action))
     ports.storage.delete(event_path(n))
     feeder.discard_unnamed(n)
     assert len([*own.storage.list("data")]) == len(files) + 1

@@ -1,6 +1,6 @@
 """Routing by an index of records: one row for each key in the whole table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -11,15 +11,19 @@ import pytest
 
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.indexing import build
-from airflow_provider_segtable.table.indexes import feeding
+from airflow_provider_segtable.table.indexes import feed_writer, feeding
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.indexes.feeding import Feeder
+from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.routing import route
 from tests.unit.table.interleaving import Killed, before_event, die
@@ -139,6 +143,58 @@ def race(table: Table, *writes: Callable[[Table], object]) -> None:
 
     ports = writer(table, 100 + len(writes)).ports
     first(Table(before_event(ports, deed, word="Appended")))
+
+
+def known_files(table: Table, name: str) -> bool:
+    """Return whether an index has entries about all visible files; it says that it is current."""
+    assert table.index(name).current
+    visible = {segment.path for segment in table.state().timeline.each_visible() if segment.path}
+    return visible <= {*table.index_entries(name)["file"].to_pylist()}
+
+
+@pytest.mark.parametrize("most_inline", [0, 8192])
+def test_other_indexes_know_corrections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_inline: int
+) -> None:
+    """Of a key that moves, of writers that race for it, and of a run that settles it."""
+    monkeypatch.setattr(feed_writer, "MOST_INLINE", most_inline)
+    table = new_table(tmp_path, index=False)
+    table.create_index("listing", "files")
+    upsert(table, {"key": 2, "seq": 1}, {"key": 3, "seq": 1})
+    upsert(table, {"key": 2, "day": 1, "seq": 2})
+    table.create_index(KEYS, "record_index")
+    assert table.run_index(KEYS).settled == 1
+    upsert(table, {"key": 3, "day": 3, "seq": 2})
+    assert known_files(table, "listing")
+    race(table, *(partial(_upserted, {"key": 3, "day": day, "seq": day}) for day in (7, 5, 6)))
+    assert read(table) == [(2, 1, 2), (3, 7, 7)]
+    assert known_files(table, "listing")
+    assert codes(table) == []
+    own = index_ports(table.ports, table.index("listing").definition)
+    named = {s.path for _, feed in table.index("listing").feeds for s in feed.segments}
+    copied = {*own.log.load().timeline.paths()}
+    assert {entry.path for entry in own.storage.list("data")} == named | copied
+
+
+def test_a_feed_about_a_part_of_the_files_leaves_the_index_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Current means that every file is covered, not that the event brought something."""
+    table = new_table(tmp_path)
+    table.create_index("listing", "files")
+    right = Feeder.prepare
+
+    def forgetful(feeder: Feeder, state: State, files: Sequence[Segment]) -> None:
+        right(feeder, state, files[:1])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Feeder, "prepare", forgetful)
+        patch.setattr(Feeder, "ready", lambda *_: True)
+        upsert(table, {"key": 1, "seq": 1}, {"key": 1, "day": 2, "seq": 3}, {"key": 2, "seq": 2})
+    assert not table.index("listing").current
+    assert table.index(KEYS).current
+    assert table.run_index("listing").left == 0
+    assert known_files(table, "listing")
 
 
 @pytest.mark.parametrize("ordering", ["", "seq"])

@@ -215,7 +215,7 @@ def requested(index: IndexDefinition, state: State, at: Stamp) -> IndexState:
 def noted(
     state: State,
     at: Stamp,
-    changed: Iterable[Interval],
+    made: Iterable[Segment],
     feeds: Iterable[Feed],
     *,
     known_records: bool = False,
@@ -225,18 +225,23 @@ def noted(
     Args:
         state: the state after the event.
         at: the event.
-        changed: the time chunks in which it published files.
+        made: the segments that it published.
         feeds: its feeds.
-        known_records: whether all records of the files were in other files before.
+        known_records: whether all records of the files were in other files before, and files may
+            be among them that were published before.
     """
     if not state.indexes:
         return state
-    brought, where = {feed.index: feed for feed in feeds}, joined(tuple(set(changed)))
+    brought, new = {feed.index: feed for feed in feeds}, [*made]
+    where = joined(tuple({segment.id.interval for segment in new}))
+    files = 0 if known_records else len({segment.path for segment in new if segment.path})
 
     def after(each: IndexState) -> IndexState:
         feed = brought.get(each.definition.id)
         lacking = () if known_records and not each.definition.kind.about_files else where
-        found = each.lacking(lacking, at.n, at.time) if feed is None else each.fed(at.n, feed)
+        found = each if feed is None else each.fed(at.n, feed)
+        if feed is None or not feed.covers(files):
+            found = found.lacking(lacking, at.n, at.time)
         return found.settled(at.n)
 
     return replace(state, indexes={name: after(each) for name, each in state.indexes.items()})
