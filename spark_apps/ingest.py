@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
 from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
@@ -57,8 +58,9 @@ def arguments() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="of Spark's reader, e.g. nullValue=NA",
+        help="of Spark's reader, e.g. multiLine=false",
     )
+    _add_csv(made)
     made.add_argument("--commit-id", help="equal ids append or overwrite once")
     _add_overwrite(made)
     made.add_argument(
@@ -76,6 +78,33 @@ def arguments() -> argparse.ArgumentParser:
     )
     made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
     return made
+
+
+def _add_csv(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--delimiter", help="of CSV: what separates fields, or tab; else a comma")
+    made.add_argument("--encoding", default="utf-8", help="of CSV: of the text")
+    made.add_argument(
+        "--no-header",
+        dest="header",
+        action="store_false",
+        help="of CSV: the first line has values; the columns are the table's, in their order",
+    )
+    made.add_argument(
+        "--null-text",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="of CSV: stands for null, besides an empty field without quotes; repeat",
+    )
+
+
+def _form(given: argparse.Namespace) -> CsvFormat:
+    return CsvFormat(
+        delimiter=given.delimiter,
+        encoding=given.encoding,
+        header=given.header,
+        nulls=tuple(given.null_text),
+    )
 
 
 def _add_overwrite(made: argparse.ArgumentParser) -> None:
@@ -116,7 +145,11 @@ def _batch(app: App) -> Outcome:
     rows = reduce(
         DataFrame.unionByName,
         (
-            read_source(app.spark, source, given.format, app.reader_options(), schema=schema)
+            read_source(
+                *(app.spark, source, given.format, app.reader_options()),
+                schema=schema,
+                csv=_form(given),
+            )
             for source in given.source
         ),
     )
@@ -178,7 +211,9 @@ def _stream(app: App) -> Outcome:
     if len(given.source) > 1:
         raise InvalidInput(f"a stream reads one folder, not {len(given.source)}: {given.source}")
     rows = read_stream_source(
-        app.spark, given.source[0], given.format, app.reader_options(), schema=schema
+        *(app.spark, given.source[0], given.format, app.reader_options()),
+        schema=schema,
+        csv=_form(given),
     )
     stream = ingest_stream(
         app.ports,

@@ -11,13 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
-from airflow_provider_segtable.cli.input.chosen_columns import FileColumns
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
-from airflow_provider_segtable.spark.reads.input_source import read_source
+from airflow_provider_segtable.spark.reads.input_source import read_source, without_infinity
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
@@ -25,6 +24,7 @@ from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
 
 
 @contextmanager
@@ -92,9 +92,9 @@ def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColum
     given = columns.in_file(schema)
     # Spark leaves out the keys of JSON that a given schema does not have
     rows = (
-        _json(spark, place, given)
+        without_infinity(_json(spark, place, given))
         if kind == "json"
-        else read_source(spark, place, kind, schema=given)
+        else read_source(spark, place, kind, schema=given, csv=file.form)
     )
     sources = columns.sources(rows.columns, definition)
     types = {each.name: each.dataType for each in spark_schema(readable(schema)).fields}

@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.secret import is_secret_name
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.commit import SegtableCommitOperator
@@ -47,7 +48,12 @@ class SegtableFilesOperator(SegtableCommitOperator):
         engine: ``local``: in the task itself, where all rows must fit in memory. ``spark``: by a
             Spark application. ``auto``: local up to ``local_bytes``, else Spark.
         local_bytes: most bytes of files that ``auto`` reads in the task itself.
-        kwargs: see ``SegtableCommitOperator``; ``options``, e.g. ``{"nullValue": "NA"}``, need
+        delimiter: of CSV: what separates fields, one character or ``tab``; a comma by default.
+        encoding: of CSV: the encoding of the text.
+        header: of CSV: whether the first line names the columns; if not, they are the table's.
+        null_text: of CSV: texts that stand for null, e.g. ``["NA"]``, besides an empty field
+            without quotes.
+        kwargs: see ``SegtableCommitOperator``; ``options``, e.g. ``{"multiLine": "false"}``, need
             Spark.
     """
 
@@ -56,7 +62,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
     nothing = "appended nothing"
     done: ClassVar[str]
     template_fields: Sequence[str] = (
-        *("files", "format", "engine"),
+        *("files", "format", "engine", "delimiter", "encoding", "null_text"),
         *SegtableCommitOperator.template_fields,
     )
 
@@ -67,6 +73,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
         format: str | None = None,  # noqa: A002  # Spark's own word
         engine: str = Engine.AUTO,
         local_bytes: int = LOCAL_BYTES,
+        delimiter: str | None = None,
+        encoding: str = "utf-8",
+        header: bool = True,
+        null_text: str | Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -74,6 +84,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
         self.format = format
         self.engine = str(engine)
         self.local_bytes = local_bytes
+        self.delimiter = delimiter
+        self.encoding = encoding
+        self.header = header
+        self.null_text = null_text
 
     @property
     def what(self) -> str:
@@ -88,7 +102,31 @@ class SegtableFilesOperator(SegtableCommitOperator):
         given = self.options or {}
         read = (option("option", f"{k}={v}") for k, v in given.items() if not is_secret_name(k))
         kind = (option("format", self.format),) if self.format else ()
-        return (*sources, *kind, *read, *named)
+        return (*sources, *kind, *self._form_options(), *read, *named)
+
+    def form(self) -> CsvFormat:
+        """Return how CSV files are written.
+
+        Raises:
+            InvalidInput: the delimiter or the encoding is not one.
+        """
+        nulls = [self.null_text] if isinstance(self.null_text, str) else self.null_text
+        return CsvFormat(
+            delimiter=self.delimiter or None,
+            encoding=self.encoding,
+            header=self.header,
+            nulls=tuple(nulls),
+        )
+
+    def _form_options(self) -> Iterator[str]:
+        form = self.form()
+        if form.delimiter:
+            yield option("delimiter", "tab" if form.delimiter == "\t" else form.delimiter)
+        if form.encoding != CsvFormat().encoding:
+            yield option("encoding", form.encoding)
+        if not form.header:
+            yield "--no-header"
+        yield from (option("null-text", text) for text in form.nulls)
 
     def _for_spark(self) -> Iterator[str]:
         """Yield the names for Spark, which finds no format in a local pattern like ``day.*``."""
@@ -177,7 +215,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         from airflow_provider_segtable.data.files.input_paths import found_files
 
         for name in files:
-            found = found_files(name, self.format, stored)
+            found = found_files(name, self.format, stored, self.form())
             if not found:
                 raise NotFound(f"no file at {name!r}: check the path, and that this worker sees it")
             yield from found

@@ -231,6 +231,22 @@ def test_an_interval_is_loaded_again(flights: Flights, landing: Path) -> None:
     assert asked in launcher.launched[0]
 
 
+@pytest.mark.usefixtures("flights")
+def test_how_a_csv_is_written_is_said_to_both_engines(landing: Path) -> None:
+    """Delimiter, encoding, header and texts for null are those of the task, here and on Spark."""
+    (landing / "d.csv").write_text("2013-01-05T00:00:00Z|9009\n-|-\n2013-01-05T00:00:00Z|-\n")
+    form: dict[str, Any] = {"delimiter": "|", "header": False, "encoding": "latin-1"}
+    given = {"task_id": "load", "table": "flights", "files": str(landing / "d.csv"), **form}
+    with pytest.raises(AirflowFailException, match="column 'time_hour': '-' is not a value"):
+        SegtableIngestOperator(**given).execute(RUN)
+    launcher = Recorded(appends=False, fault="no memory")
+    onspark = {**given, "engine": "spark", "launcher": launcher, "null_text": ["-", "NA"]}
+    with pytest.raises(AirflowException, match="failed"):
+        SegtableIngestOperator(**onspark).execute(RUN)
+    for option in ("--delimiter=|", "--encoding=latin-1", "--no-header", "--null-text=NA"):
+        assert option in launcher.launched[0]
+
+
 def test_an_overwrite_of_a_condition_is_counted_first(flights: Flights, landing: Path) -> None:
     """A dry run writes nothing; only what this process cannot evaluate goes to Spark."""
 

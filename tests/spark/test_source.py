@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
+from airflow_provider_segtable.data.files.input_files import InputFile, read_rows
+from airflow_provider_segtable.data.jobs.row_checks import check_rows, conformed
+from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.input_source import format_of, read_source
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from tests.spark.conftest import MakeTable
@@ -34,7 +38,7 @@ def test_a_value_that_does_not_parse_is_refused(
     path.write_text("at,n,who\n2013-01-01T05:00:00Z,one,x\n")
     table = make_table(EVENTS)
     rows = read_source(spark, str(path), schema=EVENTS)
-    with pytest.raises(SchemaMismatch, match="ingest into"):
+    with pytest.raises(SchemaMismatch, match=r"column .n.: .one. is not a value of type int64"):
         ingest(table.ports, rows)
     assert table.state().n == 0
 
@@ -58,3 +62,82 @@ def test_no_suffix_tells_none() -> None:
     """The way out is in the message."""
     with pytest.raises(InvalidInput, match="--format"):
         format_of("data/2013")
+
+
+NASTY = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("day", pa.date32()),
+        ("who.name", pa.string()),
+        ("i", pa.int32()),
+        ("u", pa.uint64()),
+        ("x", pa.float64()),
+        ("f", pa.float32()),
+        ("d", pa.decimal128(9, 3)),
+        ("ok", pa.bool_()),
+        ("raw", pa.binary()),
+    ]
+)
+NASTY_ROWS = (
+    "2013-01-01T05:00:00Z;2013-01-01 05:00;2013-01-01;NA;1;18446744073709551615;nan;1;1.5;true;x",
+    '2013-01-01T05:00:00+02:00;;;"a;""b""\nc";-2;;inf;-inf;1e2;FALSE;""',
+    '2013-01-01;2013-01-01T05:00:00.123456;1969-12-31;;;0;1e-400;0.1;-.5;1;"é"',
+    '2013-01-01T05:00:00.000001Z;;;"";"-";-;-;-;-;-;-',
+    "0001-01-01T00:00:00Z;;0001-01-01;null;007;007;-0.0;1e-46;0;0; y ",
+    "2013-12-31T23:59:59Z;9999-12-31;;\"-\";0x10;1;Infinity;3;1;True;'q'",
+    "",
+    "2013-12-31T23:59:59Z;;;\\N;1;1;1d;1;1;1;1",
+)
+"""The last row does not fit a column: Java's ``1d`` is no number."""
+
+
+def test_both_engines_read_a_nasty_file_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """Quotes, newlines, nulls, zones and extremes of each type are the same rows on Spark."""
+    form = CsvFormat(delimiter=";", nulls=("-",))
+    path = tmp_path / "nasty.csv"
+    header = ";".join(NASTY.names)
+    path.write_text("\n".join([header, *NASTY_ROWS[:-1]]) + "\n")
+    here = check_rows(read_rows(InputFile(str(path), csv=form), NASTY), NASTY, "at")
+    there = read_source(spark, str(path), schema=NASTY, csv=form).toArrow()
+    assert here.num_rows == len(NASTY_ROWS) - 2
+    assert str(conformed(there, NASTY).to_pylist()) == str(here.to_pylist())
+
+
+@pytest.mark.parametrize("text", ["1d", "1e400", " 1", "NA", "0x1p3", '""'])
+def test_both_engines_refuse_alike(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    """What is no number is refused on Spark, too, with the file, the column and the text."""
+    path = tmp_path / "bad.csv"
+    path.write_text(f"n,x\n1,{text}\n")
+    schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])
+    for read in (
+        lambda: read_rows(InputFile(str(path)), schema),
+        lambda: translated_rows(read_source(spark, str(path), schema=schema)),
+    ):
+        with pytest.raises(SchemaMismatch) as refused:
+            read()
+        for word in ("bad.csv", "column 'x'", repr(text.strip('"'))):
+            assert word in str(refused.value)
+
+
+def translated_rows(rows: DataFrame) -> None:
+    """Collect rows, with segtable's errors."""
+    with translated("reading"):
+        rows.collect()
+
+
+def test_a_number_of_json_that_overflows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A number that Spark would make infinite is refused with its column."""
+    path = tmp_path / "bad.json"
+    path.write_text('{"n": 1, "x": 1e400}\n')
+    schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])
+    with pytest.raises(SchemaMismatch, match=r"column 'x'.*too large"):
+        translated_rows(read_source(spark, str(path), schema=schema))
+
+
+def test_another_delimiter_is_named_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """The message for a wrong delimiter names the file's."""
+    path = tmp_path / "bad.csv"
+    path.write_text("at|n|who\n2013-01-01T05:00:00Z|1|x\n")
+    with pytest.raises(InvalidInput, match="seems to be"):
+        read_source(spark, str(path), schema=EVENTS)

@@ -1,39 +1,55 @@
 """Read a user's files: Parquet, CSV and JSON lines, by their suffixes, here or in object stores.
 
 1. Formats without types (CSV, JSON) are read in the table's types. Their times follow one rule
-   (``data.arrow.text_times``), however many rows have a zone.
-2. If a file cannot be read, ``InvalidInput`` names the file and the reason. If an object store does
+   (``data.arrow.text_times``), however many rows have a zone. The fields of a CSV file are read as
+   texts, of which ``text_values`` makes values; ``CsvFormat`` says how the file is written.
+2. A value that does not fit its column, or is too large for it, refuses the file by row, column
+   and value.
+3. If a file cannot be read, ``InvalidInput`` names the file and the reason. If an object store does
    not answer, or refuses access, it is a ``StorageError``: the same may work later.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pc
+import pyarrow.compute as pc
+import pyarrow.csv as pv
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.storable_types import storable
-from airflow_provider_segtable.data.arrow.text_times import TIME, are_times, parsed_times
+from airflow_provider_segtable.data.arrow.text_times import TIME, are_times
 from airflow_provider_segtable.data.files.filesystems import STORES, object_store
+from airflow_provider_segtable.data.files.text_values import (
+    first_fault,
+    shown,
+    typed,
+    without_nulls,
+)
 
+LONGEST_ROW = 8 << 20
+"""The most bytes of a row of a CSV file."""
 FORMATS = ("parquet", "csv", "json")
 _OF_A_VALUE = ("conversion error", "error parsing", "changed from", "expected a zone")
 _BY_SUFFIX = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
+    ".tsv": "csv",
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
@@ -44,12 +60,14 @@ _BY_SUFFIX = {
 class InputFile:
     """A user's file: a path on this machine, or a URI of an object store.
 
-    ``given`` is the format, by default that of the suffix; ``options`` are storage options.
+    ``given`` is the format, by default that of the suffix; ``options`` are storage options, and
+    ``csv`` is how a CSV file is written.
     """
 
     place: str
     given: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    csv: CsvFormat = field(default_factory=CsvFormat)
 
     def __post_init__(self) -> None:
         """Refuse a URI of a scheme that is no object store's."""
@@ -67,6 +85,11 @@ class InputFile:
     def name(self) -> str:
         """Return its name, without folders."""
         return PurePosixPath(self.place).name
+
+    @property
+    def form(self) -> CsvFormat:
+        """Return how the file is written if it is a CSV, with its delimiter."""
+        return replace(self.csv, delimiter=self.csv.separator(self.name))
 
     @property
     def format(self) -> str:
@@ -137,8 +160,8 @@ def read_rows(file: InputFile, schema: pa.Schema) -> pa.Table:
     read: dict[str, Callable[[], pa.Table]] = {
         # only the file: a folder "month=1/" in its path must not become a column
         "parquet": lambda: pq.ParquetFile(file.seekable()).read(),
-        "csv": lambda: _read_csv(file.stream(), schema),
-        "json": lambda: _read_json(file.stream(), schema),
+        "csv": lambda: typed_texts(read_texts(file, schema), schema),
+        "json": lambda: _read_json(file, schema),
     }
     kind = file.format
     with _readable(file.place):
@@ -159,11 +182,72 @@ def event_times(file: InputFile, time_column: str) -> list[Instant] | None:
     return [int(hour) * HOUR_US for hour in np.unique(inside // HOUR_US)]
 
 
+def read_texts(file: InputFile, schema: pa.Schema) -> pa.Table:
+    """Return the fields of a CSV file as texts, null where they are.
+
+    Raises:
+        pyarrow.ArrowInvalid: the file is broken, or not in its encoding.
+        InvalidInput: another delimiter separates its columns.
+    """
+    used = file.csv.separator(file.name)
+    names = None if file.csv.header else schema.names
+    options = {"read_options": _reading(file.csv, names), "parse_options": _parsing(used)}
+    with pv.open_csv(file.stream(), **options) as reader:
+        found = reader.schema.names
+    check_separated(found, schema.names, file.place, used)
+    convert = pv.ConvertOptions(
+        column_types={name: pa.string() for name in found},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    rows = pv.read_csv(file.stream(), convert_options=convert, **options)
+    texts = [without_nulls(column, file.csv.nulls) for column in rows.columns]
+    return pa.table(texts, names=rows.column_names)
+
+
+def typed_texts(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return texts as values of a table's types; further columns stay texts.
+
+    Raises:
+        SchemaMismatch: a text is no value of its column's type.
+    """
+    known = {field.name: field.type for field in schema}
+    names = rows.column_names
+    values = [
+        typed(texts, name, known[name]) if name in known else texts
+        for name, texts in zip(names, rows.columns, strict=True)
+    ]
+    return pa.table(values, names=names)
+
+
+def _reading(csv: CsvFormat, names: list[str] | None = None) -> pv.ReadOptions:
+    return pv.ReadOptions(encoding=csv.encoding, column_names=names or None, block_size=LONGEST_ROW)
+
+
+def _parsing(separator: str) -> pv.ParseOptions:
+    return pv.ParseOptions(delimiter=separator, newlines_in_values=True)
+
+
 def _text(file: InputFile) -> pa.RecordBatchReader:
-    if file.format == "csv":
-        options = pc.ConvertOptions(strings_can_be_null=True)
-        return pc.open_csv(file.stream(), convert_options=options)
-    return pj.open_json(file.stream())
+    if file.format == "json":
+        return pj.open_json(file.stream())
+    if not file.csv.header:
+        raise InvalidInput(f"{file.place} has no header, so it names no columns: give their schema")
+    used = file.csv.separator(file.name)
+    options = pv.ConvertOptions(
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=["", *file.csv.nulls],
+    )
+    reader = pv.open_csv(
+        file.stream(),
+        read_options=_reading(file.csv),
+        parse_options=_parsing(used),
+        convert_options=options,
+    )
+    check_separated(reader.schema.names, (), file.place, used)
+    return reader
 
 
 def _inferred(reader: pa.RecordBatchReader) -> pa.Schema:
@@ -179,32 +263,61 @@ def _of_times(rows: pa.Table, field: pa.Field) -> bool:
     return bool(pa.types.is_string(field.type)) and are_times(rows.column(field.name))
 
 
-def _read_csv(stream: pa.NativeFile, schema: pa.Schema) -> pa.Table:
-    options = pc.ConvertOptions(
-        column_types=_as_text(schema), strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
-    return _timed(pc.read_csv(stream, convert_options=options), schema)
+def _read_json(file: InputFile, schema: pa.Schema) -> pa.Table:
+    try:
+        return _json_rows(file.stream(), schema)
+    except pa.ArrowInvalid:
+        _refuse_json(file.stream().readall().splitlines(keepends=True), schema)
+        raise
 
 
-def _read_json(stream: pa.NativeFile, schema: pa.Schema) -> pa.Table:
-    options = pj.ParseOptions(explicit_schema=_as_text(schema))
-    return _timed(pj.read_json(stream, parse_options=options), schema)
-
-
-def _as_text(schema: pa.Schema) -> pa.Schema:
-    """Return the types that Arrow reads a text file in: times as texts."""
-    return pa.schema(
+def _json_rows(stream: Any, schema: pa.Schema) -> pa.Table:
+    texts = pa.schema(
         [f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f for f in schema]
     )
-
-
-def _timed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of a text file with their times parsed."""
+    rows = pj.read_json(stream, parse_options=pj.ParseOptions(explicit_schema=texts))
     for at, name in enumerate(rows.column_names):
-        wanted = schema.field(name).type if name in schema.names else None
-        if wanted is not None and pa.types.is_timestamp(wanted):
-            rows = rows.set_column(at, name, parsed_times(rows.column(at), wanted.unit))
+        if name in schema.names and pa.types.is_timestamp(kind := schema.field(name).type):
+            rows = rows.set_column(at, name, typed(rows.column(at), name, kind))
+        elif pa.types.is_floating(rows.column(at).type):
+            _refuse_infinite(rows.column(at), name)
     return rows
+
+
+def _refuse_infinite(values: pa.ChunkedArray, name: str) -> None:
+    """Refuse infinity: JSON has none, so it is a number that is too large for the column."""
+    row = pc.index(pc.is_inf(values.cast(pa.float64())), True).as_py()
+    if row >= 0:
+        raise SchemaMismatch(
+            f"row {row}, column {name!r}: the number is too large for type {values.type}: "
+            "correct it, or make the column wider"
+        )
+
+
+def _refuse_json(lines: list[bytes], schema: pa.Schema) -> None:
+    """Refuse lines of JSON by the first one that cannot be read, if it is one line's fault.
+
+    Raises:
+        SchemaMismatch: a value does not fit its column; the message has the row and the column.
+    """
+
+    def parse(some: list[bytes]) -> object:
+        return _json_rows(pa.BufferReader(b"".join(some)), schema) if some else None
+
+    lines = [line for line in lines if line.strip()]
+    row = first_fault(lines, parse)
+    try:
+        value, written = json.loads(lines[row]), json.loads(lines[row], parse_float=str)
+    except (ValueError, IndexError):
+        return  # no JSON: the error of the whole file says so
+    for name in schema.names if isinstance(value, dict) else ():
+        try:
+            parse([json.dumps({name: value.get(name)}).encode()])
+        except (pa.ArrowInvalid, SchemaMismatch):
+            raise SchemaMismatch(
+                f"row {row}, column {name!r}: {shown(str(written[name]))} is not a value of type "
+                f"{schema.field(name).type}: correct it, or change the column"
+            ) from None
 
 
 @contextmanager
@@ -228,7 +341,18 @@ def _readable(path: str) -> Iterator[None]:
     try:
         with reaching(path):
             yield
+    except SchemaMismatch as error:
+        raise SchemaMismatch(f"{path}: {error}") from None
+    except UnicodeError as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error}: give its encoding (--encoding latin-1, encoding=)"
+        ) from error
     except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            raise InvalidInput(
+                f"{path} cannot be read: {error}: it is not UTF-8: give its encoding "
+                "(--encoding latin-1, encoding=)"
+            ) from error
         if any(words in str(error) for words in _OF_A_VALUE):
             raise SchemaMismatch(f"{path}: {error}: correct the value or the schema") from error
         raise InvalidInput(

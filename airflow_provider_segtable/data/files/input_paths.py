@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import InvalidInput, StorageError
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.files.filesystems import STORES, object_store
 from airflow_provider_segtable.data.files.input_files import FORMATS, InputFile, reaching
 
@@ -32,14 +33,17 @@ def expanded(name: str, options: Mapping[str, str]) -> list[str]:
     return sorted(found) or [name]
 
 
-def found_files(name: str, kind: str | None, options: Mapping[str, str]) -> list[InputFile]:
+def found_files(
+    name: str, kind: str | None, options: Mapping[str, str], csv: CsvFormat | None = None
+) -> list[InputFile]:
     """Return the files of a name or pattern that are there, sorted.
 
     Raises:
         InvalidInput: the URI has an unknown scheme.
         StorageError: the store cannot be reached.
     """
-    named = (InputFile(each, kind, options) for each in expanded(name, options))
+    form = csv or CsvFormat()
+    named = (InputFile(each, kind, options, form) for each in expanded(name, options))
     return [file for file in named if file.is_file()]
 
 

@@ -3,6 +3,7 @@
 1. A kernel's own error leaves its task as a value (``tasks.faults``), and the driver raises it
    again (``raise_reported``) with its type and message.
 2. Any other failed task is reported by its last Python exception and its host (``lost_tasks``).
+   An error of segtable that it raised keeps its type.
 3. Any other Spark exception becomes one line: its condition or first line, not a stack.
 """
 
@@ -39,6 +40,7 @@ _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
     ("MALFORMED_CSV", SchemaMismatch),
     ("CANNOT_PARSE", SchemaMismatch),
     ("CAST_INVALID_INPUT", SchemaMismatch),
+    ("the number is too large for type", SchemaMismatch),  # ``reads.input_source``
 )
 _WITHOUT_SPARK = "use the local engine (Table.append, --engine local), which reads this type"
 _WAYS_OUT = (
@@ -69,7 +71,12 @@ def translate(error: Exception, what: str) -> SegtableError:
     default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
     kind = next((kind for word, kind in _KINDS if word in text), default)
     way_out = next((f"; {way}" for word, way in _WAYS_OUT if word in text), "")
-    return kind(f"{what}: {lost_task(text) or gist(text)}{way_out}")
+    cause = lost_task(text)
+    name, _, message = (cause or "").partition(": ")
+    own = getattr(errors, name, None) if name.isidentifier() else None
+    if isinstance(own, type) and issubclass(own, SegtableError):
+        return own(f"{what}: {message}")
+    return kind(f"{what}: {cause or gist(text)}{way_out}")
 
 
 def _missing_connector(text: str) -> str:

@@ -3,20 +3,31 @@
 1. The format is given, or follows from the suffix; a compression's suffix is ignored.
 2. Text (CSV, JSON) is read in the table's own types, never guessed. Columns are found by the
    header's names, and a value that does not parse fails the ingest instead of becoming null.
-3. Parquet and ORC have their own types; the ingest checks whether these fit.
+3. Of CSV Spark only separates the fields, with the quotes and newlines of the local engine; tasks
+   make values of them (``spark.tasks.text_reading``). Spark makes them itself if an option asks for
+   one of its own conversions, such as ``dateFormat``. A file is read by one task, because newlines
+   may be in quotes; the option ``multiLine=false`` divides it.
+4. A number of JSON that is infinite in its column was too large for it, and is refused.
+5. Parquet and ORC have their own types; the ingest checks whether these fit.
 """
 
+import codecs
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.tasks.text_reading import TextReader
 
 _COMPRESSIONS = {".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate"}
 _SUFFIXES: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -31,9 +42,27 @@ _SUFFIXES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ".ndjson": ("json", {}),
 }
 _TEXT_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "csv": {"header": "true", "mode": "FAILFAST"},
+    "csv": {
+        "mode": "FAILFAST",
+        "escape": '"',
+        "multiLine": "true",
+        "nullValue": "\x00null",  # in no file: an empty field without quotes
+    },
     "json": {"mode": "FAILFAST"},
 }
+_OWN_CONVERSIONS = {
+    *("dateformat", "timestampformat", "timestampntzformat", "timeformat", "locale", "mode"),
+    *("nanvalue", "positiveinf", "negativeinf", "inferschema", "columnnameofcorruptrecord"),
+}
+"""Options of Spark's conversions from text."""
+_CHARSETS = {
+    "iso8859-1": "ISO-8859-1",
+    "ascii": "US-ASCII",
+    "utf-8-sig": "UTF-8",
+    "utf-16-be": "UTF-16BE",
+    "utf-16-le": "UTF-16LE",
+}
+"""Spark's names of encodings, by Python's."""
 
 
 def format_of(path: str) -> tuple[str, Mapping[str, str]]:
@@ -60,6 +89,7 @@ def read_source(
     options: Mapping[str, str] | None = None,
     *,
     schema: pa.Schema | None = None,
+    csv: CsvFormat | None = None,
 ) -> DataFrame:
     """Return the rows of a batch source.
 
@@ -69,16 +99,73 @@ def read_source(
         format: any of Spark's formats; by default from the suffix.
         options: Spark's options for the format; they override the defaults.
         schema: the table's schema, for text.
+        csv: how a CSV file is written.
 
     Raises:
         InvalidInput: the format is unknown, or Spark refuses the options.
         NotFound: there is nothing at the path.
     """
-    kind, settings = _settings(path, format, options)
+    csv = csv or CsvFormat()
+    kind, settings = _settings(path, format, options, csv)
     with translated(f"reading {path}"):
-        types = _types(spark, path, kind, settings, schema)
         reader = spark.read.format(kind).options(**settings)
-        return (reader.schema(types) if types else reader).load(path)
+        if schema is None or kind not in _TEXT_OPTIONS:
+            return reader.load(path)
+        if kind == "json":
+            return without_infinity(reader.schema(spark_schema(readable(schema))).load(path))
+        names = _header(spark, path, settings) or schema.names
+        check_separated(names, schema.names, path, settings.get("sep", ","))
+        if _converts(options):
+            return reader.schema(_types(schema, names)).load(path)
+        texts = T.StructType([T.StructField(name, T.StringType()) for name in names])
+        return _typed(reader.schema(texts).load(path), path, schema, csv)
+
+
+def _header(spark: SparkSession, path: str, settings: Mapping[str, str]) -> list[str]:
+    """Return the names in the header of a CSV; empty if there is none."""
+    if settings["header"].lower() != "true":
+        return []
+    return spark.read.format("csv").options(**settings).load(path).columns
+
+
+def _converts(options: Mapping[str, str] | None) -> bool:
+    """Return whether options ask for Spark's own conversions from text."""
+    return any(name.lower() in _OWN_CONVERSIONS for name in options or ())
+
+
+def _types(schema: pa.Schema, names: list[str]) -> T.StructType:
+    """Return the columns of a CSV in the table's types; further ones are texts."""
+    known = {field.name: field for field in spark_schema(readable(schema)).fields}
+    return T.StructType([known.get(n, T.StructField(n, T.StringType())) for n in names])
+
+
+def _typed(texts: DataFrame, path: str, schema: pa.Schema, csv: CsvFormat) -> DataFrame:
+    """Return rows of texts as values of the table's types.
+
+    Columns are numbered meanwhile: ``mapInArrow`` trips over dots and backticks.
+    """
+    names, near = texts.columns, readable(schema)
+    types = _types(schema, names)
+    numbered = T.StructType([T.StructField(f"c{n}", f.dataType) for n, f in enumerate(types)])
+    reader = TextReader(
+        place=path,
+        columns={at: near.field(name) for at, name in enumerate(names) if name in near.names},
+        shown=to_arrow_schema(numbered, timezone="UTC"),
+        nulls=csv.nulls,
+    )
+    return texts.toDF(*numbered.names).mapInArrow(reader.run, numbered).toDF(*names)
+
+
+def without_infinity(rows: DataFrame) -> DataFrame:
+    """Return rows of JSON, which has no infinity: a number that became infinite was too large."""
+    for field in rows.schema:
+        if isinstance(field.dataType, T.FloatType | T.DoubleType):
+            value, kind = column(rows, field.name), field.dataType.simpleString()
+            text = f"column {field.name!r}: the number is too large for type {kind}: correct it"
+            lost = F.raise_error(F.lit(text)).cast(field.dataType)
+            huge = F.abs(value) == F.lit(float("inf"))
+            rows = rows.withColumn(field.name, F.when(huge, lost).otherwise(value))
+    return rows
 
 
 def read_stream_source(
@@ -88,6 +175,7 @@ def read_stream_source(
     options: Mapping[str, str] | None = None,
     *,
     schema: pa.Schema,
+    csv: CsvFormat | None = None,
 ) -> DataFrame:
     """Return a stream of the files that appear in a folder.
 
@@ -95,12 +183,16 @@ def read_stream_source(
     table's columns in the table's order; its header is checked. Durations of other than text files
     are numbers, as in ``read_source``: Spark would take any unit for microseconds.
     """
-    kind, settings = _settings(path, format, options)
+    csv = csv or CsvFormat()
+    kind, settings = _settings(path, format, options, csv)
     if kind == "csv":
         settings = {"enforceSchema": "false", **settings}
     with translated(f"streaming from {path}"):
         reader = spark.readStream.format(kind).options(**settings)
         types = spark_schema(readable(schema))
+        if kind == "csv" and not _converts(options):
+            texts = T.StructType([T.StructField(name, T.StringType()) for name in schema.names])
+            return _typed(reader.schema(texts).load(path), path, schema, csv)
         return reader.schema(types if kind in _TEXT_OPTIONS else _numbered(types)).load(path)
 
 
@@ -120,24 +212,18 @@ def _numbered(kind: Any) -> Any:
 
 
 def _settings(
-    path: str, given: str | None, options: Mapping[str, str] | None
+    path: str, given: str | None, options: Mapping[str, str] | None, csv: CsvFormat
 ) -> tuple[str, dict[str, str]]:
     kind, implied = (given.lower(), {}) if given else format_of(path)
-    return kind, {**_TEXT_OPTIONS.get(kind, {}), **implied, **(options or {})}
+    form = _csv_options(csv, implied) if kind == "csv" else implied
+    return kind, {**_TEXT_OPTIONS.get(kind, {}), **form, **(options or {})}
 
 
-def _types(
-    spark: SparkSession,
-    path: str,
-    kind: str,
-    settings: Mapping[str, str],
-    schema: pa.Schema | None,
-) -> T.StructType | None:
-    if schema is None or kind not in _TEXT_OPTIONS:
-        return None
-    table = spark_schema(readable(schema))
-    if kind == "json" or settings.get("header", "").lower() != "true":
-        return table
-    header = spark.read.format("csv").options(**settings).load(path).columns
-    known = {field.name: field for field in table.fields}
-    return T.StructType([known.get(n, T.StructField(n, T.StringType())) for n in header])
+def _csv_options(csv: CsvFormat, implied: Mapping[str, str]) -> dict[str, str]:
+    """Return the form of CSV files as options of Spark's reader."""
+    name = codecs.lookup(csv.encoding).name
+    return {
+        "sep": csv.delimiter or implied.get("sep", ","),
+        "encoding": _CHARSETS.get(name, name.upper()),
+        "header": str(csv.header).lower(),
+    }

@@ -42,6 +42,21 @@ def test_values_are_cast_when_asked(facts: Facts, table: str, tmp_path: Path) ->
     ]
 
 
+def test_how_a_csv_is_written(facts: Facts, run: Run, tmp_path: Path) -> None:
+    """Delimiter, encoding and texts for null are options of ``create --like`` and ``ingest``."""
+    form = ("--delimiter", ";", "--encoding", "latin-1", "--null-text", "NA", "--null-text", "-")
+    rows = "at;who;n\n2013-01-01T00:00;é;NA\n2013-01-02T00:00;-;1\n"
+    (tmp_path / "x.csv").write_bytes(rows.encode("latin-1"))
+    facts("table", "create", "x", "--like", "x.csv", "--time", "at", *form)
+    assert "seems to be ';'" in run("ingest", "x", "x.csv", "--encoding", "latin-1").stderr
+    facts("ingest", "x", "x.csv", *form)
+    found = facts("table", "scan", "x")["rows"]
+    assert [(row["who"], row["n"]) for row in found] == [("é", None), (None, 1)]
+    (tmp_path / "y.csv").write_text("2013-01-03,NA,2\n")
+    facts("ingest", "x", "y.csv", "--no-header")
+    assert facts("table", "scan", "x")["rows"][2]["who"] == "NA"
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [

@@ -13,8 +13,9 @@ from airflow_provider_segtable.cli.commands.tables.table_commands import writabl
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
 from airflow_provider_segtable.cli.file_overwrite import only_spark, overwritten
-from airflow_provider_segtable.cli.input.chosen_columns import FileColumns
+from airflow_provider_segtable.cli.input.csv_options import CsvOptions
 from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
+from airflow_provider_segtable.cli.input.option_groups import option_groups
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     CommitId,
@@ -26,6 +27,7 @@ from airflow_provider_segtable.cli.input.options import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
+from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
 
 
+@option_groups
 def ingest(  # noqa: PLR0913 - each is an option
     table: TableUri,
     files: Annotated[
@@ -99,6 +102,7 @@ def ingest(  # noqa: PLR0913 - each is an option
             "--dry-run", help="Report how many rows an overwrite would replace; write nothing."
         ),
     ] = False,
+    csv: CsvOptions,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = None,
     zookeeper: ZooKeeper = None,
@@ -121,6 +125,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
     [green]segtable ingest ./flights raw.parquet --columns carrier,delay=dep_delay --cast[/]
+    [green]segtable ingest ./flights night.csv --delimiter ';' --encoding latin-1 --null-text NA[/]
 
     Columns and types must match the table's, and every row needs an event time.
     An invalid file appends nothing; the files before it stay appended.
@@ -130,7 +135,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     taken = FileColumns.parse(columns, cast=cast, deleted=deleted)
     options = store_options(storage_options)
     named = [each for place in files for each in _objects(place, options, engine)]
-    sources = [InputFile(place, format_, options) for place in named]
+    sources = [InputFile(place, format_, options, csv.form()) for place in named]
     request = _overwrite(overwrite, overwrite_where, commit_id, dry_run=dry_run)
     _check_parts(rows_per_append, engine, whole=request is not None)
     _check_deleted(deleted, whole=request is not None)

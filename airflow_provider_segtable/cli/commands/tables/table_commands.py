@@ -13,6 +13,7 @@ from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.cli.display.property_list import property_list
 from airflow_provider_segtable.cli.display.published_facts import status_facts
 from airflow_provider_segtable.cli.input.column_types import parse_schema
+from airflow_provider_segtable.cli.input.csv_options import CsvOptions
 from airflow_provider_segtable.cli.input.kind_options import (
     KeyOptions,
     RollupOptions,
@@ -99,6 +100,7 @@ def create(  # noqa: PLR0913 - each is an option
     properties: Properties = None,
     rollup: RollupOptions,
     key: KeyOptions,
+    csv: CsvOptions,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +128,9 @@ def create(  # noqa: PLR0913 - each is an option
 
     settings = {**publish_properties(publish), **pairs(properties, "--property")}
     kind = chosen_kind(rollup, key)
-    file = None if like is None else InputFile(like, options=store_options(storage_options))
+    file = (
+        None if like is None else InputFile(like, None, store_options(storage_options), csv.form())
+    )
     columns = _schema(schema, file)
     made = Table.create(
         table,
