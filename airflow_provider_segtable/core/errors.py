@@ -54,6 +54,8 @@ their libraries. A message names the offending value and the way out.
     │   ├── LogStoreFull            buffers are full of records that no checkpoint committed yet
     │   ├── OffsetGap               a checkpoint does not begin where the last one ended
     │   ├── LogStoreUnavailable     no log store answers, or it was shut down
+    │   │   └── LogStoreGone        nothing listens at its address any more
+    │   ├── LogStoreServed          services of other processes have the buckets
     │   └── CheckpointPending       an earlier checkpoint is neither committed nor abandoned
     ├── ExecutionFailed             the engine under the work (Spark) failed; nothing committed
     └── EnvironmentIncomplete       this machine lacks something
@@ -256,6 +258,14 @@ class OffsetGap(LogStoreError):
 
 class LogStoreUnavailable(LogStoreError):
     """No log store answers at the address, or it was shut down."""
+
+
+class LogStoreGone(LogStoreUnavailable):
+    """Nothing listens at a store's address: its process has ended, with what it held."""
+
+
+class LogStoreServed(LogStoreError):
+    """A store beside its writer was asked for, and running services have the buckets."""
 
 
 class CheckpointPending(LogStoreError):

@@ -2,13 +2,17 @@
 
 All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
 which decide again. States do not change, so readers need no lock. No record is copied.
+
+Writers are answered only as long as the bucket's epoch is *confirmed*: its service has read the
+table's log not long ago. The time is that of ``monotonic``.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import LogStoreFull, LogStoreUnavailable
@@ -35,8 +39,16 @@ class Answer:
 class Bucket:
     """A bucket's state, for the threads of its writer, its readers and checkpoints."""
 
-    def __init__(self, number: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        number: int,
+        limits: Limits,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        confirmed_until: float = math.inf,
+    ) -> None:
         self._limits = limits
+        self._monotonic, self._until = monotonic, confirmed_until
         self._log: State = BucketLog(bucket=number)
         self._changes = Changes()
         self._open = True
@@ -61,8 +73,8 @@ class Bucket:
 
         Raises:
             LogStoreFull: there was no room until the deadline.
+            LogStoreUnavailable: the epoch was not confirmed until the deadline.
         """
-        deadline = time.monotonic() + wait_s
         new = Append(
             epoch=epoch,
             sequence=sequence,
@@ -71,14 +83,18 @@ class Bucket:
             content=batch,
             at=time.time_ns() // 1000,
         )
-        while True:
-            with self._changes.mutex:
-                seen = self._changes.number
-                full = self._appended(new)
-                if full is None:
-                    return Answer(first=sequence, committed=self._log.committed.offset)
-            if not self._changes.wait(seen, deadline - time.monotonic()):
-                raise self._full(full, new, wait_s)
+        return self._answered(new, wait_s)
+
+    def check(self, *, epoch: Epoch, sequence: Offset, wait_s: float) -> Answer:
+        """Answer as to an append of nothing: the epoch is the newest one, and confirmed."""
+        return self._answered(_nothing(epoch, sequence), wait_s)
+
+    def confirm(self, until: float) -> None:
+        """Answer writers until a time of ``monotonic``."""
+        with self._changes.mutex:
+            late, self._until = not self._confirmed(), until
+            if late:
+                self._changes.made()
 
     @contextmanager
     def held(self) -> Iterator[State]:
@@ -135,6 +151,22 @@ class Bucket:
             self._log = BucketLog(bucket=self._log.bucket)
             self._changes.made()
 
+    def _answered(self, new: Append[Any], wait_s: float) -> Answer:
+        """Append once the epoch is confirmed and there is room; errors as ``append``."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            with self._changes.mutex:
+                seen, full = self._changes.number, None
+                if not self._confirmed():
+                    self._appended(_nothing(new.epoch, new.sequence))  # may be refused
+                elif (full := self._appended(new)) is None:
+                    return Answer(first=new.sequence, committed=self._log.committed.offset)
+            if not self._changes.wait(seen, deadline - time.monotonic()):
+                raise self._unconfirmed(wait_s) if full is None else self._full(full, new, wait_s)
+
+    def _confirmed(self) -> bool:
+        return self._monotonic() < self._until
+
     def _opened(self) -> State:
         if not self._open:
             raise LogStoreUnavailable(
@@ -158,7 +190,7 @@ class Bucket:
                 f"{writing.named(self._log)} moves to another service: look up its address"
             )
 
-    def _appended(self, new: Append[RecordBatch]) -> Full | None:
+    def _appended(self, new: Append[Any]) -> Full | None:
         self._refuse_if_sealed()
         match writing.append(self._opened(), new, self._limits):
             case Stored(log=log):
@@ -167,10 +199,21 @@ class Bucket:
             case Full() as full:
                 return full
 
-    def _full(self, full: Full, new: Append[RecordBatch], wait_s: float) -> LogStoreFull:
+    def _unconfirmed(self, wait_s: float) -> LogStoreUnavailable:
+        return LogStoreUnavailable(
+            f"{writing.named(self._log)} did not answer within {wait_s} s, because its service has "
+            "not read the table's log for too long, and another writer may have taken the bucket: "
+            "look whether the table's storage can be reached"
+        )
+
+    def _full(self, full: Full, new: Append[Any], wait_s: float) -> LogStoreFull:
         waiting = describe_size(full.uncommitted_bytes)
         return LogStoreFull(
             f"{writing.named(self._log)} had no room for {counted(new.count, 'record')} "
             f"({describe_size(new.size)}) within {wait_s} s, because {waiting} wait for a "
             "checkpoint: run one, or raise the limit"
         )
+
+
+def _nothing(epoch: Epoch, sequence: Offset) -> Append[Any]:
+    return Append(epoch=epoch, sequence=sequence, count=0, size=0, content=None)

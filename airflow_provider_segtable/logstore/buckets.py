@@ -5,13 +5,16 @@
    at the end.
 3. The status is that of all buckets at one point in time.
 4. The store cannot commit. What can is told to it by ``serve_checkpoints``, and does so on request.
-5. A bucket that moves to another service is sealed, committed, and then no longer served. Each of
+5. Of the confirmations of ``confirming`` the newest one counts, for all buckets alike.
+6. A bucket that moves to another service is sealed, committed, and then no longer served. Each of
    these steps, a cut and a status come one after the other. A bucket that comes back begins empty.
 """
 
+import math
 import threading
-from collections.abc import Collection
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 
 from airflow_provider_segtable.core.errors import (
     CheckpointPending,
@@ -36,9 +39,12 @@ from airflow_provider_segtable.ports.log_store import (
 class Buckets:
     """The buckets of a context."""
 
-    def __init__(self, context: LogContext) -> None:
+    def __init__(
+        self, context: LogContext, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.context = context
-        self._buckets = {n: Bucket(n, context.limits) for n in context.buckets}
+        self._monotonic, self._until = monotonic, math.inf
+        self._buckets = {n: self._new(n) for n in context.buckets}
         self._cutting = threading.Lock()
         self._serve: ServeCheckpoint | None = None
         self._open = True
@@ -76,7 +82,17 @@ class Buckets:
             for number in self._buckets.keys() - set(numbers):
                 self._buckets.pop(number).close()
             for number in sorted(set(numbers) - self._buckets.keys()):
-                self._buckets[number] = Bucket(number, self.context.limits)
+                self._buckets[number] = self._new(number)
+
+    @contextmanager
+    def confirming(self, lease_s: float) -> Iterator[None]:
+        """Answer writers until so many seconds after the begin of a block that reads the log."""
+        begun = self._monotonic()
+        yield
+        with self._cutting:
+            self._until = begun + lease_s
+            for each in self._buckets.values():
+                each.confirm(self._until)
 
     def check_schema(self, schema: Schema) -> None:
         """Raise ``SchemaMismatch`` unless a schema is that of the table."""
@@ -155,6 +171,10 @@ class Buckets:
         self._open = False
         for bucket in tuple(self._buckets.values()):
             bucket.close()
+
+    def _new(self, number: int) -> Bucket:
+        limits = self.context.limits
+        return Bucket(number, limits, monotonic=self._monotonic, confirmed_until=self._until)
 
     def _refuse_if_shut_down(self) -> None:
         if not self._open:

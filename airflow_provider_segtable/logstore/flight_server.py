@@ -26,6 +26,7 @@ from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.logstore.buckets import Buckets
 from airflow_provider_segtable.logstore.flight_messages import ANSWER, RECORDS, Message, encoded
+from airflow_provider_segtable.logstore.flight_streams import empty_batch
 
 MESSAGE_SIZE = 1 << 20
 """Size below which a reader that is late gets batches as one."""
@@ -41,7 +42,7 @@ class FlightLogServer(flight.FlightServerBase):
     def __init__(self, location: str, buckets: Buckets, **options: Any) -> None:
         super().__init__(location, **options)
         self._buckets = buckets
-        self._empty = _empty(buckets.context.schema)
+        self._empty = empty_batch(buckets.context.schema)
         self._writers: set[_Answers] = set()
         self._closing = threading.Lock()
 
@@ -144,11 +145,6 @@ class _Answers:
                 self._writer.write(message)
             except (flight.FlightError, pa.ArrowException, OSError):
                 return
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """Return no records. They are nulls, as pyarrow imports pandas to convert Python lists."""
-    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _appended(bucket: Bucket, epoch: int, chunk: Any) -> bytes:

@@ -4,7 +4,7 @@ Rules of the records are those of every store (``core.log_store``); ``flight_ser
 """
 
 from collections.abc import Callable, Collection
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -100,6 +100,10 @@ class FlightLogStore:
     def fence(self, bucket: int, epoch: Epoch) -> None:
         """Give a bucket up."""
         self._buckets.fence(bucket, epoch)
+
+    def confirming(self, lease_s: float) -> AbstractContextManager[None]:
+        """Answer writers until so many seconds after the begin of a block that reads the log."""
+        return self._buckets.confirming(lease_s)
 
     def client(self) -> MemoryLogClient:
         """Return a client in this process: its records do not go through the network."""

@@ -5,6 +5,7 @@
 3. Threads end with their stream, and keep no process from ending.
 """
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,11 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import flight
 
-from airflow_provider_segtable.core.errors import LogStoreUnavailable
+from airflow_provider_segtable.core.errors import LogStoreGone, LogStoreUnavailable
 from airflow_provider_segtable.core.log_store.position import Offset
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.logstore import flight_messages as messages
@@ -26,6 +28,7 @@ from airflow_provider_segtable.ports.log_store import RecordBatch
 
 CALL_S = 20.0
 FINISH_S = 5.0
+PROBE_S = 2.0
 MOST_WAITING = 64
 MOST_BYTES = 16 << 20
 BROKEN = (flight.FlightError, pa.ArrowException, OSError)
@@ -80,14 +83,36 @@ class Connection:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Raise ``LogStoreUnavailable`` in place of the library's errors."""
+        """Raise ``LogStoreUnavailable`` in place of the library's errors.
+
+        Raises:
+            LogStoreGone: the host answers, and nothing listens at the port.
+        """
         try:
             yield
         except BROKEN as error:
             reason = redacted(str(error)).partition(". gRPC client debug context")[0]
-            raise LogStoreUnavailable(
+            kind = LogStoreGone if _refuses(self.address) else LogStoreUnavailable
+            raise kind(
                 f"no log store answers at {self.address} ({reason}): look up its address and token"
             ) from error
+
+
+def empty_batch(schema: Any) -> pa.RecordBatch:
+    """Return no records. They are nulls, as pyarrow imports pandas to convert Python lists."""
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _refuses(address: str) -> bool:
+    """Return whether the host of an address refuses connections to its port."""
+    parts = urlsplit(address)
+    try:
+        with socket.create_connection((parts.hostname, parts.port), PROBE_S):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 class OutStream:

@@ -25,7 +25,12 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.buckets import checked_schema
-from airflow_provider_segtable.logstore.flight_streams import Connection, OutStream, Sent
+from airflow_provider_segtable.logstore.flight_streams import (
+    Connection,
+    OutStream,
+    Sent,
+    empty_batch,
+)
 from airflow_provider_segtable.ports.log_store import RecordBatch
 
 MOST_UNANSWERED = 64
@@ -68,9 +73,10 @@ class FlightLogWriter:
         """Append records without waiting for the answer, as long as few answers are missing."""
         checked_schema(batch.schema, self._schema)
         self._wait(MOST_UNANSWERED - 1, MOST_BYTES, wait_s)
+        return self._put(batch, wait_s) if batch.num_rows else self.end
+
+    def _put(self, batch: RecordBatch, wait_s: float) -> Offset:
         first = self.end
-        if not batch.num_rows:
-            return first
         sent = Sent(sequence=first, batch=batch, size=batch.nbytes)
         self._unanswered.append(sent)
         self._bytes += sent.size
@@ -86,6 +92,12 @@ class FlightLogWriter:
         """Wait until readers can see all records; return the offset after the last."""
         self._wait(0, 0, wait_s)
         return self.end
+
+    def check(self, *, wait_s: float) -> None:
+        """Wait for all answers, and one to no records; raise ``Fenced`` if the epoch is over."""
+        self._wait(0, 0, wait_s)
+        self._put(empty_batch(self._schema), wait_s)
+        self._wait(0, 0, wait_s)
 
     def leave(self, why: str) -> None:
         """End the writer from another thread."""

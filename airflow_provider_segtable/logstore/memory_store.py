@@ -5,12 +5,14 @@
 3. An answer is never lost here, so ``send`` is ``append``.
 """
 
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
 from uuid import uuid4
 
-from airflow_provider_segtable.core.errors import LogStoreUnavailable
+from airflow_provider_segtable.core.errors import LogStoreGone
 from airflow_provider_segtable.core.log_store.position import (
     CommittedEnd,
     Epoch,
@@ -33,23 +35,25 @@ from airflow_provider_segtable.ports.log_store import (
 
 @dataclass(slots=True)
 class MemoryLogStoreProvider:
-    """Creates stores in this process, and connects to them."""
+    """Creates stores in this process, and connects to them; ``monotonic`` is their clock."""
 
+    monotonic: Callable[[], float] = time.monotonic
     _running: "dict[str, MemoryLogStore]" = field(default_factory=dict)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def create(self, context: LogContext) -> "MemoryLogStore":
         """Return a store that is not started yet."""
-        return MemoryLogStore(context, f"memory://{next(self._numbers)}", self._running)
+        buckets = Buckets(context, self.monotonic)
+        return MemoryLogStore(buckets, f"memory://{next(self._numbers)}", self._running)
 
     def connect(self, address: str) -> "MemoryLogClient":
         """Return a client of a running store.
 
         Raises:
-            LogStoreUnavailable: no store runs at the address.
+            LogStoreGone: no store runs at the address.
         """
         if address not in self._running:
-            raise LogStoreUnavailable(
+            raise LogStoreGone(
                 f"no log store runs at {address} in this process: start one, or look up its address"
             )
         return MemoryLogClient(self._running[address].buckets)
@@ -61,10 +65,10 @@ class MemoryLogStore:
     deploy_mode = DeployMode.EMBEDDED
 
     def __init__(
-        self, context: LogContext, address: str, running: "dict[str, MemoryLogStore]"
+        self, buckets: Buckets, address: str, running: "dict[str, MemoryLogStore]"
     ) -> None:
         self.address = address
-        self.buckets = Buckets(context)
+        self.buckets = buckets
         self._running = running
 
     def start(self) -> None:
@@ -86,6 +90,10 @@ class MemoryLogStore:
     def fence(self, bucket: int, epoch: Epoch) -> None:
         """Give a bucket up."""
         self.buckets.fence(bucket, epoch)
+
+    def confirming(self, lease_s: float) -> AbstractContextManager[None]:
+        """Answer writers until so many seconds after the begin of a block that reads the log."""
+        return self.buckets.confirming(lease_s)
 
     def client(self) -> "MemoryLogClient":
         """Return a client in this process."""
@@ -161,6 +169,12 @@ class MemoryLogWriter:
     def flush(self, *, wait_s: float) -> Offset:  # noqa: ARG002  # the port's signature
         """Return the offset after the last record: all are stored."""
         return self.end
+
+    def check(self, *, wait_s: float) -> None:
+        """Raise ``Fenced`` if the epoch is over."""
+        bucket = self._buckets.bucket(self._number)
+        answer = bucket.check(epoch=self.epoch, sequence=self.end, wait_s=wait_s)
+        self.committed = answer.committed
 
     def leave(self, why: str) -> None:
         """Do nothing: a call in memory waits at its bucket, which wakes it."""

@@ -38,9 +38,14 @@ Contract:
 11. Errors: ``Fenced``, ``LogStoreFull``, ``LogStoreUnavailable``, ``CheckpointPending``;
    ``InvalidInput`` for a bucket that the store does not have, a batch above the limit, a snapshot
    older than one that the store knows, or a position that never was; ``SchemaMismatch``.
+12. A store does not know the table's log, so its service reads it (``confirming``). From the first
+   such reading on the store answers writers only for a bounded time after the last one: a store
+   that stood still, or cannot reach the table, does not answer for records that a newer epoch may
+   have discarded. Appends wait for the next reading, then raise ``LogStoreUnavailable``.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeAlias
@@ -146,6 +151,10 @@ class LogWriter(Protocol):
         """Wait until readers can see all records; return the offset after the last."""
         ...
 
+    def check(self, *, wait_s: float) -> None:
+        """Wait for all answers, and for one more: raise ``Fenced`` if the epoch is over."""
+        ...
+
     def leave(self, why: str) -> None:
         """End the writer from another thread, because its bucket moved: calls raise at once."""
         ...
@@ -237,6 +246,13 @@ class LogStore(Protocol):
         """Give up a bucket that the table's log has given away, unless a later epoch has begun.
 
         Its uncommitted records are dropped; its writer and its readers get ``Fenced``.
+        """
+        ...
+
+    def confirming(self, lease_s: float) -> AbstractContextManager[None]:
+        """Answer writers until so many seconds after the begin of a block that reads the log.
+
+        If the block raises, the time of the last one still holds.
         """
         ...
 

@@ -441,3 +441,36 @@ def test_a_writer_that_waits_for_room_hears_that_its_bucket_moves(world: LogWorl
     world.store.seal([0])
     with pytest.raises(LogStoreUnavailable, match="moves to another service"):
         waiting.result()
+
+
+def test_a_store_answers_only_while_the_tables_log_was_read_not_long_ago(world: LogWorld) -> None:
+    """An append waits for the next reading; one that fails confirms nothing."""
+    writer = world.writer()
+    writer.append(rows(1), wait_s=1)
+    with world.store.confirming(0):
+        pass
+    with suppress(OSError), world.store.confirming(PATIENCE_S):
+        raise OSError("away")
+    with pytest.raises(LogStoreUnavailable, match="has not read the table's log for too long"):
+        writer.append(rows(2), wait_s=SOON_S)
+    writer = world.writer()
+    waiting = Running(lambda: writer.append(rows(2), wait_s=PATIENCE_S))
+    with world.store.confirming(PATIENCE_S):
+        pass
+    assert waiting.result() == 0
+    with world.store.confirming(0):
+        world.store.fence(0, world.epoch)
+    with pytest.raises(Fenced):
+        writer.append(rows(3), wait_s=PATIENCE_S)
+
+
+def test_a_writer_can_ask_whether_its_epoch_is_over(world: LogWorld) -> None:
+    """The question stores nothing; what was sent before it is readable."""
+    first = world.writer()
+    first.send(rows(1), wait_s=1)
+    first.check(wait_s=PATIENCE_S)
+    assert first.end == 1
+    assert world.reader().until(1) == [1]
+    world.writer()
+    with pytest.raises(Fenced):
+        first.check(wait_s=PATIENCE_S)

@@ -2,18 +2,24 @@
 
 1. The store listens on loopback unless it is told another host. Its writer reaches it without the
    network; readers find its address in ZooKeeper.
-2. A thread claims the buckets there, and claims them again after a lost session. A bucket that was
-   taken by another writer is no longer claimed. Without ZooKeeper there are no readers in other
-   processes; all else is the same.
+2. A thread claims the buckets there, and claims them again after a lost session. The claims are the
+   writer's own, and have its epoch: readers go to the writer of the newest epoch, however long the
+   one before it goes on. A bucket that was taken by another writer is no longer claimed. Without
+   ZooKeeper there are no readers in other processes; all else is the same.
+3. An opening writer waits up to ``HANDOVER_S`` for the writers that it replaces to have given their
+   claims up. By then these answer no append any more. One that does not react in that time is
+   dead, or stands still, or is cut off: then it answers for ``log_store.lease_seconds`` at most.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.core.log_store.position import Epoch
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogClient, LogContext, LogStoreProvider
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
@@ -22,6 +28,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.log_schema import log_schema
 
 CLAIM_S = 1.0
+HANDOVER_S = 1.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +66,9 @@ class EmbeddedLog:
         self._client = store.client()
         self._claims = self._claimed(ports, context.table, name)
         self._buckets = frozenset(buckets)
-        self._wanted = self._buckets
+        self._wanted: frozenset[int] = frozenset()
+        self._epoch: Epoch = 0
+        self._claiming = threading.Lock()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._keep_claims, name="log-claims", daemon=True)
 
@@ -67,12 +76,14 @@ class EmbeddedLog:
         """Serve, and make checkpoints; a store beside its writer does not move."""
         self.service.start()
 
-    def publish(self) -> None:
+    def publish(self, epoch: Epoch) -> None:
         """Publish the address, and keep it so: the writer's epoch has begun."""
-        self._wanted = self._buckets
-        self._claim(self._wanted)
+        self._wanted, self._epoch = self._buckets, epoch
+        self._claim()
         if self._claims is not None and not self._thread.is_alive():
             self._thread.start()
+            with suppress(SegtableError):
+                self._claims.wait_until_alone(self._buckets, wait_s=HANDOVER_S)
 
     def client(self, bucket: int) -> LogClient:  # noqa: ARG002 - there is one store
         """Return the client of a bucket's store."""
@@ -121,21 +132,25 @@ class EmbeddedLog:
         )
 
     def _lost(self, bucket: int) -> None:
-        self._wanted -= {bucket}
+        with self._claiming:
+            self._wanted -= {bucket}
+        self._claim()
 
     def _keep_claims(self) -> None:
         """Keep the claims as they should be, until the end."""
         while not self._ending.wait(CLAIM_S):
-            self._claim(self._wanted)
-        self._claim(frozenset())
+            self._claim()
+        self._wanted = frozenset()
+        self._claim()
 
-    def _claim(self, wanted: frozenset[int]) -> None:
-        """Have claims of these buckets alone, as far as it is possible now."""
+    def _claim(self) -> None:
+        """Have claims of the wanted buckets alone, as far as it is possible now."""
         claims = self._claims
         if claims is None:
             return
-        try:
-            claims.release(claims.held - wanted)
-            claims.take(wanted, self.service.store.address)
-        except SegtableError as error:
-            _LOG.info("the address of a log store is not published: %s", error)
+        with self._claiming:
+            try:
+                claims.release(claims.held - self._wanted)
+                claims.take(self._wanted, self.service.store.address, epoch=self._epoch)
+            except SegtableError as error:
+                _LOG.info("the address of a log store is not published: %s", error)

@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     LogStoreUnavailable,
 )
+from airflow_provider_segtable.core.log_store.position import Epoch
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.services.log_store.directory import BucketAddress, BucketFinder
 
@@ -42,7 +43,7 @@ class ExternalLog:
             target=self._watch, args=(on_moved,), name="segtable-log-moves", daemon=True
         ).start()
 
-    def publish(self) -> None:
+    def publish(self, epoch: Epoch) -> None:  # noqa: ARG002 - the log's form
         """Note whose services the writer uses from now on; they publish their own addresses."""
         self._used = dict(self._found)
 

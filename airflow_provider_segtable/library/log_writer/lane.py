@@ -91,6 +91,17 @@ class Lane:
             self._writer.flush(wait_s=wait_s)
             self.forget(self._writer.committed)
 
+    def check(self, *, wait_s: float) -> None:
+        """Raise ``Fenced`` if the bucket's epoch is over; all that was sent is readable."""
+        if self._writer is not None:
+            self._writer.check(wait_s=wait_s)
+            self.forget(self._writer.committed)
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether there are records that are not known to be committed."""
+        return bool(self._kept)
+
     def forget(self, committed: Offset) -> None:
         """Forget the records below the committed end."""
         self.committed = max(self.committed, committed)

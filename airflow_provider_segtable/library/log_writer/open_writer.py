@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import (
+    InvalidInput,
+    LogStoreError,
+    LogStoreGone,
+    LogStoreServed,
+)
 from airflow_provider_segtable.core.log_store.checkpoint_policy import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
 from airflow_provider_segtable.library.log_writer.external import ExternalLog
@@ -11,7 +16,12 @@ from airflow_provider_segtable.library.log_writer.records import RecordSplitter
 from airflow_provider_segtable.library.log_writer.table_log_writer import Log, TableLogWriter
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import DeployMode, LogStoreProvider
-from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
+from airflow_provider_segtable.services.log_store.bucket_share import named
+from airflow_provider_segtable.services.log_store.directory import (
+    BucketAddress,
+    BucketFinder,
+    addresses,
+)
 from airflow_provider_segtable.table.context import TableContext
 
 
@@ -33,9 +43,10 @@ def open_log_writer(
     owner = f"{ports.author} {ports.randomness.token()[:8]}"
     table = state.table.table_id
     log: Log
-    if embedded is None:
-        embedded = not _is_served(ports, table, mine)
-    if embedded:
+    served = _served(ports, provider, table, mine)
+    if embedded and served:
+        raise _refused(ports.uri, served)
+    if embedded or (embedded is None and not served):
         policy = _policy(settings, checkpoint_seconds, automatic=automatic)
         log = EmbeddedLog(ports, state, mine, provider=provider, policy=policy, name=owner)
     else:
@@ -63,13 +74,38 @@ def checked_buckets(
     return found
 
 
-def _is_served(ports: TableContext, table: str, buckets: Sequence[int]) -> bool:
-    """Return whether external services have some of the buckets."""
+def _served(
+    ports: TableContext, provider: LogStoreProvider, table: str, buckets: Sequence[int]
+) -> list[BucketAddress]:
+    """Return which of the buckets external services have; not those that have certainly ended."""
     if ports.optional_coordinator is None:
-        return False
+        return []
     found = addresses(ports.optional_coordinator, table)
-    return any(
-        at.deploy_mode is DeployMode.EXTERNAL for n, at in found.items() if n in set(buckets)
+    served = [
+        found[bucket]
+        for bucket in buckets
+        if bucket in found and found[bucket].deploy_mode is DeployMode.EXTERNAL
+    ]
+    gone = {each for each in {at.address for at in served} if _is_gone(provider, each)}
+    return [at for at in served if at.address not in gone]
+
+
+def _is_gone(provider: LogStoreProvider, address: str) -> bool:
+    try:
+        provider.connect(address).status()
+    except LogStoreGone:
+        return True
+    except LogStoreError:
+        return False
+    return False
+
+
+def _refused(uri: str, served: Sequence[BucketAddress]) -> LogStoreServed:
+    buckets = named([at.bucket for at in served])
+    services = ", ".join(sorted({f"{at.service} at {at.address}" for at in served}))
+    return LogStoreServed(
+        f"{buckets} of the log store of {uri} are served by {services}, so no store can run beside "
+        "this writer: stop it (segtable logstore serve), or write through it with embedded=False"
     )
 
 

@@ -2,11 +2,14 @@
 
 1. The writer begins an epoch of its buckets by an event of the table. From then on an earlier
    writer of them is fenced: it gets ``Fenced``, which is final.
+   Its own calls say so at once, or a moment later (``log_store.lease_seconds``), and name the
+   records that were appended and not committed (``lost``). So it is after a restore or a repair.
 2. It keeps what is not committed. If the store fails, moves, or is replaced, it begins a new epoch
    and sends these records again, with the same offsets. It does so only if no other writer has
    begun one meanwhile. So no two writers fight over a bucket.
 3. ``append`` returns when readers can see the rows; ``send`` when they are on their way. They are
-   durable once they are committed: after ``checkpoint``, ``close``, or by themselves soon.
+   durable once they are committed: after ``checkpoint``, ``close``, or by themselves soon. These
+   two return when the table's log says that every record of the writer is committed.
 4. If a bucket is full, both wait for a checkpoint. At the deadline ``LogStoreFull`` is raised and
    nothing of the call was appended. If a part of it was already sent, the rest is waited for. After
    ``LogStoreUnavailable`` it is not known what the service had committed of the call.
@@ -16,7 +19,6 @@ A writer belongs to one thread.
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
@@ -24,6 +26,7 @@ from typing import Protocol, Self, TypeVar
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import (
+    CheckpointPending,
     CommitConflict,
     CommitUnknown,
     CoordinationError,
@@ -35,7 +38,9 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageError,
 )
-from airflow_provider_segtable.core.log_store.position import Epoch, Offset
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.library.log_writer.lane import Lane
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
@@ -49,6 +54,8 @@ FAILOVER_S = 60.0
 REST_S = 600.0
 """How long the rest of an append is waited for that was sent in part."""
 PAUSE_S = 0.2
+CHECK_S = 1.0
+"""How often an append looks at buckets that it has no rows for."""
 PASSING = (LogStoreUnavailable, StorageError, CoordinationError, CommitConflict, CommitUnknown)
 
 T = TypeVar("T")
@@ -68,7 +75,7 @@ class Log(Protocol):
         """Make the stores ready; ``on_moved`` is told a bucket that another service has now."""
         ...
 
-    def publish(self) -> None:
+    def publish(self, epoch: Epoch) -> None:
         """Let readers find them: the epoch has begun."""
         ...
 
@@ -119,6 +126,10 @@ class TableLogWriter:
         self._epoch: Epoch | None = None
         self._over: Exception | None = None
         self._closed = False
+        self._clock = ports.clock
+        self._checked_s = ports.clock.monotonic()
+        self._answered: Mapping[int, Offset] = {}
+        self._lost: dict[int, range] = {}
 
     def open(self) -> Self:
         """Start the store if it is the writer's own, and begin an epoch.
@@ -133,7 +144,7 @@ class TableLogWriter:
         except BaseException:
             self._log.close()
             raise
-        self._log.publish()
+        self._log.publish(self.epoch)
         return self
 
     def __enter__(self) -> Self:
@@ -161,6 +172,15 @@ class TableLogWriter:
         """Return by bucket the offset of the next record."""
         return {bucket: lane.end for bucket, lane in self._lanes.items()}
 
+    @property
+    def lost(self) -> Mapping[int, range]:
+        """Return by bucket the offsets of rows that were appended and then discarded.
+
+        Another writer has taken the bucket, or the table was restored: what this writer sent and
+        no commit had is gone, and what a restore has undone.
+        """
+        return dict(self._lost)
+
     def append(self, rows: Rows, *, deleted: str | None = None) -> Mapping[int, Offset]:
         """Append rows, and wait until readers can see them.
 
@@ -174,16 +194,24 @@ class TableLogWriter:
         Raises:
             SchemaMismatch, TimeOutOfRange, InvalidInput: the rows do not fit; none was appended.
             LogStoreFull: there was no room in time; nothing was appended.
-            Fenced: another writer has taken a bucket; this one is at its end.
+            Fenced: another writer has taken a bucket, or the table was restored; this one is at its
+                end, and ``lost`` has the offsets that are not in the table.
+            TableGone: the table was dropped.
             LogStoreUnavailable: no service could be reached in time.
             SegtableError: what has ended the checkpoints.
         """
-        first = self.send(rows, deleted=deleted)
+        first = self._sent(rows, deleted)
         self._flush(REST_S)
+        self._note_answer()
         return first
 
     def send(self, rows: Rows, *, deleted: str | None = None) -> Mapping[int, Offset]:
         """Append rows without waiting for the answer; arguments and errors as for ``append``."""
+        first = self._sent(rows, deleted)
+        self._note_answer()
+        return first
+
+    def _sent(self, rows: Rows, deleted: str | None) -> Mapping[int, Offset]:
         first: dict[int, Offset] = {}
         for bucket, batches in self._split(rows, deleted).items():
             lane = self._lanes[bucket]
@@ -198,7 +226,7 @@ class TableLogWriter:
 
         After ``LogStoreFull`` all rows are still here: flush again.
         """
-        self._flush(self._wait_s)
+        self._carried_out(self._checked, self._wait_s)
 
     def checkpoint(self, commit_id: str | None = None) -> int | None:
         """Have all rows committed; return a version of the table that has them, if there are any.
@@ -221,20 +249,25 @@ class TableLogWriter:
         return self._ports.log.load().commits.get(commit_id)
 
     def close(self) -> None:
-        """Send the rest; make a last checkpoint if the store is the writer's own.
+        """Have all rows committed, and end.
 
         Raises:
             SegtableError: what ended the checkpoints, or the last one failed. Rows that are not
-                committed are lost.
+                committed are lost; with external services, unless one has them and commits them.
         """
         if self._closed:
             return
         self._closed = True
+        failed: SegtableError | None = None
         try:
-            if self._over is None:
-                self.flush()
+            if self._over is None and any(lane.waiting for lane in self._lanes.values()):
+                self.checkpoint()
+        except PASSING as error:
+            failed = error  # a store of the writer's own tries again at its end
         finally:
             self._end(self._log.close)
+        if failed is not None and self._settled():  # the log decides
+            raise failed
 
     def discard(self) -> None:
         """End without a last checkpoint: rows that are not committed are gone.
@@ -276,6 +309,10 @@ class TableLogWriter:
                 raise
         return offset
 
+    def _note_answer(self) -> None:
+        """Note what was appended by calls that returned."""
+        self._answered = {bucket: lane.end for bucket, lane in self._lanes.items()}
+
     def _flush(self, wait_s: float) -> None:
         self._carried_out(self._flushed, wait_s)
 
@@ -284,46 +321,81 @@ class TableLogWriter:
             lane.push(wait_s=wait_s)
 
     def _flushed(self, wait_s: float) -> None:
+        if self._clock.monotonic() - self._checked_s >= CHECK_S:
+            return self._checked(wait_s)
         self._pushed(wait_s)
         for lane in self._lanes.values():
             lane.flush(wait_s=wait_s)
+        return None
+
+    def _checked(self, wait_s: float) -> None:
+        """Flush, and look that all buckets are still this writer's."""
+        self._pushed(wait_s)
+        for lane in self._lanes.values():
+            lane.check(wait_s=wait_s)
+        self._checked_s = self._clock.monotonic()
 
     def _checkpointed(self, commit_id: str | None, wait_s: float) -> int | None:
-        self._flushed(wait_s)
+        self._checked(wait_s)
         version = self._log.checkpoint(commit_id, wait_s=wait_s)
-        for bucket, lane in self._lanes.items():
-            lane.forget(self._log.client(bucket).status()[bucket].committed.offset)
+        if waiting := self._settled():
+            raise CheckpointPending(
+                f"records of the log store of {self._ports.uri} are not committed yet "
+                f"({waiting}): ask again"
+            )
         return version
+
+    def _settled(self) -> str:
+        """Forget what the table's log has; return what it does not have yet.
+
+        Raises:
+            Fenced: records were discarded.
+        """
+        state, waiting = self._ports.log.load(), []
+        for bucket, lane in self._lanes.items():
+            end = bucket_of(state, bucket).end
+            if self._lost_of(state, bucket, lane.end):
+                raise Fenced(f"bucket {bucket} of {self._ports.uri} was taken meanwhile")
+            lane.forget(min(end, lane.end))
+            if end < lane.end:
+                waiting.append(f"{end}-{lane.end - 1} of bucket {bucket}")
+        return ", ".join(waiting)
+
+    def _lost_of(self, state: State, bucket: int, end: Offset) -> range:
+        """Return the offsets below ``end`` that were discarded of a bucket in this epoch."""
+        at = Position(epoch=self.epoch, offset=end)
+        left = bucket_of(state, bucket).lineage.left_at(at)
+        return range(end if left is None else left, end)
 
     def _carried_out(self, act: Callable[[float], T], wait_s: float) -> T:
         """Do something with the store; begin again and repeat it if the store is lost."""
-        deadline = time.monotonic() + wait_s
+        deadline = self._clock.monotonic() + wait_s
         while True:
             if self._over is not None:
                 raise self._over
             self._log.check()
             try:
-                return act(max(0.0, deadline - time.monotonic()))
+                return act(max(0.0, deadline - self._clock.monotonic()))
             except LogStoreFull as error:
                 raise self._full(error) from error
             except (LogStoreUnavailable, Fenced):
-                if time.monotonic() > deadline + FAILOVER_S:
+                if self._clock.monotonic() > deadline + FAILOVER_S:
                     raise
             self._begin_within(FAILOVER_S)
-            self._log.publish()
+            self._log.publish(self.epoch)
 
     def _begin_within(self, wait_s: float) -> None:
         """Begin an epoch; try again after errors that pass."""
-        deadline = time.monotonic() + wait_s
+        deadline = self._clock.monotonic() + wait_s
         while True:
             try:
                 return self._begin()
             except (*PASSING, Fenced) as error:
-                if self._over is not None or time.monotonic() > deadline:
+                if self._over is not None or self._clock.monotonic() > deadline:
                     raise
                 _LOG.info("%s: no epoch begun, tried again: %s", self._ports.uri, error)
             self._log.check()
-            time.sleep(PAUSE_S)
+            self._clock.sleep(PAUSE_S)
 
     def _begin(self) -> None:
         """Begin an epoch where stores can be reached, unless another writer has begun one."""
@@ -333,12 +405,29 @@ class TableLogWriter:
         try:
             begun = begin_epoch(self._ports, [*self._lanes], owner=self._owner, after=self._epoch)
         except Fenced as error:
-            self._over = error
-            raise
+            self._over = self._fenced(error)
+            raise self._over from error
         self._epoch = begun.epoch
         for bucket, lane in self._lanes.items():
             lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
+
+    def _fenced(self, error: Fenced) -> Fenced:
+        """Return the error of the end, which names what is lost, and note it."""
+        state = self._ports.log.load()
+        found = {
+            bucket: self._lost_of(state, bucket, end) for bucket, end in self._answered.items()
+        }
+        self._lost = {bucket: lost for bucket, lost in found.items() if lost}
+        if not self._lost:
+            return Fenced(f"{error}; all that it had appended is committed")
+        named = ", ".join(
+            f"{lost.start}-{lost.stop - 1} of bucket {b}" for b, lost in self._lost.items()
+        )
+        return Fenced(
+            f"{error}; records {named} were appended and are not in the table: append them again "
+            "with another writer, if they are still wanted"
+        )
 
     def _moved(self, bucket: int) -> None:
         """Leave a service that another one has replaced: it may never answer."""

@@ -21,6 +21,8 @@ class LogStoreSettings:
         checkpoint_seconds: commit when the oldest record has waited for so many seconds (10) ...
         checkpoint_mb: ... or when this many MiB wait in all buckets together (32) ...
         checkpoint_rows: ... or this many rows (1,000,000).
+        lease_seconds: writers are answered as long as the table's log was read so many seconds
+            ago (10): so long a writer may not know that it was replaced.
         kept_checkpoints: keep the records of the last checkpoints in memory for readers (2), as
             long as there is room.
     """
@@ -30,6 +32,7 @@ class LogStoreSettings:
     checkpoint_seconds: float = 10.0
     checkpoint_mb: float = 32.0
     checkpoint_rows: int = 1_000_000
+    lease_seconds: float = 10.0
     kept_checkpoints: int = 2
 
     def __post_init__(self) -> None:

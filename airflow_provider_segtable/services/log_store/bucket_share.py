@@ -9,7 +9,8 @@
    sends them to the next service.
 4. So it is with a lost claim, too: another service may have the bucket by now, and the table's log
    decides whose records count.
-5. While the coordinator is away nothing moves, and all that is served goes on.
+5. A bucket whose writer has a store beside it is left to that one until it ends.
+6. While the coordinator is away nothing moves, and all that is served goes on.
 """
 
 import logging
@@ -20,7 +21,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log_store.assignment import assign
 from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
 from airflow_provider_segtable.ports.coordination import Coordinator
-from airflow_provider_segtable.ports.log_store import LogStore
+from airflow_provider_segtable.ports.log_store import DeployMode, LogStore
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
 from airflow_provider_segtable.services.log_store.directory import BUCKETS, SERVICES, addresses_in
 
@@ -110,8 +111,11 @@ class BucketShare:
             self._member = self._coordinator.claim(self._table, SERVICES, self._claims.service, me)
         services = {self._claims.service, *self._coordinator.claims(self._table, SERVICES)}
         self._seen = self._coordinator.claims(self._table, BUCKETS)
-        held = {bucket: at.service for bucket, at in addresses_in(self._seen).items()}
-        assigned = assign(self._table, self._buckets, services, held)
+        found = addresses_in(self._seen)
+        held = {bucket: at.service for bucket, at in found.items()}
+        beside = {b for b, at in found.items() if at.deploy_mode is DeployMode.EMBEDDED}
+        free = [bucket for bucket in self._buckets if bucket not in beside]
+        assigned = assign(self._table, free, services, held)
         return frozenset(b for b, name in assigned.items() if name == self._claims.service)
 
     def _take(self, wanted: frozenset[int]) -> frozenset[int]:

@@ -5,12 +5,18 @@ services commits is decided by the table's log.
 """
 
 import threading
+import time
 from collections.abc import Iterable
 
+from airflow_provider_segtable.core.log_store.position import Epoch
 from airflow_provider_segtable.ports.claims import Claim, LeaseState
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.ports.log_store import DeployMode
-from airflow_provider_segtable.services.log_store.directory import BUCKETS, BucketAddress
+from airflow_provider_segtable.services.log_store.directory import (
+    BUCKETS,
+    BucketAddress,
+    all_addresses_in,
+)
 
 
 class ClaimedBuckets:
@@ -40,13 +46,18 @@ class ClaimedBuckets:
             claims = dict(self._claims)
         return frozenset(b for b, claim in claims.items() if claim.state is not LeaseState.LOST)
 
-    def take(self, buckets: Iterable[int], address: str) -> frozenset[int]:
-        """Claim buckets for an address, unless other services hold them; return what is held."""
+    def take(self, buckets: Iterable[int], address: str, *, epoch: Epoch = 0) -> frozenset[int]:
+        """Claim buckets for an address, unless other services hold them; return what is held.
+
+        Args:
+            buckets: the numbers of the buckets.
+            address: where they are served.
+            epoch: that of the writer beside the service.
+        """
         held = self.held
         for bucket in sorted(set(buckets) - held):
-            claim = self._coordinator.claim(
-                self._table, BUCKETS, str(bucket), self._at(bucket, address).content
-            )
+            at = self._at(bucket, address, epoch)
+            claim = self._coordinator.claim(self._table, BUCKETS, at.claim_name, at.content)
             if claim is not None:
                 with self._mutex:
                     self._claims[bucket] = claim
@@ -60,11 +71,27 @@ class ClaimedBuckets:
             if claim is not None:
                 claim.release()
 
-    def _at(self, bucket: int, address: str) -> BucketAddress:
+    def wait_until_alone(self, buckets: Iterable[int], *, wait_s: float) -> bool:
+        """Wait until no other claim of buckets is left; return whether this is so."""
+        mine = set(buckets)
+        deadline = time.monotonic() + wait_s
+        seen = self._coordinator.claims(self._table, BUCKETS)
+        while (
+            others := {at.bucket for at in all_addresses_in(seen) if at.service != self.service}
+            & mine
+        ):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
+            seen = self._coordinator.wait_claims(self._table, BUCKETS, seen=seen, wait_s=left_s)
+        return not others
+
+    def _at(self, bucket: int, address: str, epoch: Epoch) -> BucketAddress:
         return BucketAddress(
             bucket=bucket,
             address=address,
             service=self.service,
             deploy_mode=self._deploy_mode,
             number=0,
+            epoch=epoch,
         )

@@ -2,6 +2,10 @@
 
 1. A service claims each bucket that it serves, in the group ``BUCKETS``; the claim's content is its
    address. Services that share the buckets of a table are claims of the group ``SERVICES``.
+   A service of its own claims the bucket's number, so that no other such service has it. A store
+   beside a writer has a name of its own for its claim (``claim_name``), and the writer's epoch in
+   it: whoever replaces a writer does not have to wait until that one, or its session, has ended.
+   Of several claims of a bucket the one of the highest epoch counts, then the latest.
 2. What is read here is a hint. A client that finds no service at an address looks again; which
    records are committed is decided by the table's log.
 3. A claim of another number is another service, or another life of the same one: its clients
@@ -13,7 +17,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.core.log_store.position import Epoch
 from airflow_provider_segtable.ports.claims import Claimed
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.ports.log_store import DeployMode, LogClient
@@ -31,6 +37,7 @@ class BucketAddress:
     service: str
     deploy_mode: DeployMode
     number: int
+    epoch: Epoch = 0
 
     @property
     def content(self) -> Mapping[str, str]:
@@ -39,7 +46,15 @@ class BucketAddress:
             "address": self.address,
             "service": self.service,
             "deploy_mode": self.deploy_mode.value,
+            "epoch": str(self.epoch),
         }
+
+    @property
+    def claim_name(self) -> str:
+        """Return the name of the claim."""
+        if self.deploy_mode is DeployMode.EXTERNAL:
+            return str(self.bucket)
+        return f"{self.bucket}-{digest(self.service.encode())}"
 
 
 def addresses(coordinator: Coordinator, table: str) -> Mapping[int, BucketAddress]:
@@ -117,14 +132,29 @@ def _gone(old: BucketAddress, found: Mapping[int, BucketAddress]) -> bool:
 def addresses_in(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
     """Return the addresses in claims; others than those of services are left out."""
     found: dict[int, BucketAddress] = {}
-    for name, claim in claims.items():
-        mode = claim.content.get("deploy_mode", "")
-        if name.isdecimal() and mode in set(DeployMode) and "address" in claim.content:
-            found[int(name)] = BucketAddress(
-                bucket=int(name),
-                address=claim.content["address"],
-                service=claim.content.get("service", ""),
-                deploy_mode=DeployMode(mode),
-                number=claim.number,
-            )
+    for at in all_addresses_in(claims):
+        known = found.get(at.bucket)
+        if known is None or (known.epoch, known.number) < (at.epoch, at.number):
+            found[at.bucket] = at
     return dict(sorted(found.items()))
+
+
+def all_addresses_in(claims: Mapping[str, Claimed]) -> list[BucketAddress]:
+    """Return the addresses in all claims of buckets, also of those that others have replaced."""
+    found = []
+    for name, claim in claims.items():
+        bucket, _, _ = name.partition("-")
+        mode, epoch = claim.content.get("deploy_mode", ""), claim.content.get("epoch", "0")
+        known = mode in set(DeployMode) and "address" in claim.content
+        if known and bucket.isdecimal() and epoch.isdecimal():
+            found.append(
+                BucketAddress(
+                    bucket=int(bucket),
+                    address=claim.content["address"],
+                    service=claim.content.get("service", ""),
+                    deploy_mode=DeployMode(mode),
+                    number=claim.number,
+                    epoch=int(epoch),
+                )
+            )
+    return found

@@ -9,7 +9,12 @@
    and of ``close``.
 4. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
    loses what was not committed, nothing else. The thread keeps no process from ending.
-5. Buckets that were taken by others are given up, and reported to ``on_lost``.
+5. Another thread follows the table's log: it hears of events from the coordinator, and looks every
+   ``FOLLOW_S`` in any case. Buckets that were taken by others, or whose table was restored or
+   repaired, are given up in the store, and reported to ``on_lost``: their writers are fenced by
+   their next call, not only by a checkpoint. If the log could not be read for
+   ``log_store.lease_seconds``, the store answers no writer until it can be read (``ports``): what
+   it answers for was its epoch's own so recently.
 """
 
 import logging
@@ -26,9 +31,11 @@ from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     CoordinationError,
     LogStoreUnavailable,
+    NotATable,
     SegtableError,
     StorageError,
 )
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.checkpoint_policy import (
     NO_FAILURES,
@@ -38,14 +45,19 @@ from airflow_provider_segtable.core.log_store.checkpoint_policy import (
     Wait,
     next_step,
 )
+from airflow_provider_segtable.core.log_store.position import Epoch
+from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStore
 from airflow_provider_segtable.services.log_store.bucket_share import named
 from airflow_provider_segtable.services.log_store.checkpointer import Checkpointed, Checkpointer
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.writes.append import AppendResult
 
 LOOK_S = 0.05
 CLOSE_S = 30.0
+FOLLOW_S = 2.0
+LOOKS_A_LEASE = 4
 PASSING = (StorageError, CoordinationError, CommitConflict, CommitUnknown)
 """Errors after which the same may succeed later."""
 
@@ -84,7 +96,7 @@ class LogService:
         store: a store that is not started yet.
         policy: when checkpoints are made.
         columns: the version whose columns the store's records have.
-        on_lost: is told the buckets that were taken by others.
+        on_lost: is told the buckets that were taken by others, or given a new epoch by the table.
     """
 
     def __init__(
@@ -101,13 +113,21 @@ class LogService:
         self.error: Exception | None = None
         self._uri, self._clock = ports.uri, ports.clock
         self._policy, self._on_lost = policy, on_lost
-        self._checkpointer = Checkpointer(replace(ports), store, columns)
+        own = replace(ports)
+        own.log.remember(columns)  # so another table in its place is never taken for it
+        self._checkpointer = Checkpointer(own, store, columns)
+        self._log, self._seen = EventLog(ports.storage), columns
+        self._coordinator = ports.optional_coordinator
+        self._lease_s = LogStoreSettings.read(columns.table.properties).lease_seconds
+        self._follow_s = min(FOLLOW_S, self._lease_s / LOOKS_A_LEASE)
+        self._given_up: dict[int, Epoch] = {}
         self._turn = threading.Lock()
         self._begun = self._succeeded = 0
         self._last: AppendResult | None = None
         self._since_s = ports.clock.monotonic()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-service", daemon=True)
+        self._follower = threading.Thread(target=self._follow, name="log-epochs", daemon=True)
 
     def start(self) -> None:
         """Start the store, and make its checkpoints from now on.
@@ -117,7 +137,10 @@ class LogService:
         """
         self.store.start()
         self.store.serve_checkpoints(self.request)
+        with self.store.confirming(self._lease_s):
+            pass  # ``columns`` was read a moment ago
         self._thread.start()
+        self._follower.start()
         _LOG.info("%s: log store at %s", self._uri, self.store.address)
 
     def checkpoint(
@@ -173,6 +196,26 @@ class LogService:
             self._attempted(None)
         return 0.0
 
+    def look(self) -> None:
+        """Read the table's log, give up the buckets that it has given away, and confirm the others.
+
+        The service's thread does so; a simulation does it without one.
+
+        Raises:
+            TableGone: the table was dropped; its buckets are given up.
+            StorageError: the log cannot be read.
+        """
+        try:
+            with self.store.confirming(self._lease_s):
+                self._seen = state = self._log.refresh(self._seen)
+                for bucket, at in self.store.status().items():
+                    if at.epoch < bucket_of(state, bucket).epoch:
+                        self._give_up(bucket, at.epoch)
+        except NotATable:
+            for bucket, at in self.store.status().items():
+                self._give_up(bucket, at.epoch)
+            raise
+
     def close(self, *, wait_s: float = CLOSE_S) -> None:
         """Make a last checkpoint, and shut the store down.
 
@@ -208,6 +251,38 @@ class LogService:
             except Exception as error:  # noqa: BLE001 - raised by the next call
                 _LOG.exception("%s: no more checkpoints", self._uri)
                 self.error = error
+
+    def _follow(self) -> None:
+        while self.error is None and not self._closing.wait(LOOK_S):
+            try:
+                self._await_news()
+                self.look()
+            except LogStoreUnavailable:  # shut down
+                return
+            except PASSING as error:
+                _LOG.warning("%s: its log cannot be read: %s", self._uri, error)
+                self._closing.wait(self._follow_s)
+            except Exception as error:  # noqa: BLE001 - raised by the next call
+                _LOG.exception("%s: its log cannot be followed", self._uri)
+                self.error = error
+
+    def _await_news(self) -> None:
+        """Wait for an event of the table, as long as no look is due."""
+        if self._coordinator is None:
+            self._closing.wait(self._follow_s)
+            return
+        table, n = self._seen.table.table_id, self._seen.n
+        try:
+            self._coordinator.wait_head(table, beyond=n, wait_s=self._follow_s)
+        except CoordinationError:
+            self._closing.wait(self._follow_s)
+
+    def _give_up(self, bucket: int, epoch: Epoch) -> None:
+        if epoch and self._given_up.get(bucket) != epoch:
+            self._given_up[bucket] = epoch
+            _LOG.info("%s: epoch %s of bucket %s is over", self._uri, epoch, bucket)
+            self.store.fence(bucket, epoch)
+            self._on_lost(bucket)
 
     def _finish(self, deadline_s: float) -> None:
         """Make the last checkpoint; try again after errors that pass."""

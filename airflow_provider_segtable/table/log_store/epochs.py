@@ -83,9 +83,11 @@ def _check_own(
         if (
             known.epoch != after and known.owner != owner
         ):  # its own may be one that it lost sight of
-            by = f", begun by {known.owner}" if known.owner else " since the table was restored"
+            by, end = " since the table was restored or repaired", "open another writer"
+            if known.owner:
+                by = f", begun by {known.owner}"
+                end = "that writer has replaced it, so stop, or open another one to replace that"
             raise Fenced(
                 f"{ports.uri}: bucket {bucket} of the log store is in epoch {known.epoch}{by}; "
-                f"this writer's was {after}: another writer has replaced it, so stop, or open a "
-                "writer again to replace that one"
+                f"this writer's was {after}, and is over: {end}"
             )

@@ -7,16 +7,24 @@
 2. Only records of a bucket's newest epoch count. Those of an older one will never be committed.
 3. If the records are not there any more, because they were committed meanwhile and evicted, or a
    new epoch discarded them, a newer version knows: begin again, a bounded number of times.
-4. A bucket that no service holds has no tail. A service that is published and does not answer is
-   an error: its records may be alive.
+4. A bucket that no service holds has no tail. Nor has one whose service is published, but has
+   certainly ended: its host answers, and nothing listens there (``LogStoreGone``). What it held is
+   gone with it, or comes again from its writer. A note says so.
+5. A service that is published and does not answer is an error: its records may be alive, and others
+   may see them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import Fenced, LogStoreUnavailable
+from airflow_provider_segtable.core.errors import (
+    Fenced,
+    LogStoreGone,
+    LogStoreUnavailable,
+)
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
@@ -28,6 +36,8 @@ from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, Ta
 
 Finder: TypeAlias = Callable[[int], LogClient | None]
 """Returns access to the store that holds a bucket; None if no service holds it."""
+
+_LOG = logging.getLogger(__name__)
 
 TRIES = 5
 WAIT_S = 10.0
@@ -60,9 +70,9 @@ def live_tail(ports: TableContext, find: Finder) -> LiveTail:
             return found
         reason = found
     raise LogStoreUnavailable(
-        f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; a killed "
-        f"service is known until its ZooKeeper session ends ({SESSION_TIMEOUT_VARIABLE}, 30 s by "
-        "default): read again after that, or read the table without include_log"
+        f"the live tail of {ports.uri} was not read in {TRIES} attempts: {reason}; a service whose "
+        f"host is gone is known until its ZooKeeper session ends ({SESSION_TIMEOUT_VARIABLE}, 30 s "
+        "by default): read again after that, or read the table without include_log"
     )
 
 
@@ -70,14 +80,14 @@ def _at_one_point(ports: TableContext, find: Finder) -> LiveTail | str:
     """Return the tail, or why it has to be read again."""
     before = ports.log.load()
     clients = {bucket: find(bucket) for bucket in sorted(before.log_store)}
-    each = _statuses([client for client in clients.values() if client is not None])
+    each, gone = _statuses({n: client for n, client in clients.items() if client is not None})
     state = ports.log.refresh(before)
     if state.log_store.keys() != clients.keys():
         return "a bucket got its first writer meanwhile"
     cuts: dict[int, BucketCut[RecordBatch]] = {}
     notes = []
     for bucket, client in clients.items():
-        found = _of_bucket(state, bucket, client, each.get(bucket))
+        found = gone.get(bucket) or _of_bucket(state, bucket, client, each.get(bucket))
         if isinstance(found, BucketCut):
             cuts[bucket] = found
             notes.append(f"bucket {bucket}: {counted(found.end - found.start, 'record')}")
@@ -88,10 +98,23 @@ def _at_one_point(ports: TableContext, find: Finder) -> LiveTail | str:
     return LiveTail(state=state, cut=Cut(buckets=cuts), notes=tuple(notes))
 
 
-def _statuses(clients: Sequence[LogClient]) -> Mapping[int, BucketStatus]:
-    """Return the status of the buckets of some stores, each store asked once."""
-    stores = {id(client): client for client in clients}
-    return {bucket: one for store in stores.values() for bucket, one in store.status().items()}
+def _statuses(
+    clients: Mapping[int, LogClient],
+) -> tuple[Mapping[int, BucketStatus], Mapping[int, str]]:
+    """Return the status of the buckets of some stores, and a note for those of an ended store.
+
+    Each store is asked once.
+    """
+    found: dict[int, BucketStatus] = {}
+    gone: dict[int, str] = {}
+    for store in {id(client): client for client in clients.values()}.values():
+        try:
+            found |= store.status()
+        except LogStoreGone as error:
+            note = f"its service has ended, so only what is committed is read ({error})"
+            gone |= {bucket: note for bucket, client in clients.items() if client is store}
+            _LOG.warning("a read with the log: %s", note)
+    return found, gone
 
 
 def _of_bucket(
