@@ -12,6 +12,12 @@
    whether or not it becomes known elsewhere.
 6. A target that cannot be read, or was not written by segtable, is an error, never an empty one.
    A target that is not there is None.
+7. Whatever lies in the place of a target, unless it is another tool's table, a version with all
+   files can be put after it: ``remains`` says after which number. Readers of that version need
+   nothing that was there before.
+8. A target may be removed, or its table dropped, while a version is put. So the publisher looks
+   afterwards whether the version still *holds*; if not, it takes the version back. If it dies in
+   between, the next publication is put after what it left.
 """
 
 from collections.abc import Collection, Mapping
@@ -123,10 +129,22 @@ class Target(Protocol):
         """
         ...
 
+    def remains(self) -> Published | None:
+        """Return what a version with all files can be put after, whatever is there; or None.
+
+        Its files are those that a decodable part of the target names, its table id is empty, and
+        its event is -1 unless something in it says that segtable wrote it.
+
+        Raises:
+            ForeignTable: what can be decoded is another tool's.
+            StorageError: the storage cannot be read.
+        """
+        ...
+
     def put(self, known: Published | None, revision: Revision) -> Published | None:
         """Put a version after ``known``; None if another publisher took its number.
 
-        Without ``known``, or if it is of another table, the revision has all files.
+        Without ``known``, or if it is of another table or ``remains``, the revision has all files.
 
         Raises:
             PublishingRefused: the format cannot show one of the files.
@@ -134,10 +152,20 @@ class Target(Protocol):
         """
         ...
 
+    def holds(self, put: Published) -> bool:
+        """Return whether a version that was just put has all that its readers need beside it."""
+        ...
+
+    def take_back(self, put: Published) -> None:
+        """Delete the files of a version that this process put, unless another one follows it."""
+        ...
+
     def needed(self, since: Instant) -> frozenset[str]:
         """Return the paths of data files that readers may need.
 
-        They are those of the newest version, and of each that was replaced after ``since``.
+        They are those of the newest version, and of each that was replaced after ``since``. If
+        files of the newest version itself are gone, no reader opens it: only what can be decoded
+        is needed.
 
         Raises:
             ForeignTable, CorruptTable, StorageError: it cannot be read: delete nothing.

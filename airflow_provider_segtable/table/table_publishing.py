@@ -21,6 +21,7 @@ from airflow_provider_segtable.table.lifetime.alteration import Alteration, alte
 from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus, PublishOutcome
 from airflow_provider_segtable.table.publishing.publisher import publish
 from airflow_provider_segtable.table.publishing.removal import remove_published
+from airflow_provider_segtable.table.publishing.revising import Report, silent
 from airflow_provider_segtable.table.publishing.status import published_status
 
 
@@ -31,7 +32,11 @@ class TablePublishing:
     ports: TableContext
 
     def publish(
-        self, *, formats: Sequence[str] | str | None = None, full: bool = False
+        self,
+        *,
+        formats: Sequence[str] | str | None = None,
+        full: bool = False,
+        report: Report = silent,
     ) -> tuple[PublishOutcome, ...]:
         """Publish the newest version in other table formats; return an outcome for each.
 
@@ -42,12 +47,15 @@ class TablePublishing:
         Args:
             formats: ``delta``, ``iceberg``, or several; by default those that are switched on in
                 the properties.
-            full: publish all files anew, whatever the published version says of them.
+            full: publish all files anew, whatever lies where they are published: damage of any
+                kind is published over, but for another tool's table.
+            report: called with what is being done, how many files of it are, and of how many.
 
         Raises:
             InvalidInput: a format is unknown, or none is given and none is switched on.
             ForeignTable: another tool's table is where the version would be published.
-            CorruptTable: the published table cannot be read; the message names what to delete.
+            CorruptTable: a file of the table is damaged; or rubbish is where the version would be
+                published that nothing shows to be segtable's: publish it with ``full``.
             StorageError: the storage failed; publish again.
         """
         state = self.ports.log.load()
@@ -60,7 +68,7 @@ class TablePublishing:
                 f"{', '.join(self.ports.formats)}, or set {property_of('delta')} = on"
             )
         forms = [self._format(name) for name in names]
-        return tuple(publish(self.ports, form, state, full=full) for form in forms)
+        return tuple(publish(self.ports, form, state, full=full, report=report) for form in forms)
 
     def published(self) -> Mapping[str, PublishedStatus]:
         """Return what is published, by format: its event, its lag, and where readers open it.
@@ -81,7 +89,6 @@ class TablePublishing:
         Raises:
             InvalidInput: the format is unknown.
             ForeignTable: another tool's table is there; nothing was deleted.
-            CorruptTable: it cannot be read, so it may be another tool's: delete its folder.
             CommitConflict, CommitUnknown: as for ``alter``; nothing was deleted.
             StorageError: unpublish it again.
         """

@@ -45,14 +45,16 @@ def outcome_facts(outcome: Any) -> Facts:
         "outcome": type(outcome).__name__,
         **{key: getattr(outcome, key, None) for key in keys},
         "unregistered": getattr(outcome, "unregistered", "") or None,
+        "mended": getattr(outcome, "mended", "") or None,
     }
 
 
 def outcome_line(facts: Facts) -> str:
     """Return the outcome of a publication in a line."""
     line = _LINES[facts["outcome"]].format_map(facts)
-    missing = facts["unregistered"]
-    return f"{line}; not in its catalog: {missing}" if missing else line
+    missing, mended = facts["unregistered"], facts["mended"]
+    line = f"{line}; not in its catalog: {missing}" if missing else line
+    return f"{line}; what was there before was damaged: {mended}" if mended else line
 
 
 _LINES: Mapping[str, str] = {

@@ -62,21 +62,26 @@ class _Shape:
 
 
 def facts_of(
-    files: DataFiles, table: TableCreated, segments: Iterable[Segment]
+    files: DataFiles,
+    table: TableCreated,
+    segments: Iterable[Segment],
+    report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, FileFacts]:
-    """Return the facts of the files of segments, by path.
+    """Return the facts of the files of segments, by path; ``report`` is told how many, of all.
 
     Raises:
         NotFound, CorruptTable: a file is missing or broken.
     """
     shapes: dict[int, _Shape] = {}
     found: dict[str, FileFacts] = {}
-    for segment, metadata in _footers(files, tuple(segments)):
+    wanted = tuple(segments)
+    for segment, metadata in _footers(files, wanted):
         shape = shapes.get(segment.schema)
         if shape is None or not shape.schema.equals(metadata.schema):
             shape = _shape(metadata.schema, table.schema_of(segment.schema))
             shapes[segment.schema] = shape
         found[segment.path] = _facts(metadata, shape)
+        report(len(found), len(wanted))
     return found
 
 

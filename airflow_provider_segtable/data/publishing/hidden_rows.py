@@ -84,7 +84,10 @@ class _Scan:
 
 
 def hidden_rows(
-    files: DataFiles, table: TableCreated, shown: Iterable[ShownFile]
+    files: DataFiles,
+    table: TableCreated,
+    shown: Iterable[ShownFile],
+    report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, BitMap]:
     """Return the positions of the rows that a version hides, of files with any, by path.
 
@@ -92,6 +95,7 @@ def hidden_rows(
         files: the table's data files.
         table: its definition.
         shown: files that the version shows.
+        report: called with how many reads of files are done, and of how many.
 
     Raises:
         NotFound, CorruptTable: a vector file, or a file that has to be read, is missing or broken.
@@ -104,8 +108,9 @@ def hidden_rows(
         scans += _scans(table, each, vectors)
     with ThreadPoolExecutor(THREADS) as pool:
         positions = pool.map(lambda scan: scan.rows(files, table), scans)
-        for scan, rows in zip(scans, positions, strict=True):
+        for done, (scan, rows) in enumerate(zip(scans, positions, strict=True), 1):
             found[scan.segment.path] |= rows
+            report(done, len(scans))
     return {path: rows for path, rows in found.items() if rows}
 
 

@@ -6,7 +6,8 @@
    the first vector, except for times without a zone. ``FENCE`` is a feature that no writer knows:
    they all refuse to write, and to delete files, and readers have to ignore it.
 3. A file whose vector changes is removed, with its old vector, and added in the same version.
-4. A version of another table, or the first one, removes what it does not show.
+4. A version of another table, or the first one, removes what it does not show, and has protocol
+   and metadata: its checkpoint is made of it alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -153,7 +154,7 @@ class _Commit:
                 ("protocol", protocol, last),
                 ("metaData", metadata, own.metadata if own else {}),
             )
-            if body != before
+            if self._all or body != before
         ]
 
     def _metadata(self, own: Own | None, *, vectors: bool) -> Json:
@@ -183,7 +184,7 @@ class _Commit:
             "operationParameters": {"event": str(revision.event)},
             "operationMetrics": {"numAddedFiles": str(adds), "numRemovedFiles": str(removes)},
             "engineInfo": MARK,
-            "isBlindAppend": not removes and self.known is not None,
+            "isBlindAppend": not removes and not self._all,
             "txnId": str(self.attempt),
             MARK: mark(
                 revision.event, revision.commit, revision.time, table.table_id, table.schema.number

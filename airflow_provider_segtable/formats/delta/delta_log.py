@@ -5,6 +5,9 @@
    that has its number and another content is of another log.
 3. Whose event the newest version shows is said by that version itself, also behind a checkpoint.
 4. Storage may be swept meanwhile: what is gone is listed again (``again``).
+5. Of a damaged log, what can be decoded is read on its own (``remains``): the newest checkpoint
+   that can, and all versions after it. A table of whose versions some can be decoded, and none
+   of these is segtable's, is another tool's.
 """
 
 import json
@@ -13,14 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint
 from airflow_provider_segtable.formats.delta.log_files import (
+    LOG,
     Json,
     Listing,
     checkpoint_path,
     commit_path,
     decoded,
+    highest,
     listed,
     listed_from_checkpoint,
 )
@@ -29,12 +34,16 @@ from airflow_provider_segtable.formats.delta.published_version import (
     Changes,
     Own,
     Seen,
+    is_segtables,
     published,
+    ruined,
 )
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 _ATTEMPTS = 4
+_OF_TABLES = {"metaData", "protocol", "add", "remove"}
+"""Actions by which a version is one of a Delta table."""
 _Read = TypeVar("_Read")
 
 
@@ -47,6 +56,35 @@ class DeltaLog:
     def newest(self, known: Published | None = None) -> Published | None:
         """Return the newest version; None if there is none."""
         return again(lambda: (self._later(known) if known else None) or self._anew())
+
+    def remains(self) -> Published | None:
+        """Return what can be decoded, under the highest number; None if nothing is there."""
+        number, listing = highest(self.storage), listed(self.storage)
+        base, changes, known = self._readable_base(listing), Changes(), False
+        for n in (n for n in listing.commits if n > base.checkpoint):
+            with suppress(CorruptTable, NotFound):
+                actions = self.actions(n)
+                changes.apply(actions)
+                known = known or any(action.keys() & _OF_TABLES for action in actions)
+        if number < 0:
+            return None
+        if (known or base.metadata) and not is_segtables(base, changes):
+            raise ForeignTable(
+                f"{self.storage.uri}/{LOG} has versions of a Delta table that segtable did not "
+                "write: move it away, or set publish.delta to off"
+            )
+        return ruined(base, changes, number, self.storage.uri)
+
+    def is_broken_off(self) -> bool:
+        """Return whether versions are missing, so that no reader opens the newest one."""
+        listing = listed_from_checkpoint(self.storage)
+        return listing.gap(listing.checkpoint) >= 0
+
+    def _readable_base(self, listing: Listing) -> Base:
+        for number in reversed(listing.checkpoints):
+            with suppress(CorruptTable, NotFound):
+                return self.checkpoint(number).base
+        return Base()
 
     def checkpoint(self, number: int, *, whole: bool = False) -> Checkpoint:
         """Read a checkpoint: what loading needs, or the whole of it."""

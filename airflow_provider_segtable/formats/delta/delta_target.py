@@ -5,6 +5,8 @@
 2. A checkpoint follows a version from time to time: after some versions, more if there are many
    files, or after many changes. It saves time only: if it cannot be written, the next version is
    followed by one.
+3. A version after those of another table, or after a damaged log, is followed by a checkpoint of
+   itself alone at once: readers then need nothing that was there before.
 """
 
 from contextlib import suppress
@@ -19,13 +21,15 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.formats.delta.checkpoint import encoded_checkpoint
+from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint, encoded_checkpoint
 from airflow_provider_segtable.formats.delta.delta_commit import Commit, commit_of
 from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, again, hinted
 from airflow_provider_segtable.formats.delta.log_files import (
     HINT,
+    VECTORS,
     checkpoint_path,
     commit_path,
+    listed,
     listed_from_checkpoint,
 )
 from airflow_provider_segtable.formats.delta.published_version import (
@@ -35,7 +39,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
     published,
 )
 from airflow_provider_segtable.formats.delta.retention import Retention
-from airflow_provider_segtable.formats.delta.vectors import vectors_path
+from airflow_provider_segtable.formats.delta.vectors import named_file, vectors_path
 from airflow_provider_segtable.formats.format import Published, Revision
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
@@ -78,7 +82,36 @@ class DeltaTarget:
         changes.apply(commit.actions)
         base = Base.of(known) if known else Base()
         made = published(base, changes, commit.number, None, self.address)
+        if known is not None and known.table_id != revision.table.table_id:
+            self._write_checkpoint(commit.number, None, changes)
+            return _checkpointed(made)
         return self._with_checkpoint(made, commit) if _due(made) else made
+
+    def remains(self) -> Published | None:
+        """Return what a version with all files can be put after, whatever is there; or None."""
+        return self._log.remains()
+
+    def holds(self, put: Published) -> bool:
+        """Return whether the version before, or a checkpoint, is there, and the vectors are."""
+        before = put.number - 1
+        there = listed(self._storage, max(before, 0))
+        whole = before < 0 or before in there.commits or there.checkpoint >= before
+        if not whole or (put.number not in there.commits and there.checkpoint < put.number):
+            return False
+        own = vectors_path(UUID(put.own.attempt))
+        named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}
+        return own not in named or own in {each.path for each in self._storage.list(VECTORS)}
+
+    def take_back(self, put: Published) -> None:
+        """Delete a version that this process put, with its vectors, unless another follows it."""
+        number, attempt = put.number, put.own.attempt
+        own = self._log.info(number).get("txnId") == attempt
+        if own and listed(self._storage, number).newest <= number:
+            self._storage.delete(commit_path(number))
+            if put.own.checkpoint == number:
+                self._storage.delete(HINT)
+                self._storage.delete(checkpoint_path(number))
+            self._storage.delete(vectors_path(UUID(attempt)))
 
     def needed(self, since: Instant) -> frozenset[str]:
         """Return the paths of data files that readers may need."""
@@ -89,10 +122,15 @@ class DeltaTarget:
         return again(lambda: self._swept(since, dry_run=dry_run))
 
     def _needed(self, since: Instant) -> frozenset[str]:
+        if self._log.is_broken_off():
+            remains = self.remains()
+            return frozenset(remains.files) if remains else frozenset()
         retention = self._retention(since)
         return retention.needed_files() if retention else frozenset()
 
     def _swept(self, since: Instant, *, dry_run: bool) -> tuple[str, ...]:
+        if self._log.is_broken_off():
+            return ()
         retention = self._retention(since)
         return retention.swept(dry_run=dry_run) if retention else ()
 
@@ -128,13 +166,12 @@ class DeltaTarget:
     def _with_checkpoint(self, made: Published, commit: Commit) -> Published:
         """Write the checkpoint of a version, if it can be written."""
         try:
-            self._write_checkpoint(commit)
+            self._go_on_from_checkpoint(commit)
         except (StorageError, CorruptTable):
             return made
-        own = replace(made.own, checkpoint=made.number, changes=0)
-        return replace(made, own=own)
+        return _checkpointed(made)
 
-    def _write_checkpoint(self, commit: Commit) -> None:
+    def _go_on_from_checkpoint(self, commit: Commit) -> None:
         number = commit.number
         listing = listed_from_checkpoint(self._storage).through(number - 1)
         if listing.newest != number - 1:
@@ -144,10 +181,17 @@ class DeltaTarget:
         )
         changes = self._log.changes(listing.after(listing.checkpoint, self.address))
         changes.apply(commit.actions)
+        self._write_checkpoint(number, before, changes)
+
+    def _write_checkpoint(self, number: int, before: Checkpoint | None, changes: Changes) -> None:
         data, rows = encoded_checkpoint(before, changes)
         with suppress(AlreadyExists):
             self._storage.create(checkpoint_path(number), data)
         self._storage.replace(HINT, hinted(number, rows))
+
+
+def _checkpointed(made: Published) -> Published:
+    return replace(made, own=replace(made.own, checkpoint=made.number, changes=0))
 
 
 def _due(made: Published) -> bool:

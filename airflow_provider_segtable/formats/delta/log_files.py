@@ -30,8 +30,10 @@ _READ: Mapping[str, Mapping[str, Any]] = {
     "metaData": {"configuration": _OBJECT},
     "protocol": {"readerFeatures": (list, type(None))},
 }
-_COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
-_CHECKPOINT = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint\.parquet")
+_NUMBER = r"0000\d{16}"
+_COMMIT = re.compile(rf"{LOG}/({_NUMBER})\.json")
+_CHECKPOINT = re.compile(rf"{LOG}/({_NUMBER})\.checkpoint\.parquet")
+_NUMBERED = re.compile(rf"{LOG}/({_NUMBER})\..+")
 _VECTORS = re.compile(
     rf"{VECTORS}/deletion_vector_[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.bin"
 )
@@ -110,6 +112,12 @@ class Listing:
         return tuple(n for n in self.commits if n > number)
 
 
+def highest(storage: Storage) -> int:
+    """Return the highest version that a file of any writer is named after; -1 if none is."""
+    found = (_NUMBERED.fullmatch(entry.path) for entry in storage.list(LOG))
+    return max((int(match[1]) for match in found if match), default=-1)
+
+
 def listed(storage: Storage, since: int = 0) -> Listing:
     """List the versions and checkpoints from a version on."""
     after = f"{LOG}/{since:020d}" if since else None
@@ -170,4 +178,7 @@ def _is_action(found: Any) -> bool:
 
 def way_out() -> str:
     """Return how a damaged target is made anew."""
-    return f"delete the folders {LOG} and {VECTORS} of the table, and publish it again"
+    return (
+        "publish it anew: segtable publish TABLE --format delta --full; or remove it: segtable "
+        "publish TABLE --format delta --remove"
+    )

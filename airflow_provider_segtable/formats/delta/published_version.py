@@ -192,6 +192,39 @@ def published(
     )
 
 
+def is_segtables(base: Base, changes: Changes) -> bool:
+    """Return whether anything in a base or in changes says that segtable wrote it (rule 4)."""
+    metadata = changes.metadata or base.metadata
+    if metadata is not None:
+        return TABLE in (metadata.get("configuration") or {})
+    return bool(changes.mark or base.mark) or MARK in {**base.transactions, **changes.transactions}
+
+
+def ruined(base: Base, changes: Changes, number: int, address: str) -> Published:
+    """Return what could be decoded of a damaged log, as what a whole version can follow."""
+    found = changes.mark or base.mark or {}
+    event = found.get("event", 0) if is_segtables(base, changes) else -1
+    return Published(
+        number=number,
+        event=event,
+        commit="",
+        time=found.get("time", 0),
+        table_id="",
+        schema=-1,
+        files=_files(base.files, changes.files),
+        address=address,
+        own=Own(
+            protocol={},
+            metadata={},
+            stamp=max(base.stamp, changes.stamp),
+            attempt="",
+            seen=None,
+            checkpoint=-1,
+            changes=0,
+        ),
+    )
+
+
 def encoded_path(path: str) -> str:
     """Return a path as actions have it: a relative URI."""
     return quote(path, safe="/=")

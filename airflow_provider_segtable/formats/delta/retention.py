@@ -8,16 +8,21 @@
    number free again because that version was swept, nor its file of vectors gone.
 4. The log is swept below a checkpoint from which all these versions can be read. Later versions and
    checkpoints stay. A file of vectors is swept if no version that can be read names it.
+5. A version that cannot be decoded, and has been published over, needs nothing that is not known
+   by other versions: its readers fail.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.time.interval import DAY_US, Instant
 from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, hinted
 from airflow_provider_segtable.formats.delta.log_files import (
     HINT,
     VECTORS,
+    Json,
     Listing,
     checkpoint_path,
     commit_path,
@@ -50,7 +55,7 @@ class Retention:
             unquote(body["path"])
             for number in listing.commits
             if number >= first
-            for action in self.log.actions(number)
+            for action in self._readable(number)
             for kind, body in action.items()
             if kind in ("add", "remove")
         }
@@ -90,8 +95,20 @@ class Retention:
         return first
 
     def _event_time(self, number: int) -> Instant:
-        mark = marked(self.log.info(number))
+        try:
+            mark = marked(self.log.info(number))
+        except CorruptTable:  # published over
+            return 0
         return Instant(mark["time"]) if mark else 0
+
+    def _readable(self, number: int) -> list[Json]:
+        """Return the actions of a version; none if it cannot be decoded, and was replaced."""
+        try:
+            return self.log.actions(number)
+        except CorruptTable:
+            if number >= self.head.number:
+                raise
+            return []
 
     def _unnamed_vectors(self, listing: Listing, base: int) -> list[str]:
         """Return old files of vectors that no version from a checkpoint on names."""
@@ -102,9 +119,10 @@ class Retention:
         ]
         if not old:
             return []
-        vectors = self.log.checkpoint(base).vectors if base >= 0 else []
-        named = {*map(named_file, vectors)}
+        named: set[str] = set()
+        with suppress(CorruptTable):  # it was published over
+            named |= {*map(named_file, self.log.checkpoint(base).vectors if base >= 0 else ())}
         for number in listing.commits:
-            for action in self.log.actions(number) if number > base else ():
+            for action in self._readable(number) if number > base else ():
                 named.add(named_file(action.get("add", {}).get("deletionVector")))
         return [path for path in old if path not in named]

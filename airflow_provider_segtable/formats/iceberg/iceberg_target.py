@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
+    CorruptTable,
     NotFound,
     OutcomeUnknown,
     PublishingRefused,
@@ -55,6 +56,8 @@ from airflow_provider_segtable.ports.storage import Storage
 
 Json = dict[str, Any]
 _AT_ONCE = 8
+_READS = 3
+"""How often a version is read whose files seem to be gone: it may have been swept meanwhile."""
 _NOTHING = Chain(metadata=None, manifests=(), snapshot=None, sequence=0, oldest=1)
 
 
@@ -74,10 +77,51 @@ class IcebergTarget:
 
     def load(self, known: Published | None = None) -> Published | None:
         """Return the newest published version; None if there is none."""
-        stored = self._versions.stored()
-        if not stored:
-            return None
-        return self._versions.load(max(stored), min(stored), known)
+        for _ in range(_READS):
+            stored = self._versions.stored()
+            if not stored:
+                return None
+            try:
+                return self._versions.load(max(stored), min(stored), known)
+            except NotFound as error:  # swept meanwhile, if a later version is there
+                missing = error
+        raise CorruptTable(
+            f"version {max(stored)} in {self.address} is not whole ({missing}): {names.WAY_OUT}"
+        )
+
+    def remains(self) -> Published | None:
+        """Return what a version with all files can be put after, whatever is there; or None."""
+        return self._versions.remains()
+
+    def holds(self, put: Published) -> bool:
+        """Return whether all manifests are there, and the deleted positions of this attempt."""
+        stored = self._versions.stored_anyhow()
+        if put.number not in stored:
+            return max(stored, default=0) > put.number
+        there = {each.path for folder in names.WRITTEN for each in self._storage.list(folder)}
+        path = _list_of(put)
+        return {self._root.path(path), *put.own.written} <= there and all(
+            self._root.path(each.uri) in there for each in put.own.manifests
+        )
+
+    def take_back(self, put: Published) -> None:
+        """Delete the files of a version that this process put, unless another one follows it."""
+        path = names.version_path(put.number)
+        if max(self._versions.stored_anyhow(), default=0) > put.number or self._found(
+            path
+        ) != _json(put.own.metadata):
+            return
+        self._storage.delete(path)
+        stored = self._versions.stored_anyhow()
+        if stored:
+            self._storage.replace(names.HINT, str(max(stored)).encode())
+        else:
+            self._storage.delete(names.HINT)
+        attempt = names.of_attempt(_list_of(put))
+        for folder in names.WRITTEN:
+            for each in self._storage.list(folder):
+                if each.path.startswith(f"{folder}/{attempt}"):
+                    self._storage.delete(each.path)
 
     def put(self, known: Published | None, revision: Revision) -> Published | None:
         """Put a version after ``known``; None if another publisher took its number."""
@@ -123,7 +167,7 @@ class IcebergTarget:
         written = 0
         while written < number:
             self._storage.replace(names.HINT, str(number).encode())
-            written, number = number, max(self._versions.stored())
+            written, number = number, max(self._versions.stored(), default=0)
 
 
 class _Attempt:
@@ -139,6 +183,7 @@ class _Attempt:
         self._revision = revision
         self._token = secrets.token_hex(8)
         self._number = known.number + 1 if known else 1
+        self._written: tuple[str, ...] = ()
         self._old: Chain = known.own if known else _NOTHING
         self._known: Mapping[str, PublishedFile] = known.files if known else {}
         self._anew = known is None or known.table_id != revision.table.table_id
@@ -202,6 +247,9 @@ class _Attempt:
                 self._stamp,
             )
 
+        self._written = tuple(
+            names.deletes_path(self._number, self._token, at) for at in range(len(files))
+        )
         return _each(write, list(enumerate(files)))
 
     def _manifests(self, parts: Sequence[Part]) -> list[Manifest]:
@@ -259,8 +307,14 @@ class _Attempt:
                 snapshot=self._stamp.snapshot,
                 sequence=self._stamp.sequence,
                 oldest=self._old.oldest,
+                written=self._written,
             ),
         )
+
+
+def _list_of(put: Published) -> str:
+    """Return the URI of the list of manifests of a version that this process put."""
+    return str(put.own.metadata["snapshots"][-1]["manifest-list"])
 
 
 def _check_ids(revision: Revision) -> None:

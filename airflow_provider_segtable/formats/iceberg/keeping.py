@@ -6,15 +6,19 @@
    the newest version has them, or a version deleted them that was stored after the time. The
    metadata of a version has the snapshots of many before it, so few are read. A version that
    began anew, such as after a move, has nothing as deleted: all of the one before counts.
-4. Swept are the versions that were replaced before the time, and all files that were written for
+4. If files of the newest version itself are gone, no reader opens it: it needs nothing. A version
+   that cannot be decoded, and was published over, needs nothing either.
+5. Swept are the versions that were replaced before the time, and all files that were written for
    the oldest version that is left or for earlier ones, and that neither it nor the newest one
    names. What a version between them names was there before, or written since.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.manifests.entries import DATA, DELETED, DELETES
@@ -31,12 +35,24 @@ def needed(versions: Versions, since: Instant) -> frozenset[str]:
     if not stored:
         return frozenset()
     oldest = _oldest(stored, since)
+    shown = _shown_now(versions, stored)
     left = {
         path
         for there, snapshot in _snapshots(versions, {n for n in stored if n > oldest})
         for path in (*_deleted(there, snapshot), *_before(versions, snapshot, stored))
     }
-    return frozenset({*_shown(versions, max(stored)), *left})
+    return frozenset({*shown, *left})
+
+
+def _shown_now(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, ...]:
+    """Return the data files of the newest version; none if parts of it are gone (rule 4)."""
+    newest = max(stored)
+    try:
+        return (*_shown(versions, newest),)
+    except NotFound:
+        if max(versions.stored(), default=0) == newest:
+            return ()
+        raise  # it was replaced, and swept, meanwhile
 
 
 def swept(
@@ -47,7 +63,10 @@ def swept(
     if not stored:
         return ()
     oldest, newest = _oldest(stored, since), max(stored)
-    named = {path for number in {oldest, newest} for path in _named(versions, number)}
+    try:
+        named = {path for number in {oldest, newest} for path in _named(versions, number)}
+    except (NotFound, CorruptTable):  # what it names is not known, so all may be
+        return ()
     old = [names.version_path(number) for number in stored if number < oldest]
     written = [
         entry.path
@@ -80,7 +99,13 @@ def _snapshots(versions: Versions, numbers: set[int]) -> Iterator[tuple[Versions
     """Yield the snapshots of some versions: each version's metadata has those of many others."""
     while numbers:
         last = max(numbers)
-        metadata = versions.metadata(last)
+        try:
+            metadata = versions.metadata(last)
+        except CorruptTable:
+            if last == max(versions.stored()):
+                raise
+            numbers.discard(last)  # it was published over
+            continue
         for snapshot in metadata["snapshots"]:
             number = int(snapshot["summary"].get(VERSION, 0))
             if number in numbers:
@@ -93,20 +118,22 @@ def _before(versions: Versions, snapshot: Json, stored: Mapping[int, Instant]) -
     """Yield what the version before had, if a snapshot began anew: it deleted nothing of that."""
     number = int(snapshot["summary"][VERSION]) - 1
     if "parent-snapshot-id" not in snapshot and number in stored:
-        yield from _shown(versions, number)
+        with suppress(NotFound, CorruptTable):  # it was published over
+            yield from _shown(versions, number)
 
 
 def _deleted(versions: Versions, snapshot: Json) -> Iterator[str]:
     """Yield the paths of the data files that left with a snapshot."""
     if not int(snapshot["summary"].get("deleted-data-files", 0)):
         return
-    for manifest in versions.manifests(snapshot):
-        record = manifest.record
-        own = record["added_snapshot_id"] == snapshot["snapshot-id"]
-        if own and manifest.content == DATA and record["deleted_files_count"]:
-            for entry in versions.entries(manifest):
-                if entry["status"] == DELETED:
-                    yield versions.root.path(entry["data_file"]["file_path"])
+    with suppress(NotFound, CorruptTable):  # the newest version is whole, so no reader opens this
+        for manifest in versions.manifests(snapshot):
+            record = manifest.record
+            own = record["added_snapshot_id"] == snapshot["snapshot-id"]
+            if own and manifest.content == DATA and record["deleted_files_count"]:
+                for entry in versions.entries(manifest):
+                    if entry["status"] == DELETED:
+                        yield versions.root.path(entry["data_file"]["file_path"])
 
 
 def _named(versions: Versions, number: int) -> Iterator[str]:

@@ -33,6 +33,12 @@ KEPT = 100
 TABLE_ID = "segtable.table-id"
 EVENT, COMMIT, TIME = "segtable.event", "segtable.commit", "segtable.time"
 VERSION = "segtable.version"
+_PARTS: Mapping[str, type] = {
+    **dict.fromkeys(("location", "table-uuid"), str),
+    **dict.fromkeys(("last-sequence-number", "last-updated-ms", "current-schema-id"), int),
+    **dict.fromkeys(("schemas", "snapshots", "snapshot-log", "metadata-log"), list),
+    "properties": dict,
+}
 _NAMESPACE = UUID("5e67ab1e-0000-4000-8000-000000000000")
 
 
@@ -92,6 +98,25 @@ def next_metadata(
         "snapshot-log": [*history, {"timestamp-ms": at, "snapshot-id": stamp.snapshot}],
         "metadata-log": log[-KEPT:],
     }
+
+
+def check_whole(metadata: Json) -> None:
+    """Check that metadata have all that the next version goes on from.
+
+    Raises:
+        KeyError, TypeError, ValueError: a part is missing, or of another type.
+    """
+    for name, kind in _PARTS.items():
+        if not isinstance(metadata[name], kind):
+            raise TypeError(f"{name} is {metadata[name]!r:.50}")
+    for name in ("schemas", "snapshots", "snapshot-log", "metadata-log"):
+        if not all(isinstance(each, dict) for each in metadata[name]):
+            raise TypeError(f"{name} are not all objects")
+    for each in metadata["snapshots"]:
+        _ = each["snapshot-id"], int(each["sequence-number"]), each["manifest-list"]
+        _ = int(each["summary"].get(VERSION, 0))
+    _ = [each["schema-id"] for each in metadata["schemas"]]
+    _ = [each["snapshot-id"] for each in metadata["snapshot-log"]]
 
 
 def own_snapshot(metadata: Json) -> Json | None:

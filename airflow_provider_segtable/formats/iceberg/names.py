@@ -15,7 +15,13 @@ HINT = f"{METADATA}/version-hint.text"
 WRITTEN = (f"{FOLDER}/manifests", f"{FOLDER}/deletes")
 """The folders of files that versions name."""
 
-_VERSION = re.compile(rf"{METADATA}/v([1-9][0-9]*)\.metadata\.json")
+WAY_OUT = (
+    "publish it anew: segtable publish TABLE --format iceberg --full; or remove it: segtable "
+    "publish TABLE --format iceberg --remove"
+)
+"""What makes a damaged table whole."""
+
+_VERSION = re.compile(rf"{METADATA}/v([1-9][0-9]{{0,8}})\.metadata\.json")
 _WRITTEN = re.compile(
     rf"{FOLDER}/(?:manifests/([1-9][0-9]*)-[0-9a-f]{{16}}-[a-z]*[0-9]*\.avro"
     rf"|deletes/([1-9][0-9]*)-[0-9a-f]{{16}}-[0-9]+\.parquet)"
@@ -52,6 +58,11 @@ def written_for(path: str) -> int | None:
     """Return the version that a manifest or a file of positions was written for, or None."""
     found = _WRITTEN.fullmatch(path)
     return int(found[1] or found[2]) if found else None
+
+
+def of_attempt(manifest_list: str) -> str:
+    """Return what the names of all files begin with that were written with a list of manifests."""
+    return manifest_list.rpartition("/")[2].removesuffix("list.avro")
 
 
 def is_own(path: str) -> bool:

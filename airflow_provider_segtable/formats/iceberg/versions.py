@@ -5,15 +5,17 @@
 3. A version of another writer is not ours to show: of the newest snapshot of ours the commit is
    left out, so that its publisher takes it for a version that the log does not have, and publishes
    anew. So is a version whose files lie elsewhere, since the table was moved, without its files.
+4. Of a damaged table the newest metadata that can be decoded say whose it is, and which sequence
+   number the next version may have (``remains``): it begins anew.
 """
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
+from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.format import Published, PublishedFile
 from airflow_provider_segtable.formats.iceberg import names
@@ -29,6 +31,7 @@ from airflow_provider_segtable.formats.iceberg.metadata import (
     EVENT,
     TABLE_ID,
     TIME,
+    check_whole,
     own_snapshot,
 )
 from airflow_provider_segtable.ports.storage import Storage
@@ -46,6 +49,8 @@ class Chain:
         snapshot: the id of the snapshot that it shows; None if that is not known.
         sequence: its sequence number.
         oldest: the oldest version that is still there.
+        written: paths of the files of deleted positions that were written for it, if this process
+            has put it.
     """
 
     metadata: Json | None
@@ -53,6 +58,7 @@ class Chain:
     snapshot: int | None
     sequence: int
     oldest: int
+    written: tuple[str, ...] = ()
 
 
 class Versions:
@@ -99,14 +105,50 @@ class Versions:
         data = self._storage.read(path)
         with self._decoding(path):
             found = json.loads(data)
+            _ = found["format-version"]  # without it, it is no Iceberg table of anybody's
             if TABLE_ID not in found.get("properties", {}):
                 raise self.foreign(path)
             return {**found}
+
+    def remains(self) -> Published | None:
+        """Return what a version can be put after, whatever is there; None if nothing is."""
+        stored = self.stored_anyhow()
+        if not stored:
+            return None
+        event, sequence = -1, max(stored)
+        for number in sorted(stored, reverse=True):
+            with suppress(CorruptTable, NotFound), self._decoding(names.version_path(number)):
+                metadata = self.metadata(number)
+                summary = (own_snapshot(metadata) or {}).get("summary", {})
+                sequence = max(sequence, int(metadata["last-sequence-number"]))
+                event = int(summary.get(EVENT, 0))
+                break
+        return Published(
+            number=max(stored),
+            event=event,
+            commit="",
+            time=0,
+            table_id="",
+            schema=-1,
+            files={},
+            address=self.root.at(names.FOLDER),
+            own=Chain(
+                metadata=None, manifests=(), snapshot=None, sequence=sequence, oldest=min(stored)
+            ),
+        )
+
+    def stored_anyhow(self) -> dict[int, Instant]:
+        """Return ``stored``, also if metadata of others, which no version is, are rubbish."""
+        try:
+            return self.stored()
+        except CorruptTable:
+            return {}
 
     def load(self, number: int, oldest: int, known: Published | None) -> Published:
         """Return a version, read on from a known one."""
         metadata = self.metadata(number)
         with self._decoding(names.version_path(number)):
+            check_whole(metadata)
             snapshot = own_snapshot(metadata)
             if metadata["location"] != self.root.at(names.FOLDER) or snapshot is None:
                 return self._published(number, oldest, metadata, snapshot, {}, None)
@@ -177,8 +219,8 @@ class Versions:
             yield
         except (ValueError, KeyError, TypeError, AttributeError, EOFError, LookupError) as error:
             raise CorruptTable(
-                f"{self.root.at(path)} is not a file of a published table ({error!r:.200}): delete "
-                f"the folder {names.FOLDER}, then publish again"
+                f"{self.root.at(path)} is not a file of a published table ({error!r:.200}): "
+                f"{names.WAY_OUT}"
             ) from error
 
 

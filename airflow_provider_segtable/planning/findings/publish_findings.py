@@ -1,7 +1,7 @@
 """Findings about versions published in other table formats: damage, doubt, and lag.
 
 1. Nothing here touches the table's own rows. Readers of the other format get errors, or old rows.
-2. While a target cannot be read, cleaning deletes nothing: its readers may need any file.
+2. While a target cannot be decoded, cleaning deletes nothing: its readers may need any file.
 3. Everything that is published can be published anew from the log.
 """
 
@@ -38,8 +38,9 @@ def damaged_target(title: str, name: str, folders: Collection[str], error: str) 
         severity=Severity.CRITICAL,
         where=where,
         what=f"what is published as {title} is damaged: {error}",
-        why="its readers fail, no version can be published, and cleaning deletes nothing",
-        do=f"delete {where}, then publish it anew: segtable publish {TABLE} --format {name}",
+        why="its readers fail; cleaning deletes nothing while it cannot be decoded",
+        do=f"publish it anew: segtable publish {TABLE} --format {name} --full; or remove it: "
+        f"segtable publish {TABLE} --format {name} --remove",
     )
 
 

@@ -44,6 +44,9 @@ def _publish(ports: TableContext, form: Format, state: State) -> None:
         return
     if isinstance(outcome, Refused):
         _warn(ports, form.name, outcome.reason)
+    if isinstance(outcome, PublishedNow) and outcome.mended:
+        what = "%s: what was published as %s was damaged, and was published anew: %s"
+        _LOG.warning(what, ports.uri, form.name, outcome.mended)
     if isinstance(outcome, AlreadyPublished | PublishedNow) and outcome.unregistered:
         _warn(ports, form.name, outcome.unregistered, failed="registered")
 

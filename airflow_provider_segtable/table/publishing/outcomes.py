@@ -19,6 +19,7 @@ class PublishedNow:
         gone: number of files that the version no longer names.
         unregistered: why the version is not in the catalog that properties name; empty if it is,
             or none is named.
+        mended: what was wrong with the published table before; empty if nothing was found to be.
     """
 
     format: str
@@ -28,6 +29,7 @@ class PublishedNow:
     shown: int
     gone: int
     unregistered: str = ""
+    mended: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

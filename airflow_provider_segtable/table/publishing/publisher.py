@@ -10,15 +10,22 @@
 4. After the put the log is read once more. If the version that was put is no longer kept, a
    cleaning may have deleted files of it, and the newest version is published after it. If the
    table was dropped meanwhile, what is published is deleted: the drop may have come before the put.
-5. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
+   If another table is in its place, or the format was switched off, only this version is.
+5. After the put the target is looked at once more, too. If versions or other files on which this
+   one relies are gone, because somebody removed what is published, it is taken back, and the
+   publisher goes round again. A removal looks once more, too (``table.publishing.removal``).
+6. A damaged target that segtable wrote is published over: all files are published anew after
+   whatever is there. So is any rubbish with ``full``; another tool's table never is.
+7. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
    each later publication tries it again.
-6. The next publication makes up for a refusal, a failure or a lost race: in one version, however
+8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 """
 
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import (
+    CorruptTable,
     NotFound,
     OutcomeUnknown,
     PublishingRefused,
@@ -27,6 +34,10 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown import Changes
 from airflow_provider_segtable.formats.format import Format, Published, Target
+from airflow_provider_segtable.planning.properties.publish_settings import (
+    PublishSettings,
+    property_of,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.outcomes import (
     AlreadyPublished,
@@ -38,10 +49,12 @@ from airflow_provider_segtable.table.publishing.outcomes import (
 from airflow_provider_segtable.table.publishing.publications import Publication, Registration
 from airflow_provider_segtable.table.publishing.refusing import refusal
 from airflow_provider_segtable.table.publishing.revising import (
+    Report,
     differing,
     everything,
     follows,
     revision,
+    silent,
 )
 from airflow_provider_segtable.table.publishing.targets import withdraw
 
@@ -52,7 +65,12 @@ FIRST_PAUSE_S = 0.005
 
 
 def publish(
-    ports: TableContext, form: Format, state: State | None = None, *, full: bool = False
+    ports: TableContext,
+    form: Format,
+    state: State | None = None,
+    *,
+    full: bool = False,
+    report: Report = silent,
 ) -> PublishOutcome:
     """Publish the newest version of a table in a format.
 
@@ -60,11 +78,13 @@ def publish(
         ports: the table's ports.
         form: the format.
         state: the version, which the caller knows to be the newest; by default the log is read.
-        full: publish all files anew, whatever is published.
+        full: publish all files anew, whatever lies in the place of the target.
+        report: called with what is being done, how many files of it are, and of how many.
 
     Raises:
         ForeignTable: another tool's table is in the place of the target.
-        CorruptTable: the published table, or a file of the table, is damaged.
+        CorruptTable: a file of the table is damaged; or rubbish is in the place of the target
+            which nothing shows to be segtable's, and ``full`` is not given.
         TableGone: the table was dropped.
         StorageError: the storage failed; publish again.
     """
@@ -73,7 +93,7 @@ def publish(
             state = ports.log.load()
         elif waited:
             state = ports.log.refresh(state)
-        return _Publisher(ports, form, state, full=full).run()
+        return _Publisher(ports, form, state, full=full, report=report).run()
 
 
 @dataclass(slots=True)
@@ -84,12 +104,16 @@ class _Publisher:
     form: Format
     state: State
     full: bool = field(kw_only=True)
+    report: Report = field(kw_only=True)
     published: Published | None = None
+    mended: str = ""
     target: Target = field(init=False)
+    switched_on: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Find the target."""
         self.target = self.form.target(self.ports.storage)
+        self.switched_on = self._is_on(self.state)
 
     def run(self) -> PublishOutcome:
         """Attempt it until there is an outcome, a bounded number of times."""
@@ -100,21 +124,46 @@ class _Publisher:
             jitter = 0.5 + self.ports.randomness.uniform() / 2
             self.ports.clock.sleep(FIRST_PAUSE_S * 2.0**attempt * jitter)
             self.state = self.ports.log.refresh(self.state)
-        self.published = self.target.load(self.published)
+        self._load(self.published)
         event = -1 if self.published is None else self.published.event
         return Overtaken(format=self.form.name, event=event)
 
     def _attempt(self) -> PublishOutcome | None:
         """Publish once; None means repeat, with the newest version."""
         last = self.ports.publications.last(self.form.name)
-        self.published = self.target.load(None if last is None else last.published)
+        self._load(None if last is None else last.published)
         if self.published is not None and self.published.event > self.state.n:
             self.state = self.ports.log.refresh(self.state)
-        why = refusal(self.form, self.state)
+        why = self._switched_off(self.state) or refusal(self.form, self.state)
         if why:
             return Refused(format=self.form.name, reason=why)
         changes = self._changes(last)
         return self._already() if changes is None else self._put(changes)
+
+    def _load(self, known: Published | None) -> None:
+        """Read the target; of a damaged one, or for a full publication, what a version follows."""
+        try:
+            if not self.full:
+                self.published = self.target.load(known)
+                return
+        except CorruptTable as error:
+            remains = self.target.remains()
+            if remains is None or remains.event < 0:
+                raise
+            self.mended = f"{error}"
+            self.published = remains
+        else:
+            self.published = self.target.remains()
+        self.state = self.ports.log.refresh(self.state)  # whoever put that had read it
+
+    def _is_on(self, state: State) -> bool:
+        return self.form.name in PublishSettings.read(state.table.properties).formats
+
+    def _switched_off(self, state: State) -> str:
+        """Return that the format was switched off meanwhile, if it was."""
+        if not self.switched_on or self._is_on(state):
+            return ""
+        return f"{property_of(self.form.name)} was switched off meanwhile"
 
     def _changes(self, last: Publication | None) -> Changes | None:
         """Return what is to be published; None if the published version shows it already."""
@@ -140,7 +189,7 @@ class _Publisher:
 
     def _put(self, changes: Changes) -> PublishOutcome | None:
         try:
-            wanted = revision(self.ports, self.state, changes, self.published)
+            wanted = revision(self.ports, self.state, changes, self.published, self.report)
         except NotFound:
             newest = self.ports.log.refresh(self.state)
             if newest.n == self.state.n:
@@ -156,9 +205,16 @@ class _Publisher:
             return None  # read the target again
         if put is None:
             return None
+        newest = self._newest(put)
+        if off := self._switched_off(newest):
+            self._take_back(put)
+            return Refused(format=self.form.name, reason=off)
+        if not self.target.holds(put):
+            self._take_back(put)
+            return None
         self._keep(put)
         self.full = False
-        if self.state.n < self._newest().retained_from:
+        if self.state.n < newest.retained_from:
             return None
         return PublishedNow(
             format=self.form.name,
@@ -168,6 +224,7 @@ class _Publisher:
             shown=len(changes.shown),
             gone=len(changes.gone),
             unregistered=self._registered(put),
+            mended=self.mended,
         )
 
     def _registered(self, published: Published) -> str:
@@ -182,13 +239,18 @@ class _Publisher:
         publications.register(name, Registration(version=version, why=why, at=now))
         return why
 
-    def _newest(self) -> State:
+    def _newest(self, put: Published) -> State:
         """Return the newest version of the log, after a put (rule 4)."""
         try:
             return self.ports.log.refresh(self.state)
         except TableGone:
+            self._take_back(put)
             withdraw(self.ports, self.form)
             raise
+
+    def _take_back(self, put: Published) -> None:
+        self.target.take_back(put)
+        self.ports.publications.forget(self.form.name)
 
     def _keep(self, published: Published) -> None:
         publication = Publication(published=published, state=self.state)

@@ -12,7 +12,9 @@
    many, or compactions change what is shown of a row, it counts as a change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 from pyroaring import BitMap
 
@@ -34,8 +36,15 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publishing.publications import Publication
 
+Report: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being done, how many files are done, and of how many."""
+
 MOST_EVENTS = 64
 """Number of events between two versions that are looked at one by one."""
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Report nothing."""
 
 
 def follows(log: EventLog, state: State, published: Published) -> bool:
@@ -123,7 +132,11 @@ def everything(state: State, published: Published | None) -> Changes:
 
 
 def revision(
-    ports: TableContext, state: State, changes: Changes, published: Published | None
+    ports: TableContext,
+    state: State,
+    changes: Changes,
+    published: Published | None,
+    report: Report = silent,
 ) -> Revision | None:
     """Return the revision that publishes a version; None if its event has expired meanwhile.
 
@@ -135,8 +148,10 @@ def revision(
     if event is None:
         return None
     files = tuple(changes.shown.values())
-    facts = facts_of(ports.files, state.table, [each.segment for each in files])
-    hidden = hidden_rows(ports.files, state.table, files)
+    segments = [each.segment for each in files]
+    facts = facts_of(ports.files, state.table, segments, partial(report, "footers"))
+    hidden = hidden_rows(ports.files, state.table, files, partial(report, "hidden rows"))
+    report("writing", 0, len(files))
     shown = {
         each.path: NewFile(
             shown=each, facts=facts[each.path], hidden=hidden.get(each.path, BitMap())

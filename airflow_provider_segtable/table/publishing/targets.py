@@ -13,7 +13,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
+from airflow_provider_segtable.core.errors import ForeignTable
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.ports.storage import Entry, Storage
@@ -85,9 +85,7 @@ def withdraw(ports: TableContext, each: Format) -> None:
 
 def _is_foreign(each: Format, storage: Storage) -> bool:
     try:
-        each.target(storage).load()
+        each.target(storage).remains()  # of a damaged one, files are told by their names
     except ForeignTable:
         return True
-    except CorruptTable:  # files are told by their names then
-        return False
     return False

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -51,6 +51,29 @@ class PlainTarget:
             address=self.address,
             **{name: said[name] for name in ("event", "commit", "time", "table_id", "schema")},
         )
+
+    def remains(self) -> Published | None:
+        """Return what a version with all files can follow."""
+        entries = self._entries()
+        if not entries:
+            return None
+        try:
+            last = self.version(_number(entries[-1]))
+        except CorruptTable:
+            last = Published(
+                number=_number(entries[-1]), event=-1, commit="", time=0, table_id="", schema=-1,
+                files={}, address=self.address,
+            )  # fmt: skip
+        return replace(last, commit="", table_id="")
+
+    def holds(self, put: Published) -> bool:
+        """Return whether it is there: a version is one file."""
+        return any(_number(each) >= put.number for each in self._entries())
+
+    def take_back(self, put: Published) -> None:
+        """Delete a version."""
+        if self.load() == put:
+            self.storage.delete(_path(put.number))
 
     def put(self, known: Published | None, revision: Revision) -> Published | None:
         """Put the next version."""

@@ -46,7 +46,10 @@ def publish(
         ),
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Publish all files anew, not only what differs.")
+        bool,
+        typer.Option(
+            "--full", help="Publish all files anew, not only what differs, over any damage."
+        ),
     ] = False,
     remove: Annotated[
         bool,
@@ -92,8 +95,12 @@ def publish(
 
 def _publish(uri: str, opened: Any, names: tuple[str, ...], *, full: bool, as_json: bool) -> None:
     with progress() as bar:
-        bar.add_task("publishing", total=None)
-        outcomes = opened.publish(formats=names or None, full=full)
+        task = bar.add_task("publishing", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.update(task, description=f"publishing: {what}", completed=done, total=total)
+
+        outcomes = opened.publish(formats=names or None, full=full, report=report)
     answer = {
         "table": uri,
         "version": opened.state().n,

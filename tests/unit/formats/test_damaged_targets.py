@@ -1,0 +1,298 @@
+"""Whatever becomes of a target, it can be published over, removed, and cleaned beside."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.table import StaticTable
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, TableGone
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.formats.delta.log_files import commit_path
+from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.formats.iceberg.names import METADATA, version_path
+from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.publishing.outcomes import PublishedNow, PublishOutcome
+from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.examples import examples
+from tests.unit.services.repairing import ports_at
+from tests.unit.table.conftest import SCHEMA, rows
+
+DEFINITION = TableCreated(
+    table_id="t",
+    name="t",
+    schema=from_arrow(SCHEMA),
+    time_column="at",
+    granularity=Granularity.HOUR,
+)
+HEADS = {"delta": "_delta_log/", "iceberg": METADATA}
+"""Where versions are put, by format."""
+NOW = Retention(hours=0, versions=1, orphan_hours=0)
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Beside:
+    """A storage beside whose next creation of a version something else happens."""
+
+    inner: Any
+    about: str
+    before: list[Callable[[], object]] = field(default_factory=list)
+    after: list[Callable[[], object]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the inner one has."""
+        return getattr(self.inner, name)
+
+    def create(self, path: str, data: bytes, **given: Any) -> None:
+        """Create an object, with the next acts around it if it is a version."""
+        version = path.startswith(self.about) and path.endswith(".json")
+        if version and self.before:
+            self.before.pop(0)()
+        self.inner.create(path, data, **given)
+        if version and self.after:
+            self.after.pop(0)()
+
+
+def die() -> None:
+    raise Died
+
+
+def beside(table: Table, name: str, *acts: Callable[[], object], dies: bool = False) -> Table:
+    """Return the table in a process beside whose puts these acts happen, and which may die then."""
+    storage = Beside(table.ports.storage, HEADS[name], [*acts], [die] if dies else [])
+    return Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
+
+
+def new_table(folder: Path, name: str, count: int = 2) -> Table:
+    """Return a published table of some appends, and one that is not published yet."""
+    table = create_table(ports_at(folder), DEFINITION)
+    for turn in range(count):
+        table.append(rows(range(turn * 10, turn * 10 + 10)))
+        table.publish(formats=name)
+    table.delete("row = 3")
+    return table
+
+
+def publish(table: Table, name: str, *, full: bool = False) -> PublishOutcome:
+    (outcome,) = table.publish(formats=name, full=full)
+    return outcome
+
+
+def seen(table: Table, name: str) -> list[int]:
+    """Return the rows that a reader of the format sees."""
+    root = table.ports.uri
+    if name == "delta":
+        found = pa.table(DeltaTable(root).scan())
+    else:
+        found = StaticTable.from_metadata(table.published()[name].address).scan().to_arrow()
+    return sorted(found.column("row").to_pylist())
+
+
+def shown(table: Table) -> list[int]:
+    return sorted(table.snapshot().to_arrow().column("row").to_pylist())
+
+
+def own_files(table: Table, name: str) -> list[str]:
+    """Return the files in the folders of a format."""
+    storage = table.ports.storage
+    return [each.path for folder in FORMATS[name].folders for each in storage.list(folder)]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def name(request: pytest.FixtureRequest) -> str:
+    """Each format."""
+    return str(request.param)
+
+
+@pytest.mark.parametrize("switched", [False, True])
+def test_a_version_beside_a_removal_leaves_a_whole_table_or_none(
+    tmp_path: Path, name: str, *, switched: bool
+) -> None:
+    """Publish and unpublish at once end as one after the other would."""
+    table = new_table(tmp_path, name)
+    if switched:
+        table.alter(set={f"publish.{name}": "on", "publish.on_commit": "off"})
+    late = beside(table, name, lambda: Table(replace(table.ports)).unpublish(name))
+    publish(late, name)
+    if switched:
+        assert own_files(table, name) == []
+        assert table.published() == {}
+    else:
+        assert seen(table, name) == shown(table)
+    clean(table.ports, retention=NOW)
+
+
+@pytest.mark.parametrize("healer", ["publish", "full", "unpublish"])
+def test_a_publisher_that_dies_beside_a_removal_is_in_nobodys_way(
+    tmp_path: Path, name: str, healer: str
+) -> None:
+    """A version without the ones before it can be published over, removed, and cleaned beside."""
+    table = new_table(tmp_path, name)
+    gone = Table(replace(table.ports))
+    with pytest.raises(Died):
+        publish(beside(table, name, lambda: gone.unpublish(name), dies=True), name)
+    assert own_files(table, name)
+    clean(gone.ports, retention=NOW)
+    if healer == "unpublish":
+        gone.unpublish(name)
+        assert not [path for path in own_files(table, name) if path.endswith(".json")]
+    publish(gone, name, full=healer == "full")
+    assert seen(gone, name) == shown(gone)
+    gone.append(rows(range(50, 60)))
+    publish(gone, name)
+    assert seen(gone, name) == shown(gone)
+    clean(gone.ports, retention=NOW)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_publisher_of_a_dropped_table_is_not_in_the_way_of_the_next(
+    tmp_path: Path, name: str, *, dies: bool
+) -> None:
+    """What it puts into the new table's folder goes again, or is published over."""
+    table = new_table(tmp_path, name)
+    made: list[Table] = []
+
+    def replaced() -> None:
+        drop(replace(table.ports))
+        made.append(create_table(replace(table.ports), replace(DEFINITION, table_id="u")))
+        made[0].append(rows(range(70, 80)))
+
+    with pytest.raises(Died if dies else TableGone):
+        publish(beside(table, name, replaced, dies=dies), name)
+    (new,) = made
+    if not dies:
+        assert own_files(new, name) == []
+    clean(new.ports, retention=NOW)
+    for turn in range(8, 11):
+        assert isinstance(publish(new, name), PublishedNow)
+        assert seen(new, name) == shown(new)
+        new.append(rows(range(turn * 10, turn * 10 + 10)))
+    clean(new.ports, retention=NOW)
+
+
+def test_an_old_version_in_the_middle_of_a_new_tables_is_published_over(
+    tmp_path: Path, name: str
+) -> None:
+    """The new table has as many versions as the old one when the late one lands."""
+    table = new_table(tmp_path, name)
+    made: list[Table] = []
+
+    def replaced() -> None:
+        drop(replace(table.ports))
+        made.append(create_table(replace(table.ports), replace(DEFINITION, table_id="u")))
+        for turn in range(7, 9):
+            made[0].append(rows(range(turn * 10, turn * 10 + 10)))
+            publish(made[0], name)
+
+    with pytest.raises(Died):
+        publish(beside(table, name, replaced, dies=True), name)
+    publish(made[0], name)
+    assert seen(made[0], name) == shown(made[0])
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_torn_version_is_published_over(tmp_path: Path, name: str, *, full: bool) -> None:
+    """A head of which the disk lost the end is followed by a whole one; a cleaning waits for it."""
+    table = new_table(tmp_path, name)
+    path = tmp_path / (commit_path(1) if name == "delta" else version_path(2))
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(CorruptTable, match="--full"):
+        clean(table.ports, retention=NOW)
+    assert isinstance(publish(Table(replace(table.ports)), name, full=full), PublishedNow)
+    assert seen(table, name) == shown(table)
+    clean(table.ports, retention=NOW)
+
+
+@cache
+def memory_table(name: str) -> tuple[Table, Mapping[str, bytes]]:
+    """Return a published table in memory, with deletes, and the files of its target."""
+    clock = FakeClock()
+    ports = TableContext(
+        uri="memory://t",
+        storage=MemoryStorage(clock=clock),
+        files=MemoryFiles(),
+        clock=clock,
+        randomness=FakeRandomness(),
+        author="first",
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
+    )
+    table = create_table(ports, DEFINITION)
+    for turn in range(3):
+        table.append(rows(range(turn * 10, turn * 10 + 10)))
+        table.delete(f"row = {turn * 10 + 3}")
+        table.publish(formats=name)
+    return table, {path: ports.storage.read(path) for path in own_files(table, name)}
+
+
+def restored(name: str) -> Table:
+    """Return the table as a new process has it, its target as it was."""
+    table, files = memory_table(name)
+    for path in {*own_files(table, name)} - files.keys():
+        table.ports.storage.delete(path)
+    for path, data in files.items():
+        table.ports.storage.replace(path, data)
+    return Table(replace(table.ports))
+
+
+def damaged(data: bytes, other: bytes, random: Random) -> bytes | None:
+    """Return the bytes of a file that was damaged as disks and people do; None if it is lost."""
+    at = random.randrange(len(data))
+    flipped = data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+    rubbish = b'{"a": [1, null]}\n\x00' * 3
+    return random.choice((None, data[:at], flipped, other, b"{}", rubbish, b""))
+
+
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(["delta", "iceberg"]))
+@examples(40)
+def test_no_rubbish_in_a_target_keeps_it_from_being_published_or_removed(
+    seed: int, name: str
+) -> None:
+    """After any damage, publishing in full and removing succeed, and data files stay.
+
+    Only if a flipped bit took away what shows whose table it is, it is taken for another tool's.
+    """
+    random = Random(seed)
+    table, files = restored(name), memory_table(name)[1]
+    storage = table.ports.storage
+    data = {*table.ports.files.store}  # type: ignore[attr-defined]
+    for path in random.sample(sorted(files), random.randint(1, 4)):
+        other = files[random.choice(sorted(files))]
+        new = damaged(files[path], other, random)
+        storage.delete(path) if new is None else storage.replace(path, new)
+    try:
+        table.unpublish(name, dry_run=True)
+    except ForeignTable:
+        assert any(storage.read(p) != files.get(p) for p in own_files(table, name))
+        return
+    if random.random() < 0.5:
+        table.unpublish(name)
+        assert own_files(table, name) == []
+    assert isinstance(publish(table, name, full=True), PublishedNow)
+    found = FORMATS[name].target(storage).load()
+    assert found is not None
+    assert {*found.files} == {s.path for s in table.state().timeline.visible_segments()}
+    assert {*table.ports.files.store} == data  # type: ignore[attr-defined]
