@@ -15,6 +15,9 @@
 5. Writers of a primary-key table hold no locks. A log file that does not fit is *divided*: its
    rows are written again, into log files with provisional ids in the places of the new version
    (``division``). The completion names these files as further inputs, and gives the new ones ids.
+   If an index of records promises one row a key, a log file of a chunk that is cut into several is
+   divided even if it fits: whichever of its records and the outputs' loses is corrected
+   (``table.routing.parted``).
 6. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row
    lies inside its chunk, and no other chunk of the version hides it.
 
@@ -180,7 +183,8 @@ class MajorPlan(Plan):
         unfit = [
             segment
             for segment in _late(found, state)
-            if segment.id.bucket != NO_BUCKET and isinstance(home(segment, layout), Conflict)
+            if segment.id.bucket != NO_BUCKET
+            and isinstance(_fitting(segment, layout, state), Conflict)
         ]
         return replace(self._rewrite(unfit, None, state), late=tuple(unfit)) if unfit else None
 
@@ -241,8 +245,8 @@ def carried_over(
     region, version = found.plan.interval, found.version or 0
     following = _next_partitions(core)
     carried: list[Segment] = []
-    for segment in (*_late(found, state), *divided):
-        place = home(segment, layout)
+    late = ((segment, _fitting(segment, layout, state)) for segment in _late(found, state))
+    for segment, place in (*late, *((each, home(each, layout)) for each in divided)):
         if isinstance(place, Conflict):
             return place
         chunk = ChunkKey(place.interval, version, place.bucket)
@@ -257,6 +261,17 @@ def carried_over(
         covered = {each.interval for each in filled if each.bucket == bucket}
         hiding += tombstones(region, covered, version, state.time, bucket)
     return (*carried, *hiding)
+
+
+def _fitting(segment: Segment, layout: Layout, state: State) -> Place | Conflict:
+    """Return where a segment can be carried over to, or the conflict if it has to be divided."""
+    found, chunk = home(segment, layout), segment.id.interval
+    if isinstance(found, Conflict) or found.interval.encloses(chunk):
+        return found
+    if all(index.definition.kind.about_files for index in state.indexes.values()):
+        return found
+    reason = f"{chunk} is cut: other records of keys of {segment.id} may lie elsewhere; divide it"
+    return Conflict(reason=reason)
 
 
 def _late(found: PlanState, state: State) -> list[Segment]:

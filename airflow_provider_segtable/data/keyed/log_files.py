@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,11 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
-from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, write_segment
+from airflow_provider_segtable.data.jobs.segment_writer import (
+    Described,
+    SegmentPlacement,
+    write_segment,
+)
 from airflow_provider_segtable.data.keyed.keyed_files import log_path
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.data.merge.key_groups import Flags
@@ -81,6 +85,8 @@ class LogWriter:
         first_version: the version of the first file of each bucket.
         token_start: the begin of the write tokens, where they decide which record is higher.
         entries: entries of the footers besides the segment's and the table's.
+        version: the version of the provisional ids; the table's first one by default.
+        ingested: whether the rows count as ingested; if not, the segments have no events.
     """
 
     files: DataFiles
@@ -96,6 +102,8 @@ class LogWriter:
     first_version: int = 0
     token_start: str = ""
     entries: Mapping[bytes, bytes] = field(default_factory=dict)
+    version: Instant | None = None
+    ingested: bool = True
 
     def written(self, records: Records) -> Iterator[Segment]:
         """Write records by time chunk and bucket; yield the segments.
@@ -131,8 +139,11 @@ class LogWriter:
             definition=definition,
             commit=self.commit,
             path=log_path(segment_id, order, version, self.token_start + token),
-            describe=lambda segment: (segment, self.entries),
+            describe=self._described,
         )
+
+    def _described(self, segment: Segment) -> Described:
+        return segment if self.ingested else replace(segment, events=0), self.entries
 
     def _by_bucket(self, records: Records) -> Iterator[tuple[ChunkKey, Records]]:
         """Yield the records of each file group, in their order."""
@@ -146,5 +157,6 @@ class LogWriter:
             for bucket in np.unique(buckets).tolist():
                 some = ordered.filter(pa.array(buckets == bucket))
                 flags: Flags = np.asarray(some.column(flag).to_numpy())
-                chunk = ChunkKey(interval, self.base_version, bucket)
+                version = self.base_version if self.version is None else self.version
+                chunk = ChunkKey(interval, version, bucket)
                 yield chunk, Records(rows=some.drop_columns([flag, place]), deleted=flags)

@@ -8,19 +8,26 @@
    expected any more).
 4. Outputs are parts of the merged rows, about equal in rows; the last has the rest. Their events
    add up to those of the inputs. A part without rows is a segment without a file.
-5. Where time chunks or buckets change, a job merges a *part*: the inputs' rows of one place.
+5. Where time chunks or buckets change, a job merges a *part*: the inputs' rows of one place. The
+   records of file groups whose keys are parted (``division``) are merged before that.
 6. After a failure the job deletes the files that it wrote: no reader can have seen them.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    Roots,
+    Segment,
+    SegmentId,
+    Shard,
+)
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     ROOT_OF,
     ROOT_PARTITION,
@@ -69,6 +76,7 @@ class MergeJob:
         drop_before: tombstones that completed before are left out; ``NEVER`` keeps all.
         part: only rows of this part are merged; all rows if None.
         amount: the rows and the ingested rows of the part.
+        whole: the file groups whose records are merged before the rows of the part are taken.
         replaces: what a new version replaces; the first file with rows says so.
         attempt: 16 hex digits, in the names of all files.
     """
@@ -84,6 +92,7 @@ class MergeJob:
     drop_before: Instant = NEVER
     part: Part | None = None
     amount: tuple[int, int] = (0, 0)
+    whole: frozenset[ChunkKey] = frozenset()
     replaces: tuple[Roots, ...] = ()
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -143,11 +152,26 @@ class _Merge:
 
     def _merged(self) -> Iterator[pa.Table]:
         return merge_runs(
-            self._reader.runs(self._job.inputs, part=self._job.part),
+            [*self._runs()],
             self._job.rules,
             RootOrders.of_table(self._roots),
             drop_tombstones_before=self._job.drop_before,
         )
+
+    def _runs(self) -> Iterator[Iterable[pa.Table]]:
+        """Yield the runs of the rows to merge: of a file group that is merged before, one."""
+        job, orders = self._job, RootOrders.of_table(self._roots)
+        yield from self._reader.runs(
+            [each for each in job.inputs if each.id.chunk not in job.whole], part=job.part
+        )
+        for chunk in sorted(job.whole if job.part else ()):
+            runs = self._reader.runs([each for each in job.inputs if each.id.chunk == chunk])
+            yield self._of_part(job.part, merge_runs(runs, job.rules, orders))
+
+    def _of_part(self, part: Part | None, run: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        time = self._reader.table.time_column
+        for rows in run:
+            yield rows if part is None else rows.filter(pa.array(part.of(rows, time)))
 
     def _write(self, segment_id: SegmentId, shard: Shard, *, most: int | None) -> Segment:
         job = self._job

@@ -3,7 +3,8 @@
 1. The commit is rebased over the events that landed meanwhile (``core.log.families.plan_events``).
 2. Writers of primary-key tables hold no locks. If log files came that the completion cannot carry
    over, because time chunks or buckets change, the plan divides them (``Plan.division``). That is
-   done in this process, as they are few, and the commit is tried again, ``PASSES`` times.
+   done in this process, as they are few, and the commit is tried again, ``PASSES`` times. Records
+   that lose against others of their keys are corrected then (``table.routing.parted``).
 3. If the commit certainly failed, the files are deleted. The plan stays pending, to be run again.
 """
 
@@ -18,6 +19,8 @@ from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.stages import rewritten
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Outcome, commit
+from airflow_provider_segtable.table.routing.corrections import Target
+from airflow_provider_segtable.table.routing.parted import parted_corrections
 
 PASSES = 20
 
@@ -40,6 +43,12 @@ def complete(
                 break
             stages = rewritten(ports, attempt, step, 1)
             segments = (*segments, *run_stages(stages, ports.files))
+            target = Target(
+                layout=attempt.plan.layout_after(state.layout),
+                version=state.plans[attempt.plan.id].version or 0,
+            )
+            for segment in parted_corrections(ports, state, target, step.late):
+                segments = (*segments, segment)
             late = (*late, *(segment.id for segment in step.late))
             outcome, state = _tried(ports, attempt, segments, late)
     except CommitUnknown:

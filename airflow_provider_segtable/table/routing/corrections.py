@@ -7,6 +7,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.record_index import rules_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.indexes.records.correction_rows import correction_rows
 from airflow_provider_segtable.data.indexes.records.decision import (
     Decision,
@@ -28,8 +31,21 @@ MOST_ROWS = 100_000
 """Number of corrections of a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where corrections go that a compaction brings: its time chunks, at its version."""
+
+    layout: Layout
+    version: Instant
+
+
 def corrections(
-    ports: TableContext, state: State, index: IndexDefinition, facts: pa.Table, decision: Decision
+    ports: TableContext,
+    state: State,
+    index: IndexDefinition,
+    facts: pa.Table,
+    decision: Decision,
+    target: Target | None = None,
 ) -> Iterator[Segment]:
     """Write the corrections of all losers; yield the segments.
 
@@ -39,6 +55,7 @@ def corrections(
         index: its index of records.
         facts: the facts that were decided.
         decision: what was decided.
+        target: where they go, if a compaction brings them; else where new records go.
 
     Raises:
         SegtableError: a file could not be written.
@@ -50,7 +67,7 @@ def corrections(
         for start in range(0, len(places), MOST_ROWS):
             some = rows.take(pa.array(places[start : start + MOST_ROWS]))
             deleted = np.ones(some.num_rows, bool)
-            writer = _writer(ports, state, order)
+            writer = _writer(ports, state, order, target)
             yield from writer.written(Records(rows=some, deleted=deleted))
 
 
@@ -63,14 +80,18 @@ def _by_order(orders: Orders) -> Iterator[tuple[tuple[int, int, str], list[int]]
     yield from found.items()
 
 
-def _writer(ports: TableContext, state: State, order: tuple[int, int, str]) -> LogWriter:
+def _writer(
+    ports: TableContext, state: State, order: tuple[int, int, str], target: Target | None
+) -> LogWriter:
     instant, version, token = order
     return LogWriter(
         files=ports.files,
         table=state.table,
         rules=rules_of(state.table),
-        layout=state.layout,
+        layout=target.layout if target else state.layout,
         base_version=state.base_version,
+        version=target.version if target else None,
+        ingested=target is None,
         instant=instant,
         token=ports.randomness.token,
         first_version=version,

@@ -69,9 +69,6 @@ WISHES: tuple[tuple[str, dict[str, Any]], ...] = (
     (MajorPlan.kind, {"granularity": "day", "buckets": 4}),
     (MajorPlan.kind, {"granularity": "hour"}),
 )
-KEEPING = WISHES[:-1]
-"""Wishes where keys move: a finer granularity parts the records of a key that moved within a chunk
-(docs/guides/indexes.md says so)."""
 
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
@@ -79,10 +76,9 @@ def asker(world: World, _: int) -> Callable[[Actor], None]:
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
-        wishes = KEEPING if world.shape.hours else WISHES
         while world.asked < world.shape.asks:
             actor.sleep(actor.uniform() * WISHES_EVERY_S)
-            kind, options = wishes[int(actor.uniform() * len(wishes))]
+            kind, options = WISHES[int(actor.uniform() * len(WISHES))]
             wish = partial(request, ports, kind, **options)
             if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
                 world.asked += 1

@@ -26,7 +26,7 @@ from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.routing import route
-from tests.unit.table.interleaving import Killed, before_event, die
+from tests.unit.table.interleaving import Killed, Overtaken, before_event, die
 from tests.unit.table.keyed_indexed import (
     DELETED,
     KEYS,
@@ -107,7 +107,6 @@ def test_a_compaction_to_other_time_chunks_keeps_the_winners(
     assert read(table) == [(key, 9, 3) for key in range(4)]
 
 
-@pytest.mark.xfail(strict=True, reason="a finer granularity parts the records of one key")
 def test_a_key_that_moved_within_a_chunk_has_one_row_after_that_chunk_is_divided(
     tmp_path: Path,
 ) -> None:
@@ -119,6 +118,83 @@ def test_a_key_that_moved_within_a_chunk_has_one_row_after_that_chunk_is_divided
     assert read(table) == [(1, 1, 2)]
     table.compact(kind="major", granularity="day")
     assert read(table) == [(1, 1, 2)]
+
+
+def test_weeks_that_become_months_keep_the_winners(tmp_path: Path) -> None:
+    """A week may lie in two months: what readers did not see in it is in neither."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "day": 27, "seq": 1}, {"key": 2, "day": 27, "seq": 1})
+    table.compact(kind="major", granularity="week")
+    upsert(table, {"key": 1, "day": 32, "seq": 2}, {"key": 2, "day": 33, "seq": 0})
+    upsert(table, {"key": 2, "day": 26, "seq": 2})
+    expected = read(table)
+    assert unique(expected)
+    table.compact(kind="major", granularity="month")
+    assert read(table) == expected
+    assert codes(table) == []
+
+
+def test_a_division_shows_what_readers_saw_without_an_index(tmp_path: Path) -> None:
+    """A key that has one row in a month has that one row by the day, whatever was below it."""
+    table = new_table(tmp_path, index=False)
+    upsert(table, {"key": 1, "day": 0, "seq": 1}, {"key": 2, "day": 0, "seq": 1}, {"key": 3})
+    table.compact(kind="major", granularity="month")
+    upsert(table, {"key": 1, "day": 1, "seq": 2}, {"key": 2, "day": 4, "seq": 2, DELETED: True})
+    before = read(table)
+    assert before == [(1, 1, 2), (3, 0, 0)]
+    table.compact(kind="major", granularity="day")
+    assert read(table) == before
+
+
+LATE = (
+    ({"key": 1, "day": 7, "seq": 4},),
+    ({"key": 1, "day": 7, "seq": 2},),
+    ({"key": 1, "day": 7, "seq": 4, DELETED: True}, {"key": 2, "day": 8, "seq": 2, DELETED: True}),
+    ({"key": 1, "day": 1, "seq": 4}, {"key": 2, "day": 9, "seq": 3}, {"key": 9, "day": 9}),
+)
+
+
+@pytest.mark.parametrize("granularity", ["day", "hour", "week"])
+def test_what_comes_beside_a_division_keeps_one_row_a_key(tmp_path: Path, granularity: str) -> None:
+    """Late files win or lose against what is divided, against each other, and in other chunks.
+
+    They come one after another, each right before the event of the compaction.
+    """
+    for name, plays in (("each", [(late,) for late in LATE]), ("all", [LATE])):
+        for number, play in enumerate(plays):
+            table = new_table(tmp_path / f"{name}{number}")
+            upsert(table, *({"key": key, "day": key, "seq": 2} for key in range(1, 6)))
+            upsert(table, {"key": 5, "day": 40, "seq": 1})
+            table.compact(kind="major", granularity="month")
+            upsert(table, *({"key": key, "day": key + 1, "seq": 3} for key in range(1, 4)))
+            ports = before_event(
+                table.ports, partial(upsert, writer(table, 7), *play[0]), word="PlanCompleted"
+            )
+            assert isinstance(ports.storage, Overtaken)
+            ports.storage.deeds[:0] = [
+                partial(upsert, writer(table, 8 + at), *late)
+                for at, late in reversed([*enumerate(play[1:])])
+            ]
+            before = oracle(play)
+            Table(ports).compact(kind="major", granularity=granularity)
+            assert not ports.storage.deeds
+            assert read(table) == before
+            assert table.index(KEYS).current
+            assert codes(table) == []
+            upsert(table, *({"key": key, "day": 20, "seq": 9} for key in range(1, 6)))
+            assert unique(read(table))
+
+
+def oracle(play: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[int, int, int]]:
+    """Return the rows of the highest records, the later ones of equal orders."""
+    top: dict[int, Mapping[str, Any]] = {key: {"day": key, "seq": 2} for key in range(1, 6)}
+    top |= {key: {"day": key + 1, "seq": 3} for key in range(1, 4)}
+    for row in (row for late in play for row in late):
+        if row.get("seq", 0) >= top.get(row["key"], {"seq": -1})["seq"]:
+            top[row["key"]] = row
+    return sorted(
+        (key, row["day"], row.get("seq", 0)) for key, row in top.items() if not row.get(DELETED)
+    )
 
 
 def test_updates_and_deletes_by_a_condition_are_routed(tmp_path: Path) -> None:

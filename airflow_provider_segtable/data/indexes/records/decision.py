@@ -89,11 +89,20 @@ def decided(facts: pa.Table, places: Indices, key: Sequence[str]) -> Decision:
     last = _lasts(keys[order])
     winner_of = np.empty(count, np.int64)
     winner_of[order] = order[last][np.cumsum(np.append(0, last[:-1]))] if count else order
-    order = np.lexsort((ranks, places, keys))
-    top = order[_lasts(keys[order]) | _lasts(places[order])]
+    top = _tops(keys, places, ranks)
     live = ~np.asarray(whole(facts.column(DELETED)).to_numpy(zero_copy_only=False))
     loses = live[top] & (places[top] != places[winner_of[top]])
     return Decision(winner_of, np.sort(top[loses]))
+
+
+def tops(facts: pa.Table, places: Indices, key: Sequence[str]) -> Indices:
+    """Return the highest fact of each key and place; arguments as of ``decided``."""
+    return _tops(key_codes(facts, MergeRules(key=tuple(key))).rows, places, _ranks(facts))
+
+
+def _tops(keys: npt.NDArray[np.uint64], places: Indices, ranks: npt.NDArray[np.uint64]) -> Indices:
+    order = np.lexsort((ranks, places, keys))
+    return order[_lasts(keys[order]) | _lasts(places[order])]
 
 
 def _lasts(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
