@@ -17,7 +17,10 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import lifecycle
-from airflow_provider_segtable.table.indexes.coverage import column_summaries
+from airflow_provider_segtable.table.indexes.coverage import (
+    column_summaries,
+    visible_entries,
+)
 from airflow_provider_segtable.table.indexes.lookup import entries_in
 
 
@@ -101,21 +104,39 @@ class TableIndexes:
         """
         return lifecycle.drop_index(self.ports, name).n
 
-    def index_entries(self, name: str) -> pa.Table:
+    def index_entries(
+        self, name: str, *, version: int | None = None, replaced: bool = False
+    ) -> pa.Table:
         """Return what an index keeps: a row for each file, row group of a file, or record.
+
+        Of kinds about files these are the files that readers of a version see. What the index lacks
+        (``index(name).current``) is left out.
 
         Kinds about files have the columns ``file``, ``start`` (of its time chunk), ``checksum`` (of
         its footer) and ``rows``. ``column_stats`` adds ``row_group`` and, for the column with id 3,
         ``low_3``, ``high_3``, ``nulls_3``, ``nan_3`` and ``distinct_3``; ``bloom_filter`` adds
-        ``bloom_3``; ``files`` adds ``end`` and ``bytes``. Files that are gone may have entries.
+        ``bloom_3``; ``files`` adds ``end`` and ``bytes``.
         ``record_index`` has ``start`` (the event time), ``key_3``, ``ordering``, ``instant``,
         ``log_version``, ``write_token`` and ``deleted``; records that are gone may have entries.
 
+        Args:
+            name: the index.
+            version: the version of the table; the newest by default. Entries about files that were
+                cleaned since are gone.
+            replaced: also entries about files that readers do not see any more; they stay until the
+                files are cleaned.
+
         Raises:
-            InvalidInput: there is no index of this name.
+            InvalidInput: there is no index of this name in this version.
+            VersionExpired: the version is not kept any more.
             SegtableError: the entries cannot be read: rebuild the index.
         """
-        return entries_in(self.ports, self.index(name))
+        state = self.ports.log.load()
+        if version is not None:
+            state = self.ports.log.version(version, state)
+        index = lifecycle.index_named(state, name, self.ports.uri)
+        found = entries_in(self.ports, index)
+        return found if replaced else visible_entries(index, state, found)
 
     def index_summary(self, name: str) -> tuple[ColumnSummary, ...]:
         """Return the values of each column of a ``column_stats`` index, over all visible files.

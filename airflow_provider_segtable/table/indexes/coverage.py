@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START
@@ -65,6 +66,23 @@ def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
         own_files=sum(summary.files for summary in in_table) + len(waiting),
         own_bytes=sum(summary.size for summary in in_table) + sum(sizes),
     )
+
+
+def visible_entries(index: IndexState, state: State, found: pa.Table) -> pa.Table:
+    """Return the entries about files that readers of a version see; all that are about records.
+
+    Args:
+        index: the index, in that version.
+        state: the version.
+        found: entries, also about files that were replaced.
+    """
+    if not index.definition.kind.about_files:
+        return found
+    visible = {s.path: footer_checksum(s) for s in state.timeline.each_visible() if s.path}
+    names = pa.array(visible, pa.string())
+    places = pc.index_in(found.column(FILE), names)
+    sums = pa.array(visible.values(), pa.string()).take(places.combine_chunks())
+    return found.filter(pc.equal(sums, found.column(CHECKSUM)))
 
 
 def column_summaries(

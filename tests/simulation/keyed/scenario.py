@@ -69,6 +69,8 @@ WISHES: tuple[tuple[str, dict[str, Any]], ...] = (
     (MajorPlan.kind, {"granularity": "day", "buckets": 4}),
     (MajorPlan.kind, {"granularity": "hour"}),
 )
+MOVING = (*WISHES, *WISHES[-2:], *WISHES[-2:])
+"""Wishes where keys move: mostly other time chunks, which join the records of a key, and part them."""
 
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
@@ -76,9 +78,10 @@ def asker(world: World, _: int) -> Callable[[Actor], None]:
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
+        wishes = MOVING if world.shape.hours else WISHES
         while world.asked < world.shape.asks:
             actor.sleep(actor.uniform() * WISHES_EVERY_S)
-            kind, options = WISHES[int(actor.uniform() * len(WISHES))]
+            kind, options = wishes[int(actor.uniform() * len(wishes))]
             wish = partial(request, ports, kind, **options)
             if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
                 world.asked += 1

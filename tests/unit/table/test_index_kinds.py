@@ -38,7 +38,9 @@ def files_of(table: Table) -> tuple[Segment, ...]:
 def may_hold(table: Table, name: str, *tests: Any) -> list[list[bool]]:
     """Return for each file and condition whether it is read; all files must be known."""
     state = table.state()
-    view = view_of(state.indexes[name].definition, state.table, table.index_entries(name))
+    view = view_of(
+        state.indexes[name].definition, state.table, table.index_entries(name, replaced=True)
+    )
     assert all(view.knows(segment) for segment in files_of(table))
     return [[view.may_hold(segment, test) for test in tests] for segment in files_of(table)]
 

@@ -10,6 +10,9 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, rows
 
@@ -60,6 +63,26 @@ def test_the_whole_life_of_an_index(table: Table) -> None:
     assert not table.indexes()
     with pytest.raises(InvalidInput, match="has no index 'all': its indexes are none"):
         table.index("all")
+
+
+@pytest.mark.parametrize("kind", ["files", "column_stats", "bloom_filter"])
+def test_entries_are_those_of_the_files_of_a_version(service: MemoryService, kind: str) -> None:
+    """Entries about replaced files stay until a cleaning, and are listed on request only."""
+    table = new_table(service)
+    table.create_index("all", kind, () if kind == "files" else "row")
+    for start in (0, 500, 250):
+        version = table.append(rows(range(start, start + 500))).n
+    before = table.index_entries("all")
+    names = {segment.path for segment in table.snapshot().segments()}
+    plans = [known.plan.id for known in request(table.ports, "semi-major")]
+    carry_out(table.ports, plans, in_process(table.ports.files))
+    after = table.index_entries("all")
+    assert after.num_rows == len(table.snapshot().segments()) < before.num_rows
+    assert {*after["file"].to_pylist()} == {s.path for s in table.snapshot().segments()}
+    assert table.index_entries("all", replaced=True).num_rows == before.num_rows + after.num_rows
+    assert {*table.index_entries("all", version=version)["file"].to_pylist()} == names
+    with pytest.raises(InvalidInput, match="has no index 'all'"):
+        table.index_entries("all", version=0)
 
 
 def test_the_values_of_columns_are_known_over_all_files(service: MemoryService) -> None:
