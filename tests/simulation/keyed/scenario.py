@@ -70,7 +70,7 @@ WISHES: tuple[tuple[str, dict[str, Any]], ...] = (
     (MajorPlan.kind, {"granularity": "hour"}),
 )
 MOVING = (*WISHES, *WISHES[-2:], *WISHES[-2:])
-"""Wishes where keys move: mostly other time chunks, which join the records of a key, and part them."""
+"""Wishes where keys move: mostly other time chunks, which join and part the records of a key."""
 
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
