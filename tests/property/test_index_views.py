@@ -6,6 +6,7 @@ an error by one in a bound, or a filter of another column, is seen.
 
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from random import Random
 from typing import Any, TypeAlias
 
@@ -66,6 +67,16 @@ def day(number: int) -> date:
     return date(1970, 1, 1) + timedelta(days=number)
 
 
+def quarter(number: int) -> Decimal:
+    """Return so many quarters."""
+    return Decimal(number) / 4
+
+
+def scaled(number: int) -> Decimal:
+    """Return so many thousandths: some have more than 64 bits, unscaled."""
+    return Decimal(number) / 1000
+
+
 KINDS: dict[str, tuple[pa.DataType, Draw, Draw]] = {
     "small": (pa.int8(), near(), near()),
     "big": (pa.int64(), near(1 << 33), near(1 << 33)),
@@ -75,6 +86,9 @@ KINDS: dict[str, tuple[pa.DataType, Draw, Draw]] = {
     "text": (pa.string(), among(TEXTS), among(TEXTS)),
     "long": (pa.large_string(), among(TEXTS), among(TEXTS)),
     "raw": (pa.binary(), among([*map(str.encode, TEXTS)]), among(TEXTS)),
+    "cents": (pa.decimal128(7, 2), near(made=quarter), near(made=quarter)),
+    "huge": (pa.decimal128(38, 3), near(1 << 61, scaled), near(1 << 61, scaled)),
+    "count": (pa.decimal128(20, 0), near(1 << 61, Decimal), near(1 << 61)),
     "day": (pa.date32(), near(made=day), near(made=Day)),
     "at_s": (pa.timestamp("s"), near(), near(1_000_000, Moment)),
     "at_ms": (pa.timestamp("ms", "Europe/Berlin"), near(), near(1000, Moment)),

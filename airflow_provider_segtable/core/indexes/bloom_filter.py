@@ -19,7 +19,7 @@ DEFAULT_RATE = 0.01
 
 _TYPES = (
     *("int8", "int16", "int32", "int64", "bool", "string", "large_string", "binary"),
-    *("date32", "timestamp"),
+    *("date32", "timestamp", "decimal128"),
 )
 
 

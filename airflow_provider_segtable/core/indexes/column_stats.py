@@ -19,7 +19,7 @@ ROW_GROUP = "row_group"
 
 _TYPES = (
     *("int8", "int16", "int32", "int64", "float", "double", "bool"),
-    *("string", "large_string", "date32", "timestamp"),
+    *("string", "large_string", "date32", "timestamp", "decimal128"),
 )
 
 

@@ -166,12 +166,12 @@ def column_ids(names: Sequence[str], table: TableCreated) -> tuple[int, ...]:
 
 
 def check_type(column: Column, kinds: Sequence[str], what: str) -> None:
-    """Refuse a column of another type than these; a type may begin with one of them.
+    """Refuse a column of another type than these, whatever its unit, zone or digits are.
 
     Raises:
         InvalidInput: with the types that are possible.
     """
-    if not any(column.type == kind or column.type.startswith(f"{kind}[") for kind in kinds):
+    if column.type.partition("[")[0].partition("(")[0] not in kinds:
         raise InvalidInput(
             f"column {column.name!r} is {column.type}, which {what} does not cover: it covers "
             f"{', '.join(kinds)}; leave the column out"

@@ -5,6 +5,7 @@ the result equals Spark's for the same predicate in SQL (``data.sql.sql_predicat
 """
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -108,6 +109,8 @@ def scalar(value: Value, kind: pa.DataType, name: str) -> pa.Scalar:
                 return pa.scalar(days, pa.int32()).cast(pa.date32()).cast(kind)
             case int() if pa.types.is_integer(kind) and not isinstance(value, bool):
                 return pa.scalar(value, kind)
+            case int() if pa.types.is_decimal(kind) and not isinstance(value, bool):
+                return pa.scalar(Decimal(value)).cast(kind)
             case _:
                 return pa.scalar(value).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -138,7 +139,9 @@ def _comparable(value: Value, kind: pa.DataType) -> bool:
         case bool():
             return bool(is_.is_boolean(kind))
         case int():
-            return bool(is_.is_signed_integer(kind))
+            return bool(is_.is_signed_integer(kind) or is_.is_decimal128(kind))
+        case Decimal():
+            return bool(is_.is_decimal128(kind))
         case str():
             return is_text(kind)
         case Moment():

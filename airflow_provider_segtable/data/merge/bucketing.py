@@ -29,6 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.keyed.merge_rules import KEY_TYPES
+from airflow_provider_segtable.data.merge.decimals import Unscaled
 from airflow_provider_segtable.data.merge.key_groups import whole
 from airflow_provider_segtable.data.merge.keyed_rows import check_keys
 from airflow_provider_segtable.data.merge.text_codes import ByteStrings, is_text
@@ -84,10 +86,7 @@ def _hashed(name: str, column: pa.Array, seeds: Hashes) -> Hashes:
         return _words(_halves(micros), seeds)
     if is_.is_decimal128(kind):
         return _decimals(column, seeds)
-    raise InvalidInput(
-        f"column {name!r} is {kind}, which is not a key type: use integers, text, bytes, "
-        "booleans, dates, decimals, or times of at most microseconds"
-    )
+    raise InvalidInput(f"column {name!r} is {kind}, which is not a key type: use {KEY_TYPES}")
 
 
 def _halves(column: pa.Array) -> list[Hashes]:
@@ -103,22 +102,10 @@ def _words(words: Sequence[Hashes], seeds: Hashes) -> Hashes:
 
 
 def _decimals(column: pa.Array, seeds: Hashes) -> Hashes:
-    # The buffer of a decimal128 is its unscaled value: 16 bytes, little-endian.
-    data = np.frombuffer(column.buffers()[1], np.uint8)
-    start = column.offset * 16
-    unscaled = data[start : start + len(column) * 16].reshape(-1, 16)
+    unscaled = Unscaled.of(column)
     if column.type.precision <= LONG_DIGITS:
-        low = np.ascontiguousarray(unscaled[:, :8]).view(np.int64).ravel()
-        return _words(_halves(pa.array(low)), seeds)
-    big = unscaled[:, ::-1]
-    sign = np.where(big[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
-    # A leading byte is spare if it repeats the sign, and the next byte has the same sign bit.
-    spare = (big[:, :-1] == sign) & ((big[:, 1:] ^ sign) < 0x80)
-    starts = np.cumprod(spare, axis=1, dtype=np.int64).sum(axis=1)
-    kept = np.arange(16) >= starts[:, None]
-    offsets = np.concatenate([[0], np.cumsum(16 - starts)]).astype(np.int64)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(big[kept]))]
-    return _bytes(pa.Array.from_buffers(pa.large_binary(), len(column), buffers), seeds)
+        return _words(_halves(pa.array(unscaled.low)), seeds)
+    return _bytes(unscaled.fewest_bytes(), seeds)
 
 
 def _bytes(column: pa.Array, seeds: Hashes) -> Hashes:

@@ -7,7 +7,12 @@
                                     since 1970-01-01 UTC, rounded down, whatever the unit and zone
    float, double                    8 bytes: the double; minus zero as zero, one pattern for NaN
    text, bytes                      the bytes
+   decimal                          the unscaled value: 8 bytes, little-endian, if 64 bits hold it;
+                                    else two's complement, big-endian, in the fewest bytes
    ===============================  ==============================================================
+
+   So a decimal keeps its hash when it gets more digits. Parquet and Spark choose between these two
+   forms by the number of digits, and Spark's second form is the same.
 
 2. Nulls have no hash.
 
@@ -25,6 +30,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.merge.decimals import Unscaled
 from airflow_provider_segtable.data.merge.text_codes import ByteStrings, is_text
 
 Hashes = npt.NDArray[np.uint64]
@@ -81,10 +87,20 @@ def value_hashes(values: pa.Array) -> Hashes:
         doubles = np.array(values.cast(pa.float64())) + 0.0  # minus zero becomes zero
         doubles[np.isnan(doubles)] = np.nan
         return _of_words(doubles)
+    if is_.is_decimal128(kind):
+        return _of_decimals(Unscaled.of(values))
     raise InvalidInput(
-        f"values of {kind} have no hash: use integers, floating numbers, booleans, text, bytes, "
-        "dates or timestamps"
+        f"values of {kind} have no hash: use signed integers, floating numbers, decimals, "
+        "booleans, text, bytes, dates or timestamps"
     )
+
+
+def _of_decimals(numbers: Unscaled) -> Hashes:
+    found = np.zeros(len(numbers), np.uint64)
+    short = numbers.in_64_bits
+    found[short] = _of_words(numbers.low[short])
+    found[~short] = _of_bytes(ByteStrings.of(numbers.fewest_bytes(~short)))
+    return found
 
 
 def _of_words(values: Any) -> Hashes:

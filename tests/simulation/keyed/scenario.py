@@ -151,13 +151,16 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
 
 
 def _defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:
-    """Return the definition of a table; seeds differ in how records are merged."""
+    """Return the definition of a table; seeds differ in how records are merged.
+
+    Where keys move, every second table begins with whole days, which wishes cut into hours.
+    """
     definition = TableCreated(
         table_id=table_id,
         name="simulated",
         schema=from_arrow(SCHEMA),
         time_column="at",
-        granularity=Granularity.HOUR,
+        granularity=Granularity.DAY if moving and seed % 2 else Granularity.HOUR,
         properties=PROPERTIES,
     )
     partial_update = seed % 3 == 0 and not moving

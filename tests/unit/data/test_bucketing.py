@@ -92,6 +92,16 @@ def test_other_types_are_no_keys(kind: pa.DataType) -> None:
         MergeRules(key=("k",)).check(from_arrow(table.schema))
 
 
+@pytest.mark.parametrize(
+    ("kind", "instead"), [(pa.uint64(), r"decimal128\(20, 0\) has all"), (pa.uint32(), "int64 has")]
+)
+def test_an_unsigned_key_is_refused_with_what_is_accepted(kind: pa.DataType, instead: str) -> None:
+    """It is an integer, too: so the message says signed, and names a type that has the values."""
+    rules, schema = MergeRules(key=("k",)), from_arrow(pa.schema([("k", kind)]))
+    with pytest.raises(SchemaMismatch, match=f"use signed integers .int8 to int64.*; .*{instead}"):
+        rules.check(schema)
+
+
 @pytest.mark.parametrize("kind", [vector[0] for vector in VECTORS], ids=str)
 def test_types_with_vectors_are_keys(kind: pa.DataType) -> None:
     """A type that has a hash is accepted by rules."""

@@ -1,6 +1,7 @@
 """Hashes of values, sketches of their number, and filters; ``docs/FORMAT.md`` has the vectors."""
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,16 @@ VECTORS: list[tuple[pa.DataType, list[Any], list[str]]] = [
         for kind in (pa.string(), pa.large_string())
     ),
     (pa.binary(), [b"\0", b"\xff\x80\x7f"], ["e934a84adb052768", "faf0c6947bdc769d"]),
+    (
+        pa.decimal128(10, 2),
+        [Decimal("0.00"), Decimal("14.20"), Decimal("-0.01")],
+        [ZERO, "b944ba56b7efe3cd", MINUS],
+    ),
+    (
+        pa.decimal128(38, 2),
+        [Decimal("14.20"), *(Decimal(each) / 100 for each in (2**63 - 1, 2**63, -(2**63) - 1))],
+        ["b944ba56b7efe3cd", "ff70cc60366e770c", "8190ba0234e0ea2a", "468c415f04bd6a79"],
+    ),
 ]
 FORMAT = "0000180804000402020400020000260040004004000002884000002020090000"
 RATES = (0.2, 0.01, 0.001)
@@ -72,6 +83,18 @@ def test_values_without_a_hash_are_refused() -> None:
     """The message names the type."""
     with pytest.raises(InvalidInput, match="uint64 have no hash"):
         value_hashes(pa.array([1], pa.uint64()))
+
+
+@given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1) | st.integers(-(2**65), 2**65), min_size=1))
+@examples(25)
+def test_a_decimal_has_the_hash_of_its_unscaled_value(numbers: list[int]) -> None:
+    """As an integer of 64 bits, or else as bytes, whatever its scale is."""
+    found = value_hashes(pa.array(map(Decimal, numbers), pa.decimal128(38, 0)))
+    for number, each in zip(numbers, found, strict=True):
+        size = next(n for n in range(1, 17) if -(1 << 8 * n - 1) <= number < 1 << 8 * n - 1)
+        kind = pa.int64() if size <= 8 else pa.binary()
+        value = number if size <= 8 else number.to_bytes(size, "big", signed=True)
+        assert each == value_hashes(pa.array([value], kind))[0]
 
 
 def test_columns_have_the_hashes_of_their_values() -> None:

@@ -61,6 +61,17 @@ _KEY_TYPES = re.compile(
     r"int(8|16|32|64)|bool|(large_)?(string|binary)|date32\[day\]|decimal128\(.*\)"
     r"|timestamp\[(s|ms|us)(, .*)?\]"
 )
+KEY_TYPES = (
+    "signed integers (int8 to int64), string, binary, bool, date32, decimal128, or timestamps of "
+    "at most microseconds"
+)
+"""What a column of a key may be, in words."""
+_INSTEAD = {
+    "uint8": "; int16 has all its values",
+    "uint16": "; int32 has all its values",
+    "uint32": "; int64 has all its values",
+    "uint64": "; int64 has those below 2^63, decimal128(20, 0) has all",
+}
 _NOT_ORDERED = re.compile(r"null|(large_|fixed_size_)?list<.*|struct<.*|map<.*")
 
 
@@ -199,6 +210,6 @@ class MergeRules:
 def _check_key(column: Column) -> None:
     if not _KEY_TYPES.fullmatch(column.type):
         raise SchemaMismatch(
-            f"column {column} can not be part of a primary key: use integers, text, bytes, "
-            "booleans, dates, decimals, or times of at most microseconds"
+            f"column {column} can not be part of a primary key: use {KEY_TYPES}"
+            f"{_INSTEAD.get(column.type, '')}"
         )
