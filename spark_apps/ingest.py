@@ -163,6 +163,8 @@ def _batch(app: App) -> Outcome:
         wait_s=given.wait_s,
         deleted=given.deleted,
     )
+    if committed.segments == 0:
+        return Outcome(code=DONE, facts={"event": None, "segments": 0, "rows": 0, "size": 0})
     return Outcome(code=DONE, facts={"event": committed.n, **_appended(app, committed.n)})
 
 

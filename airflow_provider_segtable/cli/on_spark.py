@@ -1,7 +1,7 @@
 """Run commands on Spark through the library's functions of a session."""
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_segtable.cli.display.append_facts import append_facts
-from airflow_provider_segtable.cli.display.output import Facts, print_warning
+from airflow_provider_segtable.cli.display.output import print_warning
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.loads import LastPart
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile
@@ -24,7 +25,9 @@ from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.writes.append import made_at
 from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
+from airflow_provider_segtable.table.writes.load import Loaded, load_name, loaded_before
 
 
 @contextmanager
@@ -46,19 +49,37 @@ def ingest_files(
     columns: FileColumns,
     commit_id: str | None,
     master: str | None,
-) -> Generator[Callable[[], Facts]]:
-    """Yield one append per file; each runs when called."""
+) -> Generator[Loaded]:
+    """Append each file as a whole, and yield it.
+
+    Raises:
+        InvalidInput: a load of a file was begun in parts.
+    """
     with session(master, "ingest", table) as spark:
         for file in files:
-            name = f"{commit_id}/{file.name}/0" if commit_id else None
+            name, state = load_name(commit_id, file), table.state()
+            known = loaded_before(state, name) if name else None
+            if known is not None:
+                _check_whole(known, file)
+                done = made_at(table.ports.log, state, known.n)
+                yield Loaded(file=file.place, result=done, before=True)
+                continue
+            rows = _read(spark, table, file, columns)
+            whole = f"{name}/0" if name else None
+            done = ingest(table.ports, rows, commit_id=whole, deleted=columns.deleted)
+            known = done.state.loads.get(name)
+            if known is not None:  # another process was first
+                _check_whole(known, file)
+            yield Loaded(file=file.place, result=done)
 
-            def append(file: InputFile = file, name: str | None = name) -> Facts:
-                again = name is not None and name in table.state().commits
-                rows = _read(spark, table, file, columns)
-                committed = ingest(table.ports, rows, commit_id=name, deleted=columns.deleted)
-                return append_facts(table, committed.n, file.place, again=again)
 
-            yield append
+def _check_whole(known: LastPart, file: InputFile) -> None:
+    """Refuse a load of which only parts are committed: Spark knows no first rows of a file."""
+    if not known.part.complete:
+        raise InvalidInput(
+            f"{file.place}: {known.part} are appended (event {known.n}), and Spark appends whole "
+            "files: go on with --engine local"
+        )
 
 
 def overwrite_by_files(

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
 
 
+NOTHING: Mapping[str, Any] = {"event": None, "segments": 0, "rows": 0, "bytes": 0}
+"""The result of an append without rows."""
+
+
 class SegtableFilesOperator(SegtableCommitOperator):
     """Commit the rows of files in one event, in the task itself or on Spark; a base class.
 
@@ -196,10 +200,14 @@ class SegtableFilesOperator(SegtableCommitOperator):
     def reported(self, ports: TableContext, facts: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the event that an application reports."""
         n = facts.get("event")
-        return None if n is None else self.logged(ports, n)
+        if n is None:
+            return dict(NOTHING) if facts.get("rows") == 0 else None
+        return self.logged(ports, n)
 
     def sentence(self, told: Mapping[str, Any]) -> str:
         """Return a result in one line."""
+        if told["event"] is None:
+            return "the files have no rows: nothing was appended"
         again = " in an earlier try" if told["appended_before"] else ""
         return (
             f"{self.done}{again}: event {told['event']}, {counted(told['rows'], 'row')}, "
@@ -238,7 +246,8 @@ class SegtableIngestOperator(SegtableFilesOperator):
 
     If the table has a primary key, the rows are upserted by it.
 
-    Returns ``{"event", "segments", "rows", "bytes", "appended_before"}``.
+    Returns ``{"event", "segments", "rows", "bytes", "appended_before"}``. If the files have no
+    rows, nothing is committed: ``event`` is None, and no asset event is emitted.
 
     Args:
         deleted: of a primary-key table: a boolean column of the files, not of the table; where it
@@ -275,6 +284,8 @@ class SegtableIngestOperator(SegtableFilesOperator):
         from airflow_provider_segtable.table.writes.given import append_rows
 
         done = append_rows(ports, rows, commit_id=commit_id, deleted=self.deleted or None)
+        if done.segments == 0:
+            return dict(NOTHING)
         return self.logged(ports, done.n)
 
 

@@ -334,6 +334,8 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
     def append(self, rows: Rows, *, commit_id: str | None = None) -> AppendResult:
         """Append rows: one segment per time chunk, in one event.
 
+        Without rows there is no event: the result has 0 rows, and ``n`` is the newest version.
+
         Args:
             rows: a pandas or Polars DataFrame, an Arrow table, batch or reader, or anything with
                 ``__arrow_c_stream__``; with the table's columns and types. The append sorts the

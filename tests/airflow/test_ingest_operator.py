@@ -247,6 +247,22 @@ def test_how_a_csv_is_written_is_said_to_both_engines(landing: Path) -> None:
         assert option in launcher.launched[0]
 
 
+def test_files_without_rows_are_no_error(flights: Flights, landing: Path) -> None:
+    """An hourly task whose file has no rows commits nothing, and says so."""
+    (landing / "e.csv").write_text("time_hour,row\n")
+    before = flights.table.state().n
+    given = {"task_id": "load", "table": "flights", "files": str(landing / "e.csv")}
+    done = SegtableIngestOperator(**given).execute(RUN)
+    assert done == {
+        "event": None,
+        "segments": 0,
+        "rows": 0,
+        "bytes": 0,
+        "appended_before": False,
+    }
+    assert flights.table.state().n == before
+
+
 def test_an_overwrite_of_a_condition_is_counted_first(flights: Flights, landing: Path) -> None:
     """A dry run writes nothing; only what this process cannot evaluate goes to Spark."""
 

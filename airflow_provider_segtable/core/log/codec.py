@@ -3,7 +3,7 @@
 1. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
    the event's fields. Unknown formats and kinds are refused by name, never guessed.
 2. The checksum covers everything else, the event's number included, so a torn, flipped or
-   misplaced file is detected.
+   misplaced file is detected. Each field is compared with its type, too (``field_types``).
 3. Encoding is canonical (sorted keys, no spaces): equal events have equal bytes.
 4. Absent attributes of segments and plans are omitted, not written as null.
 5. The JSON of an action is that of its family (``core.log.families``).
@@ -14,9 +14,14 @@
 import json
 
 from airflow_provider_segtable.core.digest import digest
-from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    SegtableError,
+    UnsupportedFormat,
+)
 from airflow_provider_segtable.core.indexes.feed import decode_feeds, encode_feeds
 from airflow_provider_segtable.core.log.events import KIND_OF, KINDS, Event
+from airflow_provider_segtable.core.log.field_types import misfit
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import iso, parse_instant
 
@@ -66,20 +71,35 @@ def decode(data: bytes, where: str) -> Event:
     # Without the checksum, these are the bytes that the author hashed; encoding again costs more.
     if checksum != _checksum(data.replace(f'"checksum":"{checksum}",'.encode(), b"", 1)):
         raise CorruptTable(f"{where} fails its checksum: restore it or repair the log")
-    if body["kind"] not in _NAMED:
-        raise UnsupportedFormat(f"{where} is a {body['kind']!r} event: upgrade segtable")
+    kind = body.get("kind")
+    if not isinstance(kind, str) or kind not in _NAMED:
+        raise UnsupportedFormat(f"{where} is a {kind!r} event: upgrade segtable")
     try:
-        action = _NAMED[body["kind"]].decode(body["action"])
-    except CorruptTable as error:
-        raise CorruptTable(f"{where}: {error}") from None
+        event = _decoded(body)
     except UnsupportedFormat as error:
         raise UnsupportedFormat(f"{where}: {error}") from None
+    except SegtableError as error:
+        raise CorruptTable(f"{where}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CorruptTable(
+            f"{where} is not a valid {body['kind']} event ({reason}): restore it or repair the log"
+        ) from None
+    if wrong := misfit(event):
+        raise CorruptTable(
+            f"{where} is not a valid {body['kind']} event: its field {wrong} has another type: "
+            "restore it or repair the log"
+        )
+    return event
+
+
+def _decoded(body: Json) -> Event:
     return Event(
         n=body["n"],
         time=parse_instant(body["time"]),
         commit=body["commit"],
         author=body["author"],
-        action=action,
+        action=_NAMED[body["kind"]].decode(body["action"]),
         feeds=decode_feeds(body.get("feeds", ())),
     )
 

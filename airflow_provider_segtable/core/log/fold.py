@@ -8,7 +8,8 @@
    ``apply``, event by event (``tests/property/test_fold.py``).
 4. After each event the indexes know what it has fed them, or what they lack (``index_events``).
 5. After each append the buckets of the log store know what it committed (``log_store_events``).
-6. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
+6. After each append that is a part of a load, the load ends there (``loads``).
+7. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
    changes the state is said and done in its family (``core.log.families``).
 """
 
@@ -60,6 +61,7 @@ from airflow_provider_segtable.core.log.families import (
     table_events,
     tag_events,
 )
+from airflow_provider_segtable.core.log.loads import with_part
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish
@@ -131,6 +133,9 @@ def _with_commits(state: State, run: tuple[Event, ...]) -> State:
     for event in run:
         if isinstance(event.action, Appended):
             state = log_store_events.with_ranges(state, event.action.log, event.n)
+            if event.action.load:
+                loads = with_part(state.loads, event.action.load, event.n, COMMITS_KEPT)
+                state = replace(state, loads=loads)
     for event in run if state.indexes else ():
         made = segments_of(event.action)
         known = isinstance(event.action, PlanCompleted)

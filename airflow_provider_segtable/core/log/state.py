@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.deletes.deletion import (
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.loads import Loads
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
@@ -42,7 +43,8 @@ class State:
     by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
     restores replaced, oldest first; ``consumers`` are readers by name, with their positions, and
     ``indexes`` the indexes by name. ``log_store`` has what is committed of
-    each bucket of the log store. After the event that ``dropped`` the table, none follows.
+    each bucket of the log store, and ``loads`` the last parts of recent loads. After the event that
+    ``dropped`` the table, none follows.
     """
 
     n: int
@@ -65,6 +67,7 @@ class State:
     consumers: Mapping[str, Consumer] = field(default_factory=dict)
     indexes: Mapping[str, IndexState] = field(default_factory=dict)
     log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
+    loads: Loads = field(default_factory=dict)
     dropped: bool = False
 
     def __repr__(self) -> str:

@@ -56,6 +56,7 @@ from airflow_provider_segtable.table.writes.append import (
     Write,
     append,
     made_before,
+    nothing_appended,
 )
 
 ROWS_A_TASK = 4_000_000
@@ -75,6 +76,8 @@ def ingest(
     deleted: str | None = None,
 ) -> AppendResult:
     """Append the rows of a DataFrame; upsert them if the table has a primary key.
+
+    Without rows nothing is committed: the result has 0 rows, and the newest version.
 
     Args:
         ports: the table's ports.
@@ -100,9 +103,7 @@ def ingest(
         wait_s=wait_s,
         deleted=deleted,
     )
-    if committed is None:
-        raise InvalidInput(f"there are no rows to append to {ports.uri}: the source is empty")
-    return committed
+    return committed or nothing_appended(ports.log.load())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

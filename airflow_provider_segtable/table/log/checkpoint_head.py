@@ -9,6 +9,7 @@ from airflow_provider_segtable.core.indexes.index_state import decode_indexes, e
 from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
+from airflow_provider_segtable.core.log.loads import decode_loads, encode_loads
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
@@ -51,6 +52,7 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"consumers": encode_consumers(state.consumers)} if state.consumers else {}),
         **({"indexes": encode_indexes(state.indexes)} if state.indexes else {}),
         **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
+        **({"loads": encode_loads(state.loads)} if state.loads else {}),
     }
 
 
@@ -91,6 +93,7 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         consumers=decode_consumers(head.get("consumers", {})),
         indexes=decode_indexes(head.get("indexes", ())),
         log_store=decode_manifests(head.get("log_store", ())),
+        loads=decode_loads(head.get("loads", ())),
     )
 
 

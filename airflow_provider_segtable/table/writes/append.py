@@ -31,6 +31,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
 )
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.loads import LoadPart
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
@@ -93,6 +94,7 @@ class AppendTicket:
 class AppendResult:
     """The result of an append: its event, and the rows and segments in it.
 
+    Without rows there is no event: ``n`` is the newest version, which stays, and both counts are 0.
     ``rows`` counts the stored rows: those of a rollup table are rolled up. ``rows`` and
     ``segments`` are None if the append was made before, and its event has been cleaned.
     """
@@ -106,6 +108,8 @@ class AppendResult:
         """Return e.g. ``3 rows in 1 segment: event 7``."""
         if self.rows is None or self.segments is None:
             return f"appended before: event {self.n}"
+        if not self.segments:
+            return f"no rows: nothing was appended, event {self.n} is still the newest"
         rows, segments = counted(self.rows, "row"), counted(self.segments, "segment")
         return f"{rows} in {segments}: event {self.n}"
 
@@ -126,6 +130,7 @@ def append(
     priority: int = BATCH_PRIORITY,
     state: State | None = None,
     ranges: tuple[LogRange, ...] = (),
+    load: LoadPart | None = None,
 ) -> AppendResult:
     """Append new segments.
 
@@ -138,6 +143,7 @@ def append(
         priority: lock priority: batch 50, streaming 75; compactions have 25.
         state: a recent state of the table; saves reading the log again.
         ranges: the ranges of the log store whose records they are, in a checkpoint.
+        load: the part of a load that they are.
 
     Raises:
         LockLost: the session ended while writing; nothing was committed.
@@ -158,7 +164,7 @@ def append(
             if recut:  # while we waited
                 outcome = Conflict(reason="time was repartitioned")
                 continue
-            done = _write_and_commit(ports, state, lease, write, commit_id, ranges)
+            done = _write_and_commit(ports, state, lease, write, commit_id, ranges, load)
         if isinstance(done, AppendResult):
             return done
         outcome, state = done, ports.log.refresh(state)
@@ -167,12 +173,21 @@ def append(
 
 def made_before(log: EventLog, state: State, commit_id: str) -> AppendResult:
     """Return the result of an append whose commit id is known."""
-    n = state.commits[commit_id]
+    return made_at(log, state, state.commits[commit_id])
+
+
+def made_at(log: EventLog, state: State, n: int) -> AppendResult:
+    """Return the result of the append of event ``n``."""
     event = log.event(n)
     found = event.action if event else None
     if not isinstance(found, Appended):
         return AppendResult(n=n, state=state, rows=None, segments=None)
     return _result(n, state, found.segments)
+
+
+def nothing_appended(state: State) -> AppendResult:
+    """Return the result of an append without rows: no event, the newest version stays."""
+    return AppendResult(n=state.n, state=state, rows=0, segments=0)
 
 
 def _result(n: int, state: State, segments: Sequence[Segment]) -> AppendResult:
@@ -228,10 +243,11 @@ def _write_and_commit(
     write: Write,
     commit_id: str,
     ranges: tuple[LogRange, ...],
+    load: LoadPart | None,
 ) -> AppendResult | Conflict:
     files = NewFiles()
     segments = written(ports, lease, write, files)
-    action = Appended(segments=segments, log=ranges)
+    action = Appended(segments=segments, log=ranges, load=load)
     change = Change(action=action, commit_id=commit_id, guard=lease.check, ready=files.ready)
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):

@@ -7,13 +7,19 @@ delete their key. Otherwise the check decides: a missing column would be set to 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.loads import LoadPart
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import given_schema
-from airflow_provider_segtable.table.writes.append import AppendResult, append, made_before
+from airflow_provider_segtable.table.writes.append import (
+    AppendResult,
+    append,
+    made_before,
+    nothing_appended,
+)
 from airflow_provider_segtable.table.writes.incoming import Check, check_filled, incoming
 from airflow_provider_segtable.table.writes.upsert import records_of, upsert_rows
 
@@ -25,6 +31,7 @@ def append_rows(
     commit_id: str | None = None,
     check: Check = check_rows,
     deleted: str | None = None,
+    load: LoadPart | None = None,
 ) -> AppendResult:
     """Append or upsert rows as a user gives them; see ``Table.append`` and ``Table.upsert``.
 
@@ -34,6 +41,7 @@ def append_rows(
         commit_id: equal ids append once.
         check: compares the rows with the columns.
         deleted: the column that says which rows delete their key.
+        load: the part of a load that they are.
 
     Raises:
         InvalidInput: ``deleted`` is given, and the table has no primary key.
@@ -44,7 +52,9 @@ def append_rows(
     rules = state.table.kind.rules
     if rules is not None:
         fitting = check_for(state, deleted, check)
-        return upsert_rows(ports, rows, deleted=deleted, commit_id=commit_id, check=fitting)
+        return upsert_rows(
+            ports, rows, deleted=deleted, commit_id=commit_id, check=fitting, load=load
+        )
     if deleted is not None:
         raise InvalidInput(
             f"column {deleted!r} is to delete keys, but {ports.uri} has no primary key: delete the "
@@ -52,9 +62,11 @@ def append_rows(
         )
     schema, time_column = given_schema(state.table), state.table.time_column
     checked = check(arrow_table(rows), schema, time_column)
+    if not checked.num_rows:
+        return nothing_appended(state)
     stored = arrow_kind_of(state.table.kind).prepared(checked, time_column)
     name = commit_id or ports.randomness.token()
-    return append(ports, incoming(ports, stored, state), commit_id=name, state=state)
+    return append(ports, incoming(ports, stored, state), commit_id=name, state=state, load=load)
 
 
 def check_for(state: State, deleted: str | None, check: Check) -> Check:

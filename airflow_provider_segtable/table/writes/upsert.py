@@ -22,6 +22,7 @@ import numpy as np
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.loads import LoadPart
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -39,6 +40,7 @@ from airflow_provider_segtable.table.writes.append import (
     AppendResult,
     NewFiles,
     made_before,
+    nothing_appended,
 )
 from airflow_provider_segtable.table.writes.incoming import Check, check_filled
 
@@ -85,7 +87,12 @@ def check_deleted(state: State, deleted: str | None) -> None:
 
 
 def upsert(
-    ports: TableContext, records: Records, *, commit_id: str, state: State | None = None
+    ports: TableContext,
+    records: Records,
+    *,
+    commit_id: str,
+    state: State | None = None,
+    load: LoadPart | None = None,
 ) -> AppendResult:
     """Commit records in one event.
 
@@ -95,20 +102,23 @@ def upsert(
         commit_id: equal ids commit once.
         state: the version whose columns the records have; the newest if left out. An alteration
             that lands meanwhile does not change them.
+        load: the part of a load that they are.
 
     Raises:
-        InvalidInput: a key is null, or there are no rows.
+        InvalidInput: a key is null.
         CommitConflict: time was repartitioned ``TRIES`` times meanwhile.
         CommitUnknown: the last reply was lost; run again with the same commit id.
         StorageError: nothing was committed.
     """
     seen = state or ports.log.load()
+    if not records.rows.num_rows:
+        return nothing_appended(seen)
     merged = unique_records(records, seen, ports.uri)
 
     def write(state: State, instant: Instant, files: NewFiles) -> Iterable[Segment]:
         return log_writer(ports, seen, state, instant, files).written(merged)
 
-    return commit_logs(ports, write, commit_id=commit_id, state=seen)
+    return commit_logs(ports, write, commit_id=commit_id, state=seen, load=load)
 
 
 def unique_records(records: Records, seen: State, uri: str) -> Records:
@@ -149,6 +159,7 @@ def commit_logs(
     commit_id: str,
     state: State,
     ranges: tuple[LogRange, ...] = (),
+    load: LoadPart | None = None,
 ) -> AppendResult:
     """Write log files and commit them in one event; arguments and errors as for ``upsert``.
 
@@ -165,7 +176,7 @@ def commit_logs(
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")
         change = Change(
-            action=Appended(segments=segments, log=ranges),
+            action=Appended(segments=segments, log=ranges, load=load),
             commit_id=commit_id,
             ready=files.ready,
             begun=instant,
@@ -211,6 +222,7 @@ def upsert_rows(
     deleted: str | None = None,
     commit_id: str | None = None,
     check: Check = check_filled,
+    load: LoadPart | None = None,
 ) -> AppendResult:
     """Upsert rows as a user gives them; arguments and errors as for ``Table.upsert``."""
     state = ports.log.load()
@@ -218,4 +230,5 @@ def upsert_rows(
         return made_before(ports.log, state, commit_id)
     merge_rules(state, ports.uri)
     records = records_of(given, state, deleted, check=check)
-    return upsert(ports, records, commit_id=commit_id or ports.randomness.token(), state=state)
+    name = commit_id or ports.randomness.token()
+    return upsert(ports, records, commit_id=name, state=state, load=load)

@@ -1,9 +1,12 @@
 """Events on disk: golden files, round trips, and what is refused."""
 
+import copy
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -26,6 +29,7 @@ from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log import codec
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import (
     KINDS,
@@ -57,6 +61,7 @@ from airflow_provider_segtable.core.log.events import (
     Voided,
     touched,
 )
+from airflow_provider_segtable.core.log.loads import LoadPart
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
     LogRange,
@@ -313,6 +318,10 @@ ACTIONS: tuple[Action, ...] = (
         log_before={0: Position(epoch=1, offset=50)},
     ),
     Appended(segments=(first(2),)),
+    Appended(
+        segments=(first(3),),
+        load=LoadPart(load="z/day.csv", start=2, end=12, total=20, checksum="0123456789abcdef"),
+    ),
 )
 
 _FEEDS: dict[type, tuple[Feed, ...]] = {
@@ -371,6 +380,48 @@ def test_changed_event_is_refused(
         decode(json.dumps({**body, **changes}).encode(), "here")
 
 
+def _leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all values in JSON, those of objects and lists, too."""
+    inside = body.items() if isinstance(body, dict) else enumerate(body)
+    for key, value in inside:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from _leaves(value, (*path, key))
+
+
+def _forged(body: Any, path: tuple[Any, ...], value: object) -> bytes:
+    """Return an event with another value at a path, and a valid checksum."""
+    changed = copy.deepcopy(body)
+    reduce(lambda inside, key: inside[key], path[:-1], changed)[path[-1]] = value
+    changed["checksum"] = codec._checksum(codec._canonical(changed))  # forging needs it
+    return codec._canonical(changed)
+
+
+_ANY_TYPE = ("predicate", "root", "unset", "columns")
+"""Fields that are read from values of several types."""
+
+
+@pytest.mark.parametrize("n", range(len(ACTIONS)))
+def test_a_field_of_another_type_is_refused(n: int) -> None:
+    """With a valid checksum, too, each field must have its type, or the event is refused."""
+    body = json.loads(encode(event(n)))
+    del body["checksum"]
+    for path in _leaves(body):
+        old = reduce(lambda inside, key: inside[key], path, body)
+        wrong = 0.5 if isinstance(old, str) else str(old)
+        if not set(_ANY_TYPE).intersection(path):
+            with pytest.raises((CorruptTable, UnsupportedFormat), match="here"):
+                decode(_forged(body, path, wrong), "here")
+
+
+def test_rows_as_text_are_refused_by_name() -> None:
+    """A number that is a text names the event file, the field and the value."""
+    body = json.loads(encode(event(1)))
+    del body["checksum"]
+    with pytest.raises(CorruptTable, match="here is not a valid Appended event"):
+        decode(_forged(body, ("action", "segments", 0, "rows"), "1"), "here")
+
+
 @pytest.mark.parametrize("length", [0, 1, 100, -1])
 def test_torn_event_is_refused(length: int) -> None:
     """A torn event is an error, never taken for an absent one."""
@@ -380,8 +431,6 @@ def test_torn_event_is_refused(length: int) -> None:
 
 def test_unknown_kind_is_refused_by_name() -> None:
     """An event of a kind this version does not know is named, not skipped."""
-    from airflow_provider_segtable.core.log import codec  # its checksum, to forge one
-
     body = json.loads(encode(event(1)))
     body.pop("checksum")
     body["kind"] = "Teleported"

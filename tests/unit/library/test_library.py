@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -12,7 +13,10 @@ from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,
     InvalidInput,
+    SchemaMismatch,
 )
+from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.library.table import Table
 from tests.unit.table.conftest import SCHEMA, rows
 
@@ -91,6 +95,32 @@ def test_a_failed_plan_is_an_error(table: Table, tmp_path: Path) -> None:
     with pytest.raises(ExecutionFailed, match=r"of 2 compaction plans of .* failed"):
         table.compact("major")
     assert not table.verify(deep=True).sound
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"primary_key": "row", "granularity": "all"},
+        {
+            "kind": Rollup(
+                dimensions=("row", "name", "price"),
+                metrics=(Metric(name="n", kind=MetricKind.COUNT),),
+            )
+        },
+    ],
+)
+@pytest.mark.usefixtures("table")  # its coordinator
+def test_an_append_without_rows_does_nothing(kind: dict[str, Any]) -> None:
+    """No rows, no event, no error: the result says so, and names the newest version."""
+    made = Table.create(f"memory://{uuid4()}", schema=SCHEMA, time_column="at", **kind)
+    made.append(rows(range(3)))
+    done = made.append(rows(range(0)), commit_id="hour-1")
+    assert (done.n, done.rows, done.segments) == (made.state().n, 0, 0) == (1, 0, 0)
+    assert "no rows: nothing was appended" in str(done)
+    assert made.append(rows(range(3, 4)), commit_id="hour-1").n == 2
+    with pytest.raises(SchemaMismatch):
+        made.append(pa.table({"at": [], "unknown": []}))
 
 
 def test_history_is_newest_first(table: Table) -> None:

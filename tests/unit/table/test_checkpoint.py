@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.log.events import (
     Tagged,
     Voided,
 )
+from airflow_provider_segtable.core.log.loads import LastPart, LoadPart
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import (
@@ -128,6 +129,11 @@ def full() -> State:
                 committed=Position(epoch=2, offset=50),
                 lineage=Lineage(begins=(Position(epoch=1), Position(epoch=3, offset=50))),
                 waypoints=(Waypoint(0, 5), Waypoint(40, 9, 7)),
+            )
+        },
+        loads={
+            "z/a.csv": LastPart(
+                4, LoadPart(load="z/a.csv", start=2, end=5, total=9, checksum="00ff")
             )
         },
     )

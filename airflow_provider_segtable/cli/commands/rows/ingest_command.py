@@ -1,8 +1,7 @@
 """``segtable ingest``: append files to a table, upsert them by key, or overwrite rows by them."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ from airflow_provider_segtable.cli.advice import advise_filled
 from airflow_provider_segtable.cli.changing import tell
 from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
+from airflow_provider_segtable.cli.display.output import note, print_json, progress
 from airflow_provider_segtable.cli.file_overwrite import only_spark, overwritten
 from airflow_provider_segtable.cli.input.csv_options import CsvOptions
 from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
@@ -30,9 +29,8 @@ from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from airflow_provider_segtable.data.files.input_files import InputFile
+    from airflow_provider_segtable.table.writes.load import Loaded
 
 
 @option_groups
@@ -159,7 +157,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         else:
             appends = _on_spark(opened, sources, taken, commit_id, master)
         with closing(appends):  # ends the session now, not at garbage collection
-            done = list(_watched(appends, len(sources)))
+            done = [append_facts(opened, each) for each in _watched(appends, len(sources))]
         after = opened.state()
     if fresh:
         advise_filled(table, after)
@@ -168,7 +166,8 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     what = "upserted" if keyed else "appended"
     for append in done:
-        note(f"[green]{what}[/] {append['file']}: event {append['version']}, {append['summary']}")
+        n = f"event {append['version']}, " if append["version"] is not None else ""
+        note(f"[green]{what}[/] {append['file']}: {n}{append['summary']}")
 
 
 def _objects(place: str, options: Mapping[str, str], engine: Engine) -> list[str]:
@@ -241,7 +240,7 @@ def _on_spark(
     columns: FileColumns,
     commit_id: str | None,
     master: str | None,
-) -> Generator[Callable[[], Facts]]:
+) -> "Generator[Loaded]":
     check_spark()
     from airflow_provider_segtable.cli.on_spark import ingest_files
 
@@ -254,34 +253,25 @@ def _local(
     columns: FileColumns,
     rows_per_append: int | None,
     commit_id: str | None,
-) -> Generator[Callable[[], Facts]]:
+) -> "Generator[Loaded]":
+    from airflow_provider_segtable.table.writes.load import load_rows
+
     definition = table.state().table
     for file in files:
-        rows = columns.read(file, definition)
-        size = rows_per_append or max(rows.num_rows, 1)
-        for start in range(0, max(rows.num_rows, 1), size):
-            name = f"{commit_id}/{file.name}/{start}" if commit_id else None
-            part = rows.slice(start, size)
-            yield partial(_append, table, part, name, file.place, columns.deleted)
+        yield from load_rows(
+            *(table.ports, file, columns.read(file, definition)),
+            commit_id=commit_id,
+            rows_per_append=rows_per_append,
+            deleted=columns.deleted,
+        )
 
 
-def _append(
-    table: Any, rows: "pa.Table", commit_id: str | None, file: str, deleted: str | None
-) -> Facts:
-    from airflow_provider_segtable.table.writes.given import append_rows
-
-    before = table.state().commits.get(commit_id) if commit_id else None
-    committed = append_rows(table.ports, rows, commit_id=commit_id, deleted=deleted)
-    return append_facts(table, committed.n, file, again=before is not None)
-
-
-def _watched(appends: Iterator[Callable[[], Facts]], files: int) -> Iterator[Facts]:
+def _watched(appends: "Iterator[Loaded]", files: int) -> "Iterator[Loaded]":
     with progress() as bar:
         task = bar.add_task("appending", total=None if files == 1 else files)
         seen: set[str] = set()
         for append in appends:
-            done = append()
-            if done["file"] not in seen:
+            if append.file not in seen:
                 bar.advance(task)
-            seen.add(done["file"])
-            yield done
+            seen.add(append.file)
+            yield append

@@ -8,7 +8,9 @@
    its chunk, so ids follow the order of completion.
 3. In a checkpoint of the log store an append has ``log``, the ranges of the records
    (``log_store_events``), which are admitted with it.
-4. *Admission of a void*: ids that were settled meanwhile are dropped.
+4. An append that is a part of a load has ``load`` (``core.log.loads``); it follows the load's last
+   part, or is refused.
+5. *Admission of a void*: ids that were settled meanwhile are dropped.
 """
 
 from collections.abc import Iterable
@@ -24,6 +26,12 @@ from airflow_provider_segtable.core.log.event_kind import (
     intervals_of_segments,
 )
 from airflow_provider_segtable.core.log.families import log_store_events
+from airflow_provider_segtable.core.log.loads import (
+    LoadPart,
+    check_part,
+    decode_part,
+    encode_part,
+)
 from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle, void
@@ -48,11 +56,13 @@ from airflow_provider_segtable.core.time.interval import Instant
 class Appended:
     """New first-generation segments, visible together.
 
-    ``log`` has the ranges of the log store whose records they are, in a checkpoint.
+    ``log`` has the ranges of the log store whose records they are, in a checkpoint, and ``load``
+    the part of a load that they are.
     """
 
     segments: tuple[Segment, ...]
     log: tuple[LogRange, ...] = ()
+    load: LoadPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +80,8 @@ def _line_of_append(action: Appended) -> str:
     segments = action.segments
     chunks = counted(len({segment.id.interval for segment in segments}), "chunk")
     log = f"; log store, {', '.join(map(str, action.log))}" if action.log else ""
-    return f"+{amount(segments)} in {chunks}{log}"
+    load = f"; {action.load}" if action.load else ""
+    return f"+{amount(segments)} in {chunks}{log}{load}"
 
 
 KINDS = (
@@ -81,9 +92,12 @@ KINDS = (
         encode=lambda action: {
             "segments": encode_segments(action.segments),
             **({"log": encode_ranges(action.log)} if action.log else {}),
+            **({"load": encode_part(action.load)} if action.load else {}),
         },
         decode=lambda body: Appended(
-            segments=decode_segments(body["segments"]), log=decode_ranges(body.get("log", ()))
+            segments=decode_segments(body["segments"]),
+            log=decode_ranges(body.get("log", ())),
+            load=decode_part(body["load"]) if "load" in body else None,
         ),
         line=_line_of_append,
     ),
@@ -120,10 +134,12 @@ def admit(action: AppendEvent, state: State) -> AppendEvent | Conflict:
 
     Raises:
         Fenced, OffsetGap: a range of the log store does not follow.
+        CommitConflict: a part of a load does not.
     """
     match action:
         case Appended(segments=segments):
             log_store_events.check_ranges(action.log, state)
+            check_part(action.load, state.loads)
             found = placed(segments, state)
             return found if isinstance(found, Conflict) else replace(action, segments=found)
         case Voided():

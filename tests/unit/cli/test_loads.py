@@ -1,0 +1,96 @@
+"""The id of a load is one promise over all its parts: each row of its file is appended once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+
+Facts = Callable[..., Any]
+HEAD = "at,who,amount\n"
+LINES = [f"2013-01-01T0{n}:00:00Z,user {n},{n}\n" for n in range(5)]
+
+
+@pytest.fixture
+def load(run: Run, table: str, tmp_path: Path) -> Callable[..., Any]:
+    """Return what loads lines of one file under one id, in parts of some rows."""
+
+    def invoke(lines: list[str], rows_a_part: int | None = None, *more: str) -> Any:
+        (tmp_path / "day.csv").write_text(HEAD + "".join(lines))
+        part = ["--rows-per-append", str(rows_a_part)] if rows_a_part else []
+        asked = ("ingest", table, "day.csv", "--commit-id", "z", *part, *more, "--json")
+        return json.loads(run(*asked).stdout)
+
+    return invoke
+
+
+def _rows(facts: Facts) -> list[str]:
+    return [row["who"] for row in facts("table", "scan", "trips")["rows"]]
+
+
+WHO = [f"user {n}" for n in range(5)]
+
+
+@pytest.mark.parametrize(("first", "then"), [(2, None), (None, 2), (2, 3), (1, 2), (3, 1)])
+def test_a_repeat_with_other_parts_appends_nothing(
+    load: Callable[..., Any], facts: Facts, first: int | None, then: int | None
+) -> None:
+    """A load that is complete is repeated with parts of any size, and no row comes twice."""
+    made = load(LINES, first)
+    again = load(LINES, then)
+    assert _rows(facts) == WHO
+    assert not any(each["appended_before"] for each in made["appends"])
+    assert [each["appended_before"] for each in again["appends"]] == [True]
+    assert again["version"] == made["version"]
+
+
+@pytest.mark.parametrize("then", [None, 1, 2, 3])
+def test_a_load_that_failed_goes_on(
+    load: Callable[..., Any], facts: Facts, then: int | None
+) -> None:
+    """Corrected after its second part failed, a load goes on after the last committed row."""
+    wrong = [*LINES[:3], "2013-01-01T03:00:00Z,user 3,3\n", ",user 4,4\n"]
+    assert load(wrong, 2)["error"] == "TimeOutOfRange"
+    assert _rows(facts) == WHO[:4]
+    done = load(LINES, then)["appends"]
+    assert _rows(facts) == WHO
+    assert [each["appended_before"] for each in done] == [True, False]
+    assert load(LINES)["appends"][0]["appended_before"]
+
+
+def test_other_rows_under_the_id_of_a_load(load: Callable[..., Any], facts: Facts) -> None:
+    """Neither other rows in the committed part nor more rows after the end are taken silently."""
+    load([*LINES[:2], ",nobody,0\n"], 2)
+    told = load([LINES[1], *LINES[3:]])
+    assert told["error"] == "InvalidInput"
+    for words in ("day.csv", "'z'", "first 2 rows"):
+        assert words in told["message"]
+    assert load(LINES[:1])["error"] == "InvalidInput"
+    load(LINES)
+    assert _rows(facts) == WHO
+    longer = load([*LINES, "2013-01-02T00:00:00Z,more,1\n"])
+    assert "5 rows" in longer["message"]
+    assert _rows(facts) == WHO
+
+
+def test_the_log_tells_the_parts(load: Callable[..., Any], facts: Facts) -> None:
+    """The timeline shows which rows of which load an event has."""
+    load(LINES, 3)
+    lines = [each["summary"] for each in facts("table", "timeline", "trips")["events"]]
+    assert "rows 3 to 5 of 5 of load z/day.csv" in "\n".join(lines)
+
+
+def test_a_file_without_rows_appends_nothing(
+    load: Callable[..., Any], run: Run, facts: Facts
+) -> None:
+    """An hourly load of an empty file is no error: it says so, and makes no event."""
+    told = load([])
+    assert (told["version"], told["appends"][0]["version"]) == (0, None)
+    assert told["appends"][0]["rows"] == 0
+    again = run("ingest", "trips", "day.csv")
+    assert (again.exit_code, "no rows: nothing to append" in again.stderr) == (0, True)
+    load(LINES)
+    assert _rows(facts) == WHO
