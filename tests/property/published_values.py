@@ -32,9 +32,11 @@ TYPES: tuple[pa.DataType, ...] = (
 _NEVER = (pa.uint64(), pa.timestamp("ns"), pa.date64(), pa.time32("s"), pa.duration("us"))
 REFUSED: Mapping[str, tuple[pa.DataType, ...]] = {
     "delta": (*_NEVER, pa.time64("us")),
-    "iceberg": (*_NEVER, BERLIN),
+    "iceberg": _NEVER,
 }
 """Types that a format refuses, by its name."""
+NOT_EVERYWHERE = (BERLIN,)
+"""Types that every format shows, and pyiceberg does not read."""
 
 
 def value(draw: Random, kind: pa.DataType, nulls: float = 0.2) -> Any:

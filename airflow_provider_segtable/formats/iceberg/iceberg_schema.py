@@ -6,8 +6,10 @@
 3. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file with
    an id above it. Iceberg reserves the 200 below 2,147,483,647.
 4. A type is published if every reader that was tried reads it right. Unsigned integers,
-   nanoseconds, times in seconds, timestamps of other zones than UTC and lists of a fixed size are
-   refused; also in columns that were dropped, while files have them: pyiceberg reads no such file.
+   nanoseconds, times in seconds and lists of a fixed size are refused; also in columns that were
+   dropped, while files have them: pyiceberg reads no such file. Nor does it read one with a
+   timestamp of another zone than UTC, which is published all the same, since the event time may
+   be one: files have instants, and other readers show them in UTC.
 5. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
    *name mapping* names all of these, and nothing else: a column that was added later under the
    name of a dropped one must not be found in them.
@@ -45,8 +47,7 @@ _SIMPLE: Mapping[Any, str] = {
     pa.time64("us"): "time",
 }
 
-_REWRITE = "write them anew (segtable request TABLE --kind major), then publish again"
-_UTC = {None, "UTC", "+00:00", "Etc/UTC", "Z"}
+_REWRITE = "write them anew (segtable compact TABLE --kind major), then publish again"
 
 
 def schema_json(schema: Schema) -> Json:
@@ -157,7 +158,7 @@ def _unknown(kind: Any) -> str:
         return next(filter(None, (_unknown(each.type) for each in inner)), "")
     known = (
         kind in _SIMPLE
-        or (pa.types.is_timestamp(kind) and kind.unit != "ns" and kind.tz in _UTC)
+        or (pa.types.is_timestamp(kind) and kind.unit != "ns")
         or (pa.types.is_decimal128(kind) and kind.scale >= 0)
         or pa.types.is_fixed_size_binary(kind)
     )

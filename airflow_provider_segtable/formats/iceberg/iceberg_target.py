@@ -330,7 +330,7 @@ def _check_ids(revision: Revision) -> None:
         raise PublishingRefused(
             f"{len(bare)} files, {bare[0]} among them, are of an older segtable and lack some "
             f"ids of columns, by which Iceberg's readers go{columns}: write them anew "
-            "(segtable request TABLE --kind major), then publish again"
+            "(segtable compact TABLE --kind major), then publish again"
         )
 
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,22 @@ def check(lake: Lake) -> None:
         assert {*found.column_names} == {*wanted.column_names}
         found = found.select(wanted.column_names).cast(wanted.schema).sort_by(key)
         assert repr(found.to_pylist()) == repr(wanted.to_pylist()), name
+
+
+def test_times_of_another_zone_are_instants(tmp_path: Path) -> None:
+    """Readers show them in UTC, and find them by statistics; pyiceberg refuses such files."""
+    zone = pa.timestamp("us", "Europe/Berlin")
+    schema = pa.schema([pa.field("at", zone, nullable=False), ("row", pa.int64())])
+    lake = lake_at(tmp_path, schema)
+    times = pa.array([EPOCH + timedelta(hours=hour) for hour in range(30)], zone)
+    lake.table.append(pa.table([times, range(30)], schema=schema))
+    lake.table.delete("row = 3")
+    lake.publish()
+    assert READERS["polars"](lake.target.address).num_rows == 29
+    late = pl.scan_iceberg(lake.target.address).filter(pl.col("at") >= EPOCH + timedelta(hours=28))
+    assert late.collect()["row"].to_list() == [28, 29]
+    with pytest.raises(Exception, match="unsupported type"):
+        READERS["pyiceberg"](lake.target.address)
 
 
 def test_every_version_is_read_right(lake: Lake) -> None:

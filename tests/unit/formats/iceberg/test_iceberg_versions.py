@@ -227,7 +227,7 @@ def test_what_a_catalog_left_of_a_dropped_table_is_not_foreign(lake: Lake) -> No
         *((name, True) for name in ("timestamp[s]", "timestamp[us, tz=UTC]")),
         *((name, True) for name in ("time64[us]", "fixed_size_binary[3]", "decimal128(5, 2)")),
         *((name, False) for name in ("uint8", "uint64", "halffloat", "timestamp[ns]")),
-        ("timestamp[us, tz=Europe/Berlin]", False),
+        ("timestamp[us, tz=Europe/Berlin]", True),
         *((name, False) for name in ("time32[ms]", "time64[ns]", "duration[us]")),
     ],
 )
