@@ -32,7 +32,15 @@ from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.storage import Storage
 
-__all__ = ["ColumnFacts", "FileFacts", "Format", "NewFile", "Published", "PublishedFile"]
+__all__ = [
+    "ColumnFacts",
+    "Contents",
+    "FileFacts",
+    "Format",
+    "NewFile",
+    "Published",
+    "PublishedFile",
+]
 __all__ += ["Revision", "ShownFile", "Target"]
 
 
@@ -108,6 +116,19 @@ class Published:
     own: Any = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a published version itself says of a data file: its rows, and which are hidden."""
+
+    rows: int
+    hidden: BitMap = field(default_factory=BitMap)
+
+    @property
+    def shown(self) -> int:
+        """Return the number of rows that readers see."""
+        return self.rows - len(self.hidden)
+
+
 class Target(Protocol):
     """The published table of one format, in the root of a table."""
 
@@ -158,6 +179,16 @@ class Target(Protocol):
 
     def take_back(self, put: Published) -> None:
         """Delete the files of a version that this process put, unless another one follows it."""
+        ...
+
+    def contents(self, head: Published) -> Mapping[str, Contents]:
+        """Return what readers see of each data file, from all that a version refers to, by path.
+
+        Everything is read from the storage, as its readers do; data files alone are not.
+
+        Raises:
+            CorruptTable: a file that the version refers to is gone or broken.
+        """
         ...
 
     def needed(self, since: Instant) -> frozenset[str]:

@@ -38,8 +38,8 @@ from airflow_provider_segtable.health.published_readers.reader import (
     refuses,
 )
 from airflow_provider_segtable.health.published_readers.readers import READERS
+from airflow_provider_segtable.health.published_rows import published_state
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.revising import shows
 from airflow_provider_segtable.table.reads.scan import Scan
 
 Report = Callable[[str, int, int], None]
@@ -135,27 +135,12 @@ class _Check:
                 findings=(_nothing_published(name).of_table(self.ports.uri),),
             )
         try:
-            state = self._state(head)
+            state = published_state(self.ports, self.ports.log.load(), head)
         except VersionExpired as error:
             return self._unknown(name, head, str(error))
         if state is None:
             return self._unknown(name, head, f"the log's event {head.event} is another one")
         return self._compared(name, head, state, readers)
-
-    def _state(self, head: Published) -> State | None:
-        """Return the version that is published; None if the log has another one of its number.
-
-        If its event has expired, but the newest version shows the same, that is the one.
-        """
-        newest = self.ports.log.load()
-        if head.table_id != newest.table.table_id or head.event > newest.n:
-            return None
-        event = self.ports.log.event(head.event)
-        if event is not None and event.commit != head.commit:
-            return None
-        if not newest.keeps(head.event) and shows(head, newest):
-            return newest
-        return self.ports.log.at(head.event)
 
     def _compared(
         self, name: str, head: Published, state: State, readers: Collection[PublishedReader]

@@ -4,7 +4,9 @@
 2. Files that the newest version of the log shows are checked with it (``health.verify``). So only
    the others are opened here.
 3. A version that is replaced during the check is not reported: its successor is.
-4. Lag counts if the table publishes in the format. Otherwise what is published is merely left over.
+4. Of a version whose data files are all there, what it refers to is read, and its rows are compared
+   with the log's (``health.published_rows``).
+5. Lag counts if the table publishes in the format. Otherwise what is published is merely left over.
 """
 
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.damage_findings import unread
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 from airflow_provider_segtable.formats.format import Format, Published
+from airflow_provider_segtable.health.published_rows import check_rows
 from airflow_provider_segtable.planning.findings.publish_findings import (
     LAG_S,
     abandoned_target,
@@ -36,16 +39,17 @@ from airflow_provider_segtable.table.publishing.status import published_status
 from airflow_provider_segtable.table.publishing.targets import own_paths
 
 
-def check_targets(ports: TableContext, state: State) -> Iterator[Finding]:
+def check_targets(ports: TableContext, state: State, *, deep: bool = False) -> Iterator[Finding]:
     """Yield findings about what is published of a table.
 
     Args:
         ports: the table's ports.
         state: its newest version.
+        deep: compare rows, too.
     """
     for each in ports.formats.values():
         try:
-            yield from _checked(ports, each, state)
+            yield from _checked(ports, each, state, deep=deep)
         except ForeignTable as error:
             yield foreign_target(each.title, each.folders, str(error))
         except CorruptTable as error:
@@ -77,7 +81,7 @@ def _late(title: str, status: PublishedStatus) -> Iterator[Finding]:
         yield abandoned_target(title, status.format, status.event)
 
 
-def _checked(ports: TableContext, each: Format, state: State) -> Iterator[Finding]:
+def _checked(ports: TableContext, each: Format, state: State, *, deep: bool) -> Iterator[Finding]:
     target = each.target(ports.storage)
     head = target.load()
     if head is None:
@@ -89,6 +93,21 @@ def _checked(ports: TableContext, each: Format, state: State) -> Iterator[Findin
         lost = _lost(ports, newest, ports.log.refresh(state))
     if lost and newest is not None:
         yield missing_published(each.title, each.name, newest.event, lost)
+    elif newest is not None:
+        yield from _rows(ports, each, newest, state, deep=deep)
+
+
+def _rows(
+    ports: TableContext, each: Format, head: Published, state: State, *, deep: bool
+) -> Iterator[Finding]:
+    """Yield how rows differ; if the version is replaced meanwhile, of the next one."""
+    try:
+        yield from [*check_rows(ports, each, head, state, deep=deep)]
+    except CorruptTable:
+        newest = each.target(ports.storage).load(head)
+        if newest is None or newest.number == head.number:
+            raise
+        yield from check_rows(ports, each, newest, ports.log.refresh(state), deep=deep)
 
 
 def _unfinished(ports: TableContext, each: Format) -> Iterator[Finding]:

@@ -12,7 +12,8 @@
 4. *The vectors* of the newest version, with every row number (``health.vector_check``).
 5. The log store: committed ranges of offsets, and with ``deep`` or ``all_versions`` the records of
    their files (``health.log_store_check``).
-6. What is published in other formats: whether it can be read, and its files are there
+6. What is published in other formats: whether it and all that it refers to can be read, its files
+   are there, and it has the rows of its event, by number, with ``deep`` by checksums
    (``health.target_check``).
 7. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
 8. No coordinator and no lock is needed. The log as first listed is the version to verify. A
@@ -162,7 +163,7 @@ def verify(
                 report("files", files.checked, total)
             files.rows += sum(segment.rows for segment in batch)
         findings += files.still_lost(EventLog(ports.storage))
-        findings += [*check_vectors(ports, state), *check_targets(ports, state)]
+        findings += [*check_vectors(ports, state), *check_targets(ports, state, deep=deep)]
         findings += check_log_store(ports, state, walk.logged, files=all_versions or deep)
     findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
     return _verification(ports, walk, files.checked, files.rows if deep else 0)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
+from urllib.parse import unquote
 
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint
@@ -28,6 +29,7 @@ from airflow_provider_segtable.formats.delta.log_files import (
     highest,
     listed,
     listed_from_checkpoint,
+    way_out,
 )
 from airflow_provider_segtable.formats.delta.published_version import (
     Base,
@@ -38,7 +40,8 @@ from airflow_provider_segtable.formats.delta.published_version import (
     published,
     ruined,
 )
-from airflow_provider_segtable.formats.format import Published
+from airflow_provider_segtable.formats.delta.vectors import decoded_vector, named_file
+from airflow_provider_segtable.formats.format import Contents, Published
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 _ATTEMPTS = 4
@@ -74,6 +77,36 @@ class DeltaLog:
                 "write: move it away, or set publish.delta to off"
             )
         return ruined(base, changes, number, self.storage.uri)
+
+    def contents(self, head: Published) -> dict[str, Contents]:
+        """Return the rows of each file of the newest version, and its hidden ones.
+
+        Raises:
+            CorruptTable: a part of the log, or a file of vectors, is gone or broken.
+        """
+        listing = listed_from_checkpoint(self.storage).through(head.number)
+        adds: dict[str, Json | None] = {}
+        if listing.checkpoints:
+            found = self.checkpoint(listing.checkpoint, whole=True).adds.to_pylist()
+            adds = {unquote(each["path"]): each for each in found}
+        adds |= self.changes(listing.after(listing.checkpoint, self.storage.uri)).files
+        vectors: dict[str, bytes] = {}
+        return {path: self._contents(add, vectors) for path, add in adds.items() if add}
+
+    def _contents(self, add: Json, vectors: dict[str, bytes]) -> Contents:
+        """Return the rows of a file; each file of vectors is read once."""
+        name = named_file(add.get("deletionVector"))
+        try:
+            rows = int(json.loads(add["stats"])["numRecords"])
+            if not name:
+                return Contents(rows=rows)
+            if name not in vectors:
+                vectors[name] = self.storage.read(name)
+            return Contents(rows=rows, hidden=decoded_vector(vectors[name], add["deletionVector"]))
+        except (NotFound, ValueError, KeyError, TypeError) as error:
+            raise CorruptTable(
+                f"{self._uri(name or LOG)}, of the rows of {add['path']}: {error}: {way_out()}"
+            ) from error
 
     def is_broken_off(self) -> bool:
         """Return whether versions are missing, so that no reader opens the newest one."""

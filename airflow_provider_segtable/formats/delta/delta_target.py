@@ -9,6 +9,7 @@
    itself alone at once: readers then need nothing that was there before.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
@@ -40,7 +41,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
 )
 from airflow_provider_segtable.formats.delta.retention import Retention
 from airflow_provider_segtable.formats.delta.vectors import named_file, vectors_path
-from airflow_provider_segtable.formats.format import Published, Revision
+from airflow_provider_segtable.formats.format import Contents, Published, Revision
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.system_clock import SystemRandomness
@@ -112,6 +113,10 @@ class DeltaTarget:
                 self._storage.delete(HINT)
                 self._storage.delete(checkpoint_path(number))
             self._storage.delete(vectors_path(UUID(attempt)))
+
+    def contents(self, head: Published) -> Mapping[str, Contents]:
+        """Return what readers see of each data file, from the log and the files of vectors."""
+        return again(lambda: self._log.contents(head))
 
     def needed(self, since: Instant) -> frozenset[str]:
         """Return the paths of data files that readers may need."""

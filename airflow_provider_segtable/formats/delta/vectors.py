@@ -18,6 +18,7 @@ from pyroaring import BitMap
 from airflow_provider_segtable.formats.delta.log_files import VECTORS, Json
 
 _MAGIC = 1_681_511_377
+_HEAD = struct.calcsize("<IqI")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
@@ -47,6 +48,27 @@ def encoded_vectors(
             }
             held += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     return (bytes(held) if descriptors else b""), descriptors
+
+
+def decoded_vector(data: bytes, descriptor: Json) -> BitMap:
+    """Return a vector in a file of vectors.
+
+    Raises:
+        ValueError: the file does not have it there, or it is broken.
+    """
+    at, size = int(descriptor["offset"]), int(descriptor["sizeInBytes"])
+    end = at + 4 + size
+    if data[:1] != b"\x01" or data[at : at + 4] != struct.pack(">I", size):
+        raise ValueError(f"no vector of {size} bytes begins at {at}")
+    held = data[at + 4 : end]
+    if data[end : end + 4] != struct.pack(">I", zlib.crc32(held)):
+        raise ValueError(f"the checksum of the vector at {at} differs")
+    if held[:_HEAD] != struct.pack("<IqI", _MAGIC, 1, 0):
+        raise ValueError(f"the vector at {at} is not one bitmap")
+    found = BitMap.deserialize(held[_HEAD:])
+    if len(found) != descriptor["cardinality"]:
+        raise ValueError(f"the vector at {at} has {len(found)} rows")
+    return found
 
 
 def named_file(descriptor: Json | None) -> str:

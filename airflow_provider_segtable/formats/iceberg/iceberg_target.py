@@ -24,7 +24,13 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.formats.format import NewFile, Published, PublishedFile, Revision
+from airflow_provider_segtable.formats.format import (
+    Contents,
+    NewFile,
+    Published,
+    PublishedFile,
+    Revision,
+)
 from airflow_provider_segtable.formats.iceberg import keeping, names
 from airflow_provider_segtable.formats.iceberg.iceberg_schema import (
     nested,
@@ -134,6 +140,10 @@ class IcebergTarget:
         with suppress(StorageError):  # it is a hint; rule 2
             self._hint(made.number)
         return made
+
+    def contents(self, head: Published) -> Mapping[str, Contents]:
+        """Return what readers see of each data file, from manifests and deleted positions."""
+        return self._versions.contents(head.own.manifests)
 
     def needed(self, since: Instant) -> frozenset[str]:
         """Return the paths of data files that readers may need."""

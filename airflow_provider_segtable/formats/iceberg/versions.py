@@ -11,14 +11,19 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+from pyroaring import BitMap
+
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.formats.format import Published, PublishedFile
+from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
 from airflow_provider_segtable.formats.iceberg import names
+from airflow_provider_segtable.formats.iceberg.manifests.entries import DATA, live, uri_of
 from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
     Manifest,
     Root,
@@ -26,6 +31,7 @@ from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
     decode_list,
     decode_manifest,
 )
+from airflow_provider_segtable.formats.iceberg.manifests.position_deletes import decode_positions
 from airflow_provider_segtable.formats.iceberg.metadata import (
     COMMIT,
     EVENT,
@@ -37,6 +43,7 @@ from airflow_provider_segtable.formats.iceberg.metadata import (
 from airflow_provider_segtable.ports.storage import Storage
 
 Json = dict[str, Any]
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +170,43 @@ class Versions:
         with self._decoding(path):
             records = decode_list(self._storage.read(path))
         return [have.get(record["manifest_path"]) or self._manifest(record) for record in records]
+
+    def contents(self, manifests: Collection[Manifest]) -> Mapping[str, Contents]:
+        """Return the rows of each data file that manifests name, and its deleted positions.
+
+        Raises:
+            CorruptTable: a manifest, or a file of deleted positions, is gone or broken.
+        """
+        rows: dict[str, int] = {}
+        hidden: dict[str, BitMap] = {}
+        deletes: list[tuple[str, Json]] = []
+        for manifest in manifests:
+            for entry in live(self.entries(manifest)):
+                file, path = entry["data_file"], self.root.path(uri_of(entry))
+                if manifest.content == DATA:
+                    rows[path] = int(file["record_count"])
+                else:
+                    deletes.append((path, file))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            positions = pool.map(self._positions, [file for _, file in deletes])
+            for (path, _), some in zip(deletes, positions, strict=True):
+                hidden[path] = hidden.get(path, BitMap()) | some
+        return {p: Contents(rows=n, hidden=hidden.get(p, BitMap())) for p, n in rows.items()}
+
+    def _positions(self, file: Json) -> BitMap:
+        """Return the positions in a file that a manifest names."""
+        path = self.root.path(file["file_path"])
+        wrong: object = ""
+        try:
+            data = self._storage.read(path)
+            found = decode_positions(data, uri_of({"data_file": file}))
+        except (NotFound, pa.ArrowException, OSError, ValueError, KeyError) as error:
+            wrong = error
+        else:
+            if (len(data), len(found)) == (file["file_size_in_bytes"], file["record_count"]):
+                return found
+            wrong = f"it has {len(data)} bytes and {len(found)} positions"
+        raise CorruptTable(f"{self.root.at(path)}, of deleted positions: {wrong}: {names.WAY_OUT}")
 
     def entries(self, manifest: Manifest) -> list[Json]:
         """Return the entries of a manifest."""

@@ -5,7 +5,7 @@
 3. Everything that is published can be published anew from the log.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.recovery.diagnosis import TABLE, Finding, Severity
@@ -68,6 +68,56 @@ def missing_published(title: str, name: str, event: int, paths: Sequence[str]) -
         why="its readers fail with a missing file",
         do=f"publish the newest version: segtable publish {TABLE} --format {name} --full; if the "
         "log shows these files, too, see their own findings",
+    )
+
+
+def other_published_files(
+    title: str, name: str, event: int, lacking: Sequence[str], extra: Sequence[str]
+) -> Finding:
+    """Report a published version that does not have the files of its event."""
+    some = ", ".join((*lacking, *extra)[:NAMED])
+    return Finding(
+        code="published-files",
+        severity=Severity.CRITICAL,
+        where=name,
+        what=f"event {event} is published as {title}, but lacks {counted(len(lacking), 'file')} of "
+        f"it, and has {counted(len(extra), 'file')} that it does not have: {some}",
+        why="its readers see other rows than those of the log",
+        do=f"segtable publish {TABLE} --format {name} --full",
+    )
+
+
+def other_published_rows(title: str, name: str, event: int, wrong: Mapping[str, str]) -> Finding:
+    """Report a published version with other rows than its event; ``wrong`` says how, by chunk."""
+    some = "; ".join(f"from {start} on {how}" for start, how in [*wrong.items()][:NAMED])
+    more = f", and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    return Finding(
+        code="published-rows",
+        severity=Severity.CRITICAL,
+        where=name,
+        what=f"event {event} is published as {title}, but {counted(len(wrong), 'time chunk')} "
+        f"differ: {some}{more}",
+        why="its readers see other rows than those of the log",
+        do=f"segtable publish {TABLE} --format {name} --full",
+    )
+
+
+def unbased_buckets(title: str, name: str, buckets: int, records: int, *, merged: int) -> Finding:
+    """Report buckets of a primary-key table that have rows, and nothing to publish.
+
+    ``merged`` is the number of those that a compaction has merged, and has left without a base.
+    """
+    old = f"; a compaction has merged {merged} of them" if merged else ""
+    return Finding(
+        code="published-empty",
+        severity=Severity.CRITICAL if merged else Severity.INFO,
+        where=name,
+        what=f"{counted(buckets, 'bucket')} with {counted(records, 'record')} have no base, so "
+        f"{title} and base_only show nothing of them{old}",
+        why="its readers miss rows that a scan has"
+        if merged
+        else "a semi-major compaction makes the base of a bucket, and none has run yet",
+        do=f"segtable compact {TABLE} --kind semi-major",
     )
 
 

@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.reads.origin import KnownOrigins
 from airflow_provider_segtable.core.reads.read_plan import ReadPlan
 from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
@@ -202,7 +202,15 @@ class Scan:
         if self.request.where is not None or self.request.rolled_up or keyed:
             narrow = replace(self, request=replace(self.request, columns=()))
             return sum(batch.num_rows for batch in narrow.to_batches())
-        return sum(self._rows_in(part) for part in self._plain_parts())
+        return sum(rows for _, rows in self.counts())
+
+    def counts(self) -> Iterator[tuple[Segment, int]]:
+        """Yield the segments that are read, each with its number of rows.
+
+        Not of a primary-key table, whose rows are merged from several segments.
+        """
+        for part in self._plain_parts():
+            yield part.segment, self._rows_in(part)
 
     def parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
         """Yield the segments to read; with ``roots``, only those that may hold rows of these."""

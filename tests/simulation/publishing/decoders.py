@@ -49,7 +49,7 @@ class PlainDecoder:
         if not path.startswith(f"{PLAIN}/"):
             return None
         said = json.loads(data)
-        files = {name: frozenset(each["own"] or ()) for name, each in said["files"].items()}
+        files = {name: frozenset(each["own"]["hidden"]) for name, each in said["files"].items()}
         number = int(path.removeprefix(f"{PLAIN}/").removesuffix(".json"))
         return Version(number=number, event=said["event"], files=files)
 

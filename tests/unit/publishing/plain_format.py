@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from pyroaring import BitMap
+
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable, ForeignTable
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.formats.format import Published, PublishedFile, Revision
+from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile, Revision
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 FOLDER = "_plain"
@@ -85,7 +87,13 @@ class PlainTarget:
             for path, each in before.items()
             if path not in revision.gone
         } | {
-            path: {"key": each.shown.key, "own": each.hidden.to_array().tolist()}
+            path: {
+                "key": each.shown.key,
+                "own": {
+                    "hidden": each.hidden.to_array().tolist(),
+                    "rows": each.shown.segment.rows,
+                },
+            }
             for path, each in revision.shown.items()
         }
         said = {
@@ -106,6 +114,11 @@ class PlainTarget:
     def create(self, path: str, data: bytes) -> None:
         """Create a version's file, unless there is one."""
         self.storage.create(path, data)
+
+    def contents(self, head: Published) -> Mapping[str, Contents]:
+        """Return the rows of each file, and the hidden ones."""
+        own = {path: each.own for path, each in head.files.items()}
+        return {p: Contents(rows=o["rows"], hidden=BitMap(o["hidden"])) for p, o in own.items()}
 
     def needed(self, since: Instant) -> frozenset[str]:
         """Return what readers may need."""

@@ -46,7 +46,7 @@ class PlainReader:
         files = PlainTarget(self.ports.storage).version(place.number).files
         for path, each in files.items():
             found = stored(self.ports.files, path)
-            hidden = {*each.own}
+            hidden = {*each.own["hidden"]}
             kept = [at not in hidden for at in range(found.num_rows)]
             shown = found.filter(pa.array(kept, pa.bool_()))
             plain = [name for name in shown.column_names if not name.startswith("__")]

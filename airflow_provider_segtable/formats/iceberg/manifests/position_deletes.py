@@ -27,10 +27,18 @@ def encode_positions(uri: str, hidden: BitMap) -> bytes:
     path = pa.DictionaryArray.from_arrays(np.zeros(len(positions), np.int8), [uri])
     rows = pa.table([path.cast(pa.string()), positions], schema=_SCHEMA)
     out = BytesIO()
-    pq.write_table(rows, out, compression="zstd", store_schema=False)
+    pq.write_table(rows, out, compression="zstd", store_schema=False, write_page_checksum=True)
     return out.getvalue()
 
 
-def decode_positions(data: bytes) -> BitMap:
-    """Return the positions that a file hides."""
-    return BitMap(pq.read_table(BytesIO(data), columns=["pos"]).column("pos").to_pylist())
+def decode_positions(data: bytes, uri: str) -> BitMap:
+    """Return the positions that a file hides in the data file at ``uri``.
+
+    Raises:
+        ValueError, ArrowException, OSError, KeyError: it is broken, or is of another data file.
+    """
+    rows = pq.read_table(BytesIO(data), page_checksum_verification=True)
+    others = {*rows.column("file_path").unique().to_pylist()} - {uri}
+    if others:
+        raise ValueError(f"it is of {min(map(str, others))}, too")
+    return BitMap(rows.column("pos").to_pylist())
