@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from airflow_provider_segtable.cli.input.column_types import parse_schema
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.column_names import split_names
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
+from airflow_provider_segtable.data.arrow.column_types import parse_schema
 
 
 def parse_changes(
@@ -46,7 +47,7 @@ def _changes(
 ) -> Iterator[ColumnChange]:
     yield from (DropColumn(name=name.strip()) for name in drop)
     for text in rename:
-        old, new = _pair(text, "--rename", "OLD=NEW")
+        old, new = _pair(text, "--rename", "OLD=NEW", unnamed=True)
         yield RenameColumn(name=old, new=new)
     for text in types:
         name, kind = _pair(text, "--type", "NAME=TYPE")
@@ -54,12 +55,13 @@ def _changes(
     yield from (MakeNullable(name=name.strip()) for name in nullable)
     yield from map(_addition, add)
     if order is not None:
-        yield Reorder(names=tuple(name.strip() for name in order.split(",")))
+        yield Reorder(names=split_names(order))
 
 
-def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+def _pair(text: str, option: str, form: str, *, unnamed: bool = False) -> tuple[str, str]:
+    """Return both sides; the first may be empty if a column of an old table may be ``unnamed``."""
     first, equals, second = (part.strip() for part in text.partition("="))
-    if not (equals and first and second):
+    if not (equals and (first or unnamed) and second):
         raise InvalidInput(
             f"{option} {text!r} is not {form}: write e.g. {option} {_EXAMPLE[option]}"
         )

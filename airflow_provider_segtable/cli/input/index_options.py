@@ -8,6 +8,7 @@ import typer
 from airflow_provider_segtable.core.indexes.bloom_filter import DEFAULT_RATE
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.index_kinds import KINDS
+from airflow_provider_segtable.core.tables.column_names import split_names
 
 IndexName = Annotated[
     str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)
@@ -43,4 +44,4 @@ class KindOptions:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the columns."""
-        return tuple(name.strip() for name in (self.columns or "").split(",") if name.strip())
+        return tuple(name for name in split_names(self.columns or "") if name)

@@ -12,6 +12,7 @@ import typer
 from airflow_provider_segtable.cli.input.options import pairs
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.column_names import split_names
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import (
     DEFAULT_BUCKETS,
     MOST_BUCKETS,
@@ -198,7 +199,7 @@ def needed(schema: "pa.Schema", time: str, kind: TableKind) -> "pa.Schema":
 
 
 def _columns(text: str, option_name: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
+    names = split_names(text)
     if not all(names):
         raise InvalidInput(f"{option_name} {text!r} has an empty name: write e.g. id,region")
     return names

@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Update,
 )
 from airflow_provider_segtable.core.secret import is_secret_name
+from airflow_provider_segtable.core.tables.column_names import split_names
 
 KINDS = (ChangeKind.DELETE.value, ChangeKind.UPDATE.value, ChangeKind.MERGE.value)
 """The changes that the application ``change`` makes; ``ingest`` overwrites."""
@@ -165,7 +166,7 @@ def request_of(given: argparse.Namespace) -> ChangeRequest:
 
 def columns_in(text: str | None) -> tuple[str, ...]:
     """Return the names in ``COLUMN,COLUMN``."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    return tuple(name for name in split_names(text or "") if name)
 
 
 def _named(given: argparse.Namespace, path: str) -> FileRows:

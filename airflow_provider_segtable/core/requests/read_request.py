@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.change_request import Where
+from airflow_provider_segtable.core.tables.column_names import split_names
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.core.time.times import Time, TimeRange, as_instant, as_interval
 
@@ -140,7 +141,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
         InvalidInput: a text is no time or interval, or the arguments contradict each other.
     """
     if isinstance(columns, str):
-        columns = [name.strip() for name in columns.split(",")]
+        columns = split_names(columns)
     return ReadRequest(
         version=version,
         as_of=_time(as_of, "version"),

@@ -1,7 +1,8 @@
 """Orders: the columns by which the rows of a segment are sorted.
 
 1. An order is a list of columns, compared one after another (``carrier,origin``), or the *z-order*
-   of two to four columns, which gives them equal weight (``zorder(carrier,origin)``).
+   of two to four columns, which gives them equal weight (``zorder(carrier,origin)``). A name with a
+   comma or parentheses is in double quotes (``column_names``).
 2. Sorting is ascending, nulls first (Spark's default), NaN after all other numbers, text by its
    UTF-8 bytes. Rows with equal columns are sorted by event time.
 3. The empty order sorts by event time alone.
@@ -17,12 +18,14 @@ from typing import Literal
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.column_names import joined_names, split_names
 
 Curve = Literal["lexicographic", "zorder"]
 ZORDER_COLUMNS = range(2, 5)
 """The number of columns of a z-order; with more, row ranges narrow down none of them."""
 
-_TEXT = re.compile(r"\s*(?:(?P<curve>zorder)\s*\((?P<inside>[^()]*)\)|(?P<plain>[^()]*))\s*")
+_NAMES = r'(?:"(?:[^"]|"")*"|[^()])*'
+_TEXT = re.compile(rf"\s*(?:(?P<curve>zorder)\s*\((?P<inside>{_NAMES})\)|(?P<plain>{_NAMES}))\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class Order:
     def __post_init__(self) -> None:
         """Refuse column names without a text form, repeated columns and invalid z-orders."""
         for name in self.columns:
-            if not name or name != name.strip() or re.search(r"[,()]", name):
+            if not name or name != name.strip():
                 raise InvalidInput(
                     f"{name!r} in an order is not a column name: write columns with commas, "
                     "e.g. carrier,origin or zorder(carrier,origin)"
@@ -52,7 +55,7 @@ class Order:
 
     def __str__(self) -> str:
         """Return the text form, which ``parse`` reads."""
-        names = ",".join(self.columns)
+        names = joined_names(self.columns)
         return f"zorder({names})" if self.curve == "zorder" else names
 
     @staticmethod
@@ -72,7 +75,7 @@ class Order:
             return Order()
         try:
             return Order(
-                columns=tuple(name.strip() for name in inside.split(",")),
+                columns=split_names(inside),
                 curve="zorder" if match["curve"] else "lexicographic",
             )
         except InvalidInput as error:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.tables.metric import HIDDEN
+from airflow_provider_segtable.core.tables.column_names import check_name
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 
 
@@ -28,7 +28,7 @@ class AddColumn:
 
     Attributes:
         name: its name.
-        type: its type.
+        type: its type, in Arrow's way (``decimal128(10, 2)``) or SQL's (``decimal(10,2)``).
         default: its value in rows that were written before; None for null.
         group: the ordering column of the column group that it joins (primary-key tables); empty
             for none.
@@ -191,8 +191,7 @@ def _free(schema: Schema, name: str, time_column: str, done: str) -> Column:
 
 
 def _check_name(schema: Schema, name: str) -> None:
-    if not name or name != name.strip() or name.startswith(HIDDEN):
-        raise InvalidName(f"column name {name!r} is empty or reserved: choose another")
+    check_name(name)
     taken = {each.lower(): each for each in schema.names}
     if name.lower() in taken:
         raise InvalidName(

@@ -159,7 +159,7 @@ def opened(
     have = [name for word in words if (name := names.get(word, word)) in paths]
     parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
     shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
-    extra = set(shown) - {name for name in names.values() if name}
+    extra = set(shown) - {name for name in names.values() if name is not None}
     identified = any(ID in (field.metadata or {}) for field in target)
     same = all(name == given for name, given in names.items())
     if not identified or (same and not extra):
@@ -199,7 +199,7 @@ class TableFile:
         hidden = [n for n in parquet.schema_arrow.names if n.startswith(HIDDEN)]
         self._names = {**{name: name for name in hidden}, **names}
         self._target = target
-        self._shown = {stored: name for name, stored in self._names.items() if stored}
+        self._shown = {stored: name for name, stored in self._names.items() if stored is not None}
         self.metadata = parquet.metadata
         self.schema = parquet.schema
         self.num_row_groups: int = parquet.num_row_groups
@@ -233,7 +233,7 @@ class TableFile:
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of the target's columns."""
         wanted = self._wanted(columns)
-        for batch in self._parquet.iter_batches(*args, columns=self.stored(wanted), **options):
+        for batch in self._parquet.iter_batches(*args, columns=self._read(wanted), **options):
             yield self._made(batch, wanted, pa.RecordBatch.from_arrays)
 
     def read_row_group(self, number: int, **options: Any) -> pa.Table:
@@ -245,7 +245,7 @@ class TableFile:
     ) -> pa.Table:
         """Return the rows of row groups in the target's columns."""
         wanted = self._wanted(columns)
-        rows = self._parquet.read_row_groups(list(numbers), columns=self.stored(wanted), **options)
+        rows = self._parquet.read_row_groups(list(numbers), columns=self._read(wanted), **options)
         return self._made(rows, wanted, pa.Table.from_arrays)
 
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:
@@ -257,7 +257,13 @@ class TableFile:
 
     def stored(self, wanted: Sequence[str]) -> list[str]:
         """Return the names of some columns in the file, as far as it has them."""
-        return [stored for name in wanted if (stored := self._names.get(name, name))]
+        found = (self._names.get(name, name) for name in wanted)
+        return [stored for stored in found if stored is not None]
+
+    def _read(self, wanted: Sequence[str]) -> list[str] | None:
+        """Return the columns to read; all if one has no name, by which pyarrow could find it."""
+        names = self.stored(wanted)
+        return None if "" in names else names
 
     def _made(self, rows: Any, wanted: Sequence[str], build: Callable[..., Any]) -> Any:
         if not wanted:

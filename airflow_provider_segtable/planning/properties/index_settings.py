@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_kinds import KINDS
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.paths import is_name
+from airflow_provider_segtable.core.tables.column_names import split_names
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 PREFIX = "index"
@@ -126,7 +127,7 @@ def _wish(key: str, text: str) -> WishedIndex:
             f"property {key} = {text!r} is not an index: write e.g. {_EXAMPLES}; settings are "
             f"{', '.join(PROPERTIES)}"
         )
-    columns = tuple(each.strip() for each in (found["columns"] or "").split(","))
+    columns = split_names(found["columns"] or "")
     return WishedIndex(
         name=name,
         text=text,

@@ -26,11 +26,12 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
+from airflow_provider_segtable.data.arrow.column_types import column_type
+from airflow_provider_segtable.data.arrow.storable_types import storable_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import check_properties
+from airflow_provider_segtable.table.lifetime.definition import check_properties, check_writable
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,
@@ -99,10 +100,16 @@ class Alteration:
 
 
 def _checked(change: ColumnChange) -> ColumnChange:
-    """Return a change with its type as Arrow prints it."""
-    if isinstance(change, AddColumn | WidenColumn):
-        return replace(change, type=str(parse_type(change.type)))
-    return change
+    """Return a change with its type as Arrow prints it.
+
+    Raises:
+        SchemaMismatch: the type is unknown, or Parquet cannot store it.
+    """
+    if not isinstance(change, AddColumn | WidenColumn):
+        return change
+    kind = storable_type(column_type(change.name, change.type))
+    check_writable(pa.field(change.name, kind))
+    return replace(change, type=str(kind))
 
 
 def _check_default(field: "pa.Field[Any]") -> None:

@@ -5,18 +5,22 @@ Properties are checked against the rest of the definition, so that no later plan
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.column_names import check_name
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_type
 from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.data.arrow.storable_types import storable
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
 from airflow_provider_segtable.planning.properties.index_settings import PROPERTIES as INDEX
@@ -115,6 +119,7 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
 
     Raises:
         SchemaMismatch: a type cannot be stored, or the time column is missing or not a time.
+        InvalidName: a table cannot have a column of this name.
     """
     if time_column not in schema.names:
         raise SchemaMismatch(
@@ -125,7 +130,37 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
             f"time column {time_column!r} has type {schema.field(time_column).type}: "
             "it must be a timestamp or a date"
         )
-    return from_arrow(schema)
+    return from_arrow(stored_form(schema))
+
+
+def stored_form(schema: pa.Schema) -> pa.Schema:
+    """Return columns in the types that a table stores: dictionaries and views as their values.
+
+    Raises:
+        InvalidName: a table cannot have a column of this name.
+        SchemaMismatch: Parquet cannot store a type.
+    """
+    for name in schema.names:
+        check_name(name)
+    stored = pa.schema([f if pa.types.is_null(f.type) else storable(f) for f in schema])
+    for field in stored:
+        check_writable(field)
+    return stored
+
+
+def check_writable(field: "pa.Field[Any]") -> None:
+    """Refuse a column that Parquet cannot store.
+
+    Raises:
+        SchemaMismatch: with the column, its type and the reason.
+    """
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+    except (pa.ArrowException, OSError) as error:
+        raise SchemaMismatch(
+            f"column {field.name!r} has type {field.type}, which Parquet cannot store ({error}): "
+            "choose another type"
+        ) from None
 
 
 def given_schema(definition: TableCreated) -> pa.Schema:
@@ -140,5 +175,7 @@ def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
         time_column=definition.time_column,
         granularity=definition.granularity,
     )
+    for name in schema.names:
+        check_name(name)
     properties = {**found.properties, **definition.properties}
     return replace(definition, schema=schema, kind=found, properties=properties)

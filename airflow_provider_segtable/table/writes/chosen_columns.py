@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.column_names import split_outside, unquoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +42,9 @@ class FileColumns:
             InvalidInput: a name is empty or given twice; the message names it.
         """
         names: dict[str, str] = {}
-        for part in columns.split(",") if columns is not None else ():
-            new, _, old = (text.strip() for text in part.partition("="))
+        for part in split_outside(columns, ",") if columns is not None else ():
+            new, *olds = map(unquoted, split_outside(part, "="))
+            old = "=".join(olds)
             if not new or new in names:
                 fault = f"{new!r} twice" if new else "an empty name"
                 raise InvalidInput(f"--columns {columns!r} has {fault}: write e.g. id,price=amount")

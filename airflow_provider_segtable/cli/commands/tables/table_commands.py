@@ -12,7 +12,6 @@ from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.cli.display.property_list import property_list
 from airflow_provider_segtable.cli.display.published_facts import status_facts
-from airflow_provider_segtable.cli.input.column_types import parse_schema
 from airflow_provider_segtable.cli.input.csv_options import CsvOptions
 from airflow_provider_segtable.cli.input.kind_options import (
     KeyOptions,
@@ -33,6 +32,7 @@ from airflow_provider_segtable.cli.input.options import (
 from airflow_provider_segtable.cli.input.publish_options import PublishFormats, publish_properties
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.column_types import parse_schema
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile

@@ -9,12 +9,11 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 
 ALIASES = {
     "boolean": "bool",
@@ -59,14 +58,12 @@ ALIASES = {
 EXAMPLE = '"user string, amount double, at timestamp[us, tz=UTC] not null"'
 
 
-def parse_schema(text: str) -> "pa.Schema":
+def parse_schema(text: str) -> pa.Schema:
     """Parse comma-separated ``name type [not null]``.
 
     Raises:
         SchemaMismatch: a column cannot be parsed; the message names it.
     """
-    import pyarrow as pa
-
     fields = [_field(part) for part in _columns(text) if part]
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -77,17 +74,24 @@ def parse_schema(text: str) -> "pa.Schema":
     return pa.schema(fields)
 
 
-def _field(text: str) -> "pa.Field":
-    import pyarrow as pa
-
+def _field(text: str) -> pa.Field:
     match = re.fullmatch(r"([^\s:]+)\s*[\s:]\s*(.+?)(\s+not\s+null)?", text, re.IGNORECASE)
     if not match:
         raise SchemaMismatch(
             f"column {text!r} is not of the form `name type`: write e.g. {EXAMPLE}"
         )
     name, kind, required = match.groups()
+    return pa.field(name, column_type(name, kind), nullable=required is None)
+
+
+def column_type(name: str, kind: str) -> pa.DataType:
+    """Return the type of a column as it is written, in Arrow's way or SQL's.
+
+    Raises:
+        SchemaMismatch: it is unknown; the message names the column and the types there are.
+    """
     try:
-        found = _type(kind)
+        return _type(kind)
     except SchemaMismatch:
         known = ", ".join(sorted(ALIASES))
         raise SchemaMismatch(
@@ -97,18 +101,15 @@ def _field(text: str) -> "pa.Field":
         ) from None
     except ValueError as error:
         raise SchemaMismatch(f"column {name!r} has type {kind!r}: {error}") from None
-    return pa.field(name, found, nullable=required is None)
 
 
-def _type(text: str) -> "pa.DataType":
+def _type(text: str) -> pa.DataType:
     """Parse a type.
 
     Raises:
         SchemaMismatch: it is unknown.
         ValueError: its numbers are out of range.
     """
-    from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
-
     text = re.sub(r"\s+", " ", text.strip())
     try:
         plain = text.lower() if text.isalnum() else text
@@ -121,61 +122,45 @@ def _type(text: str) -> "pa.DataType":
         raise
 
 
-def _decimal(precision: str, scale: str | None) -> "pa.DataType":
-    import pyarrow as pa
-
+def _decimal(precision: str, scale: str | None) -> pa.DataType:
     return pa.decimal128(int(precision), int(scale or 0))
 
 
-def _list(inside: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _list(inside: str) -> pa.DataType:
     return pa.list_(_item(inside))
 
 
-def _large_list(inside: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _large_list(inside: str) -> pa.DataType:
     return pa.large_list(_item(inside))
 
 
-def _fixed_list(inside: str, size: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _fixed_list(inside: str, size: str) -> pa.DataType:
     return pa.list_(_item(inside), int(size))
 
 
-def _item(text: str) -> "pa.Field":
+def _item(text: str) -> pa.Field:
     """Parse the content of a list: a type, which may have a name and forbid null."""
     named = re.fullmatch(r"\w+\s*:\s*.+", text)
     required = re.fullmatch(r"(.+?)\s+not\s+null", text, re.IGNORECASE)
     if named or required:
         return _field(text if named else f"item {text}")
-    import pyarrow as pa
-
     return pa.field("item", _type(text))
 
 
-def _map(inside: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _map(inside: str) -> pa.DataType:
     key, _, item = inside.partition(",")  # keys are plain
     return pa.map_(_type(key), _type(item))
 
 
-def _struct(inside: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _struct(inside: str) -> pa.DataType:
     return pa.struct([_field(part) for part in _columns(inside)])
 
 
-def _zoned(unit: str, zone: str) -> "pa.DataType":
-    import pyarrow as pa
-
+def _zoned(unit: str, zone: str) -> pa.DataType:
     return pa.timestamp(unit.lower(), zone)
 
 
-_PARAMETRIC: tuple[tuple[str, "Callable[..., pa.DataType]"], ...] = (
+_PARAMETRIC: tuple[tuple[str, Callable[..., pa.DataType]], ...] = (
     (r"(?:decimal|numeric|decimal128) ?\( ?(\d+) ?(?:, ?(\d+) ?)?\)", _decimal),
     (r"(?:varchar|char|character varying|character) ?\(\d+\)", lambda: _type("string")),
     (r"(timestamp|time|timestamptz) ?\([0-6]\)((?: with.*)?)", lambda t, zone: _type(t + zone)),
