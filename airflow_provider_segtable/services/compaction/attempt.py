@@ -28,7 +28,11 @@ from airflow_provider_segtable.table.log.committer import Change, Committed, Unk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A plan in flight with its locks held; ``state`` is the table right after ``PlanInflight``."""
+    """A plan in flight with its locks held.
+
+    ``state`` is the table right after ``PlanInflight``; for late log files, the table that the
+    commit met (``services.compaction.publication``).
+    """
 
     plan: Plan
     lease: Lease

@@ -5,8 +5,12 @@
    over, because time chunks or buckets change, the plan divides them (``Plan.division``). That is
    done in this process, as they are few, and the commit is tried again, ``PASSES`` times. Records
    that lose against others of their keys are corrected then (``table.routing.parted``).
+   Late files are read and written in the columns of the state that the commit met, not in those of
+   ``PlanInflight``: one may have been written after an alteration, but none in later columns.
 3. If the commit certainly failed, the files are deleted. The plan stays pending, to be run again.
 """
+
+from dataclasses import replace
 
 from airflow_provider_segtable.core.errors import CommitUnknown
 from airflow_provider_segtable.core.log.conflict import Conflict
@@ -41,7 +45,7 @@ def complete(
             step = _division(attempt, late, state) if isinstance(outcome, Conflict) else None
             if step is None:
                 break
-            stages = rewritten(ports, attempt, step, 1)
+            stages = rewritten(ports, replace(attempt, state=state), step, 1)
             segments = (*segments, *run_stages(stages, ports.files))
             target = Target(
                 layout=attempt.plan.layout_after(state.layout),

@@ -99,5 +99,5 @@ def test_pending_plans_keep_the_columns_that_they_sort_by() -> None:
     assert admit(keeps, pending) == keeps
     done = after(pending, PlanAborted(plan_id=by_carrier.id, attempt=None, reason="no more"))
     assert admit(drop, done) == drop
-    assert lost_columns(plain, DROPPED) == []
-    assert lost_columns(by_carrier, DROPPED) == ["carrier"]
+    assert lost_columns(plain, DROPPED, DEFINITION.schema) == []
+    assert lost_columns(by_carrier, DROPPED, DEFINITION.schema) == ["carrier"]

@@ -286,7 +286,7 @@ def _request(plan: Plan, state: State) -> Conflict | None:
         if plan.excluded_by(other.plan):
             reason = f"inputs of {plan.id} are claimed by pending plan {other.plan.id}"
             return Conflict(reason=reason, winner=other.last_n)
-    missing = lost_columns(plan, state.table.schema)
+    missing = lost_columns(plan, state.table.schema, state.table.schema)
     if missing:
         reason = f"plan {plan.id} sorts by {', '.join(missing)}, which the table has no more"
         return Conflict(reason=reason, winner=state.table.altered)

@@ -12,7 +12,8 @@
    alteration in it (``after``). If another alteration has landed since, it is refused; the author
    then checks it against the newer definition and commits again (``table.alteration``).
    So two alterations that are valid singly never add up to an invalid definition. A column that a
-   pending plan sorts by keeps its name, or the plan could not be carried out.
+   pending plan sorts by keeps its name, or the plan could not be carried out. Its name is not given
+   to another column either: rows would be sorted by one column, and said to be by the other.
 5. *Appends, changes and compactions* that were begun under an earlier schema are admitted after an
    alteration. A segment records the number of its file's schema, the definition keeps all schemas,
    and readers go by the ids of columns: so every file is readable in every later schema. A change
@@ -238,16 +239,16 @@ def admit(action: TableEvent, table: TableCreated, plans: Iterable[Plan]) -> Tab
         case TableAltered(after=after) if after != table.altered:
             return Conflict(reason="the table was altered meanwhile", winner=table.altered)
         case TableAltered(schema=Schema() as schema):
-            return _lost_order(schema, plans) or action
+            return _lost_order(schema, table.schema, plans) or action
         case TableAltered() | TableDropped():
             return action
         case _:
             assert_never(action)
 
 
-def _lost_order(schema: Schema, plans: Iterable[Plan]) -> Conflict | None:
+def _lost_order(schema: Schema, present: Schema, plans: Iterable[Plan]) -> Conflict | None:
     for plan in plans:
-        missing = lost_columns(plan, schema)
+        missing = lost_columns(plan, schema, present)
         if missing:
             return Conflict(
                 reason=f"plan {plan.id} sorts by {', '.join(missing)}, which the table would lose: "
@@ -256,7 +257,15 @@ def _lost_order(schema: Schema, plans: Iterable[Plan]) -> Conflict | None:
     return None
 
 
-def lost_columns(plan: Plan, schema: Schema) -> list[str]:
-    """Return the columns that a plan sorts by and that a schema lacks."""
+def lost_columns(plan: Plan, schema: Schema, present: Schema) -> list[str]:
+    """Return the columns that a plan sorts by and that a schema lacks.
+
+    Args:
+        plan: the plan; it knows columns by name.
+        schema: the schema.
+        present: the schema by which the plan was made. A column that only has the name of one of
+            these is another column, by which the plan does not sort.
+    """
     order = Order.parse(str(plan.facts()["clustering"] or ""))
-    return [name for name in order.columns if schema.find(name) is None]
+    new, old = ({column.name: column.id for column in s.numbered} for s in (schema, present))
+    return [name for name in order.columns if name not in new or new[name] != old.get(name)]
