@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.health.log_claims import log_services
 from airflow_provider_segtable.health.log_times import log_ahead
+from airflow_provider_segtable.health.lost_values import lost_values
 from airflow_provider_segtable.health.target_check import examine_targets
 from airflow_provider_segtable.health.vector_check import named
 from airflow_provider_segtable.planning.findings.consumer_findings import lagging_consumers
@@ -151,6 +152,7 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
         *diagnose(seen, bounds),
         *_of_coordinator(ports, seen, workers.strays),
         *_unmerged(seen),
+        *_lost_values(ports, state),
         *_of_indexes(ports, seen, bounds),
         *_beside_data(ports, state, deletes),
     ]
@@ -215,6 +217,13 @@ def _listed(
     except StorageError as error:
         findings.append(_unlisted(folder, error))
         return []
+
+
+def _lost_values(ports: TableContext, state: State) -> list[Finding]:
+    try:
+        return [*lost_values(ports, state)]
+    except StorageError as error:
+        return [_unlisted(TIMELINE, error)]
 
 
 def _unlisted(folder: str, error: StorageError) -> Finding:

@@ -7,7 +7,7 @@ oracle is a list of records by column id, so it knows nothing of files, plans an
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any, get_args
 
@@ -19,9 +19,11 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import CommitConflict
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import PlanCompleted, TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.kinds import kinds
+from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.append_kind import Append
@@ -42,6 +44,8 @@ from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granul
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.lost_values import lost_values
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.job import Done, Job, run_one
@@ -51,6 +55,7 @@ from airflow_provider_segtable.services.indexing.index_request import requested_
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.table.writes.append import append
 from airflow_provider_segtable.table.writes.incoming import check_filled, incoming
@@ -425,6 +430,33 @@ def test_every_read_is_the_oracles(table: str, plan: str, alteration: str, step:
 def test_every_other_read_is_the_oracles(table: str, plan: str, alteration: str, step: str) -> None:
     """The other half of the cases."""
     beside(new_world(table), plan, alteration, step)
+
+
+@pytest.mark.parametrize("alteration", ["added", "swapped"])
+def test_the_doctor_knows_values_that_an_older_segtable_left_out(alteration: str) -> None:
+    """A log whose divided files have fewer columns than the late ones is named; others are not."""
+    world = new_world("latest")
+    beside(world, "major to 3 buckets", alteration, "inflight")
+    ports, state = world.table.ports, world.state
+    assert [*lost_values(ports, state)] == []
+    done = (known.last_n for known in state.plans.values() if known.plan.facts()["buckets"] == 3)
+    event = ports.log.event(min(done))
+    assert event is not None
+    assert isinstance(event.action, PlanCompleted)
+    older = tuple(replace(segment, schema=0) for segment in event.action.segments)
+    was = replace(event, action=replace(event.action, segments=older))
+    ports.storage.replace(event_path(event.n), encode(was))
+    findings = [each for each in examine(ports).findings if each.code == "lost-values"]
+    if alteration == "swapped":  # no column was added
+        assert findings == []
+        return
+    (finding,) = findings
+    assert finding.severity is Severity.CRITICAL
+    assert "values of sevens, more, which were added while it ran" in finding.what
+    assert f"--version {event.n - 1} --since-version" in finding.do
+    since = int(finding.do.partition("--since-version ")[2].partition(";")[0])
+    found = world.table.scan(version=event.n - 1, since_version=since).to_arrow()
+    assert {1, 2, 3} <= {*found.column("key").to_pylist()}
 
 
 def test_the_cases_cover_all_kinds() -> None:
