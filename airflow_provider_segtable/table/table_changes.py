@@ -119,9 +119,9 @@ class TableChanges:
             on: the key columns; null equals nothing. If the table has a primary key, that.
             matched: if a table row has a source key, it gets the source's other columns
                 (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
-            unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
-                are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key,
-                unless it is the primary key.
+            unmatched: if a source row has no match, it is inserted (``"insert"``; columns that the
+                source lacks have their default, or null) or skipped (``"ignore"``). Two concurrent
+                merges may both insert a key, unless it is the primary key.
             set: new values of updated rows instead of the source's, as for ``update``:
                 ``{"n": Sql("target.n + source.n")}``; other columns stay.
             commit_id: equal ids merge once; random by default.

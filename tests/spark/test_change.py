@@ -15,6 +15,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
@@ -176,8 +177,12 @@ def test_a_merge_updates_and_inserts(spark: SparkSession, table: Table) -> None:
     source = spark.sql(
         "select timestamp'2013-05-01' at, cast(id as int) n, 'new' who from range(990, 1010)"
     )
+    plan = AddColumn(name="plan", type="string", default="free")
+    table.alter(columns=[plan, AddColumn(name="note", type="int32")])
     done = merge(spark, table.ports, source, ["n"])
     assert (done.matched, done.deleted, done.inserted) == (10, 10, 20)
+    added = {(row.plan, row.note) for row in scan(spark, table.snapshot()).collect()}
+    assert added == {("free", None)}  # inserted rows, too, have the default
     assert numbers(table) == on_spark(spark, table) == [*range(1010)]
     assert scan(spark, table.snapshot()).where("who = 'new'").count() == 20
     again = merge(spark, table.ports, source.drop("who"), ["n"], matched="ignore")

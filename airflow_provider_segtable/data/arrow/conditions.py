@@ -4,6 +4,8 @@
    parser.
 2. A condition knows the columns that it reads, and the range of event times outside which no row
    matches. ``data.parquet.row_groups`` skips row groups by it.
+3. A condition is a pure function of a row. A read applies it as often as it likes, also to records
+   of a primary-key table that no reader sees, such as tombstones.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,7 @@ class Condition:
 
     Attributes:
         columns: the columns it reads.
-        keep: returns the matching rows of a batch.
+        keep: returns the matching rows of a batch, and does nothing else (rule 3).
         when: the first and last event time of matching rows.
         test: what matching rows satisfy, to skip files and row groups; None if not known.
     """

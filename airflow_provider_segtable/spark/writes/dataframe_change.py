@@ -161,8 +161,8 @@ def merge(  # noqa: PLR0913 - a merge's arguments, and those of every change
             ``source.*``.
         matched: ``"update"`` sets the table row to the source's other columns, or by ``set``;
             ``"delete"`` deletes it; ``"ignore"`` keeps it.
-        unmatched: ``"insert"`` appends the source row (missing columns are null); ``"ignore"``
-            does not. Two concurrent merges may both insert a key.
+        unmatched: ``"insert"`` appends the source row (columns that the source lacks have their
+            default, or null); ``"ignore"`` does not. Two concurrent merges may both insert a key.
         set: by column, an expression over ``target.*`` and ``source.*``; other columns stay.
         commit_id: equal ids merge once; a fresh one by default.
         wait_s: seconds to wait for the coordinator.

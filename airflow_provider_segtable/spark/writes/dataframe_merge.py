@@ -2,7 +2,8 @@
 
 1. The source is evaluated once, however often conflicts repeat the merge. Its rows are numbered.
 2. It is joined to a snapshot's rows with their addresses, and the matches are evaluated once, too.
-   A source row is unmatched if its number is missing from the matches.
+   A source row is unmatched if its number is missing from the matches. It is inserted with the
+   defaults of columns that it lacks.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Sql, Unmatched
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.data.parquet.table_file import default_of
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
@@ -28,6 +30,7 @@ from airflow_provider_segtable.spark.writes.assignments import (
     expression,
 )
 from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 NUMBER = "__segtable_number"
@@ -69,7 +72,7 @@ class Joining:
         gone = collected(kept, self.snapshot.state)
         if matched is not Matched.IGNORE and gone.named > gone.matched:
             self._refuse_doubles(joined, kept)
-        coming = self._coming(kept, gone, schema)
+        coming = self._coming(kept, gone)
         with translated("reading the source of a merge"):
             some = coming is not None and not coming.isEmpty()
         return Selected(
@@ -121,19 +124,25 @@ class Joining:
         keys = self.request.keys
         return [name for name in self.columns if name in schema.names and name not in keys]
 
-    def _coming(self, kept: DataFrame, gone: Collected, schema: pa.Schema) -> DataFrame | None:
+    def _coming(self, kept: DataFrame, gone: Collected) -> DataFrame | None:
         parts = []
         if self.request.matched is Matched.UPDATE and gone.matched:
             parts.append(kept.drop(ROOT, ROW, NUMBER))
         if self.request.unmatched is Unmatched.INSERT:
             met = kept.select(F.col(NUMBER).alias("met"))
             alone = self.source.numbered.join(met, F.col(NUMBER) == F.col("met"), "left_anti")
-            values = {
-                name: column(alone, name) if name in self.columns else F.lit(None)
-                for name in schema.names
-            }
-            parts.append(alone.select(*assigned(alone, values, schema), *self._no_copies()))
+            parts.append(alone.select(*self._inserted_columns(alone), *self._no_copies()))
         return reduce(DataFrame.union, parts) if parts else None
+
+    def _inserted_columns(self, alone: DataFrame) -> list[Column]:
+        """Return the columns of inserted rows; those that the source lacks have their defaults."""
+        values = {
+            field.name: column(alone, field.name)
+            if field.name in self.columns
+            else F.lit(default_of(field).as_py())
+            for field in given_schema(self.snapshot.state.table)
+        }
+        return assigned(alone, values, self.snapshot.schema)
 
     def _no_copies(self) -> list[Column]:
         """Return nulls in place of copies, for rows that Spark has whole."""

@@ -5,11 +5,13 @@
    is in memory.
 3. New values (``set``) are computed over the matched row with the columns of its source row beside
    it, also those that the table lacks.
-4. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
+4. An inserted row has the defaults of columns that the source lacks, null if they have none, as
+   every row that is appended without a column. A null of the source is a null.
+5. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
    found.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,10 @@ from airflow_provider_segtable.core.requests.change_request import Matched, Merg
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
+from airflow_provider_segtable.data.parquet.table_file import default_of
 from airflow_provider_segtable.table.changes.matching import given_columns, in_full, when
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
+from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.reads.row_addresses import addresses
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
@@ -50,7 +54,8 @@ def merged(
         coming.append(updated(in_full(snapshot, rows), source, keys, numbers, request.set))
     if request.unmatched is Unmatched.INSERT:
         met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
-        coming.append(_widened(source.filter(pa.array(~met_rows)), snapshot.schema))
+        new = source.filter(pa.array(~met_rows))
+        coming.append(_widened(new, given_schema(snapshot.state.table)))
     every = pa.concat_tables(coming) if coming else snapshot.schema.empty_table()
     return {} if request.matched is Matched.IGNORE else rows, matched, every
 
@@ -93,9 +98,7 @@ def _joined(
     met = np.zeros(keys.count, np.bool_)
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        numbers = keys.find(batch)
-        met[numbers[numbers >= 0]] = True
-        return batch.filter(pa.array(numbers >= 0))
+        return batch.filter(pa.array(keys.find(batch) >= 0))
 
     of_keys = source.select(list(keys.columns))
     span = when(of_keys, snapshot.state.table.time_column)
@@ -103,7 +106,14 @@ def _joined(
     if wanted.interval is None or not keys.count:
         return {}, met
     batches = snapshot.addressed(columns=keys.columns, interval=wanted.interval)
-    return addresses(keep(batch) for batch in batches), met
+    return addresses(_noted(map(wanted.keep, batches), keys, met)), met
+
+
+def _noted(rows: Iterable[pa.RecordBatch], keys: Keys, met: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield rows with source keys, and note their keys in a mask."""
+    for batch in rows:
+        met[keys.find(batch)] = True
+        yield batch
 
 
 def refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Sequence[str]) -> None:
@@ -156,11 +166,16 @@ def _names(source: Sequence[str]) -> dict[str, str]:
 
 
 def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with missing columns added as nulls."""
+    """Return rows to insert in a table's columns; those that they lack have their defaults.
+
+    Args:
+        rows: source rows.
+        schema: the table's columns, with their defaults (``given_schema``).
+    """
     columns = [
         rows.column(field.name)
         if field.name in rows.column_names
-        else pa.chunked_array([pa.nulls(rows.num_rows, field.type)], field.type)
+        else pa.chunked_array([pa.repeat(default_of(field), rows.num_rows)], field.type)
         for field in schema
     ]
     return pa.table(columns, names=schema.names)

@@ -1,17 +1,20 @@
 """Merges into primary-key tables, and what the records of a change set."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import Merge, Sql
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
 from airflow_provider_segtable.table.changes.file_rows import why_spark
+from tests.unit.table.conftest import MemoryService, new_table
 
 DAY_US = 86_400_000_000
 NOW = 1_356_998_400_000_000
@@ -214,3 +217,73 @@ def test_a_merge_by_a_condition_is_refused_before_spark_is_asked_for(tmp_path: A
     with pytest.raises(InvalidInput, match="the merge joins on target") as error:
         why_spark(wanted, made.snapshot())
     assert not isinstance(error.value, NeedsSpark)
+
+
+@pytest.mark.parametrize("merge", ["latest", "partial_update"])
+@pytest.mark.parametrize("left", ["in the only file", "after a semi-major", "in a log file"])
+def test_a_deleted_key_is_inserted_whatever_file_has_its_tombstone(
+    tmp_path: Any, merge: str, left: str
+) -> None:
+    """A key is there if a reader finds its row, not if a file has a record of it."""
+    made = table(tmp_path, buckets=1, merge=merge)
+    if left == "in the only file":
+        made = Table.create(
+            str(tmp_path / "other"),
+            schema=SCHEMA,
+            time_column="at",
+            primary_key="key",
+            buckets=1,
+            merge=merge,
+        )
+        gone = rows({"key": 1, "text": "old"}, {"key": 2, "text": "old"})
+        flags = pa.array([False, True])
+        made.upsert(gone.append_column("gone", flags), deleted="gone")
+    else:
+        made.delete("key = 2")
+    if left == "after a semi-major":
+        clock = made.ports.clock
+        coordinator = MemoryCoordinator(clock, MemoryService())
+        Table(replace(made.ports, optional_coordinator=coordinator)).compact("semi-major")
+    source = rows({"key": 2, "seq": 6, "text": "again"}, {"key": 1, "seq": 6, "text": "new"})
+    for dry_run in (True, False):
+        done = made.merge(source, on="key", dry_run=dry_run)
+        assert (done.matched, done.deleted, done.inserted) == (1, 1, 2)
+    assert {key: text for key, text in found(made, "text").items() if key} == {1: "new", 2: "again"}
+
+
+@pytest.mark.parametrize("kind", ["append", "latest", "partial_update"])
+def test_an_inserted_row_has_the_defaults_of_columns_that_the_source_lacks(
+    tmp_path: Any, kind: str
+) -> None:
+    """All kinds of table have one rule, also with ``set``; an explicit null is a null."""
+    if kind == "append":
+        made = new_table(MemoryService())
+        one = {"at": 0, "row": 1, "name": "a", "price": 1.0}
+        made.append(pa.Table.from_pylist([one], made.snapshot().schema))
+    else:
+        made = table(tmp_path, merge=kind)
+    added = [AddColumn(name="plan", type="string", default="free")]
+    made.alter(columns=[*added, AddColumn(name="note", type="string")])
+    key = "row" if kind == "append" else "key"
+    schema = made.snapshot().schema
+    own = {name: schema.field(name) for name in ("at", key, "plan")}
+
+    def merged(number: int, **more: Any) -> None:
+        given = {"at": NOW, key: number, **more.pop("given", {})}
+        source = pa.Table.from_pylist([given], pa.schema([own[name] for name in given]))
+        made.merge(source, on=key, **more)
+
+    merged(7)
+    merged(8, set={"plan": "paid"})
+    merged(9, given={"plan": None})
+    merged(1, set={"plan": "paid"})
+    read = made.scan(columns=[key, "plan", "note"]).to_arrow().to_pylist()
+    plans = {row[key]: row["plan"] for row in read}
+    shown = None if kind != "partial_update" else "free"  # a null sets nothing there
+    assert {each: plans[each] for each in (1, 7, 8, 9)} == {
+        1: "paid",
+        7: "free",
+        8: "free",
+        9: shown,
+    }
+    assert {row["note"] for row in read} == {None}

@@ -228,7 +228,7 @@ def merge(
 --unmatched ignore[/]
         take away what the file names; or compute with both sides
 
-    Columns that the file lacks stay as they are, or are null in rows that come.
+    Columns that the file lacks stay as they are; rows that come have their defaults, or null.
     A key must not be twice in the file if a row of the table has it.
     """
     request = Merge(

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Matched, Unmatched
-from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
@@ -30,7 +29,6 @@ from airflow_provider_segtable.spark.writes.keyed.spark_records import (
     set_columns,
 )
 from airflow_provider_segtable.table.changes.row_engine import Recorded
-from airflow_provider_segtable.table.lifetime.definition import given_schema
 
 _ROW, _CHUNK = "__segtable_matched", "__segtable_chunk"
 
@@ -110,13 +108,7 @@ class KeyJoining(Joining):
         return parts, count
 
     def _inserted(self, alone: DataFrame) -> DataFrame:
-        values = {
-            field.name: column(alone, field.name)
-            if field.name in self.columns
-            else F.lit(default_of(field).as_py() if may_be_left_out(field) else None)
-            for field in given_schema(self.snapshot.state.table)
-        }
-        new = assigned(alone, values, self.snapshot.schema)
+        new = self._inserted_columns(alone)
         return alone.select(*new, *self._no_copies(), F.lit(False).alias(DELETED))
 
     def _refuse(self, kept: DataFrame, *, several: bool) -> None:

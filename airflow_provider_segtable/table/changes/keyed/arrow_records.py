@@ -105,17 +105,20 @@ def _matching(snapshot: Snapshot, wanted: Condition) -> pa.Table:
 def _joined(
     snapshot: Snapshot, keys: Keys, source: pa.Table
 ) -> tuple[pa.Table, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
-    """Return the rows with a source key, and a mask of the keys found."""
-    met = np.zeros(keys.count, np.bool_)
+    """Return the rows with a source key, and a mask of the keys found.
+
+    The mask is made of the rows, not by the condition: a read applies that to records, too, among
+    them tombstones and records that another one replaces.
+    """
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        numbers = keys.find(batch)
-        met[numbers[numbers >= 0]] = True
-        return batch.filter(pa.array(numbers >= 0))
+        return batch.filter(pa.array(keys.find(batch) >= 0))
 
     span = when(source.select(list(keys.columns)), snapshot.state.table.time_column)
     wanted = Condition(columns=keys.columns, keep=keep, when=span)
     rows = _matching(snapshot, wanted) if keys.count else snapshot.schema.empty_table()
+    met = np.zeros(keys.count, np.bool_)
+    met[keys.find(rows)] = True
     return rows, met
 
 
