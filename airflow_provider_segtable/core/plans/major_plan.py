@@ -18,7 +18,9 @@
    If an index of records promises one row a key, a log file of a chunk that is cut into several is
    divided even if it fits: whichever of its records and the outputs' loses is corrected
    (``table.routing.parted``).
-6. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row
+6. The work is in proportion to rows and to chunks that have rows, not to the time between the first
+   and the last event: of *sparse* inputs the event times are read to find their chunks.
+7. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row
    lies inside its chunk, and no other chunk of the version hides it.
 
 Source of the ideas: Druid (time chunk locks; concurrent append and replace, ``upgrade_segments``).
@@ -50,8 +52,11 @@ from airflow_provider_segtable.core.segments.segment import (
     Shard,
 )
 from airflow_provider_segtable.core.segments.segment_codec import Json
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout
+
+FEW_CHUNKS = 1_000
+"""So many time chunks are listed, whether they have rows or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +132,7 @@ class MajorPlan(Plan):
     def imbalance(
         self, found: PlanState, segments: Sequence[Segment], state: State
     ) -> Iterable[str]:
-        """Compare rows, versions and core sets (rule 6)."""
+        """Compare rows, versions and core sets (rule 7)."""
         yield from unaccounted(present(found.inputs, state), segments, state)
         layout = self.layout_after(state.layout)
         chunks: dict[ChunkKey, list[Segment]] = {}
@@ -190,13 +195,16 @@ class MajorPlan(Plan):
 
     def _rewrite(self, inputs: Sequence[Segment], clustering: str | None, state: State) -> Rewrite:
         layout = self.layout_after(state.layout)
-        intervals = tuple(_chunks_of(inputs, layout))
+        sparse = _sparse(inputs, layout)
+        intervals = tuple(_chunks_of([s for s in inputs if s not in sparse], layout))
         buckets = tuple(layout.buckets_at(interval.start) for interval in intervals)
         return Rewrite(
             intervals=intervals,
             clustering=clustering,
             buckets=buckets if state.table.kind.buckets else (),
             one_group=False,
+            sparse=sparse,
+            layout=layout if sparse else None,
         )
 
     def encode(self) -> Json:
@@ -303,10 +311,32 @@ def _core_set(chunk: ChunkKey, size: int) -> Named:
 
 
 def _chunks_of(inputs: Sequence[Segment], layout: Layout) -> Iterator[Interval]:
-    """Yield the time chunks that may receive rows."""
-    at = min(segment.time_min for segment in inputs)
-    last = max(segment.time_max for segment in inputs)
-    while at <= last:
-        chunk = layout.chunk(at)
-        yield chunk
-        at = chunk.end
+    """Yield the time chunks that may receive rows, by the first and last events of the inputs."""
+    before: Interval | None = None
+    for first, last in _stretches(inputs):
+        for chunk in layout.chunks(first, last):
+            if chunk != before:
+                yield chunk
+            before = chunk
+
+
+def _stretches(inputs: Iterable[Segment]) -> Iterator[tuple[Instant, Instant]]:
+    """Yield the first and last event times of inputs, joined where they overlap, in order."""
+    held: tuple[Instant, Instant] | None = None
+    for segment in sorted(inputs, key=lambda each: each.time_min):
+        if held is not None and segment.time_min <= held[1]:
+            held = (held[0], max(held[1], segment.time_max))
+            continue
+        if held is not None:
+            yield held
+        held = (segment.time_min, segment.time_max)
+    if held is not None:
+        yield held
+
+
+def _sparse(inputs: Sequence[Segment], layout: Layout) -> tuple[Segment, ...]:
+    """Return the inputs whose time chunks are not worth a list; few chunks always are."""
+    chunks = sum(layout.most_chunks(first, last) for first, last in _stretches(inputs))
+    if chunks <= FEW_CHUNKS:
+        return ()
+    return tuple(s for s in inputs if layout.most_chunks(s.time_min, s.time_max) > max(1, s.rows))

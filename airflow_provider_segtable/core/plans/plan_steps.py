@@ -5,11 +5,13 @@ take several steps over data, each decided from the results of those before it. 
 depend on what the table keeps; ``services.compaction.stages`` makes them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.layout import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,10 @@ class Rewrite:
 
     Attributes:
         late: rewrite these log files instead of the inputs, into log files of other places.
-        intervals: the time chunks that may receive rows.
+        intervals: the time chunks that may receive rows; without those of ``sparse`` inputs.
+        sparse: inputs with fewer rows than time chunks between their first and last event. Their
+            event times are read, to find the chunks of their rows (``with_chunks``).
+        layout: the layout of these chunks; None if no input is sparse.
         clustering: the order of output rows (``core.tables.clustering``), by event time if empty;
             None keeps the order of the inputs.
         most: the maximum number of outputs; 0 means any number.
@@ -34,6 +39,16 @@ class Rewrite:
     most: int = 0
     buckets: tuple[int, ...] = ()
     one_group: bool
+    sparse: tuple[Segment, ...] = ()
+    layout: Layout | None = None
+
+    def with_chunks(self, found: Iterable[Interval]) -> "Rewrite":
+        """Return the rewrite with the time chunks that rows of sparse inputs were found in."""
+        layout, intervals = self.layout, tuple(sorted({*self.intervals, *found}))
+        if layout is None:
+            return self
+        buckets = tuple(layout.buckets_at(each.start) for each in intervals if layout.buckets)
+        return replace(self, intervals=intervals, buckets=buckets, sparse=(), layout=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

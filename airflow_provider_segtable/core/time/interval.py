@@ -181,6 +181,15 @@ class Granularity(StrEnum):
                 year = moment(at).year
                 return Interval(_first_of(year, 1), _first_of(year + 1, 1))
 
+    @property
+    def least(self) -> int:
+        """Return the length of the shortest chunk, in microseconds."""
+        days = {Granularity.WEEK: 7, Granularity.MONTH: 28, Granularity.YEAR: 365}
+        if self is Granularity.HOUR:
+            return HOUR_US
+        whole = ALL_TIME.end - ALL_TIME.start
+        return whole if self is Granularity.ALL else days.get(self, 1) * DAY_US
+
     def nests_in(self, other: "Granularity") -> bool:
         """Return whether every chunk of this granularity lies in one chunk of the other."""
         if self is Granularity.WEEK:

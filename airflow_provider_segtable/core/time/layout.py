@@ -110,6 +110,21 @@ class Layout:
         chunk = self.chunk(first)
         return chunk if self.chunk(last) == chunk else None
 
+    def chunks(self, first: Instant, last: Instant) -> Iterator[Interval]:
+        """Yield the time chunks from that of an instant to that of another one, in order."""
+        at = first
+        while at <= last:
+            chunk = self.chunk(at)
+            yield chunk
+            at = chunk.end
+
+    def most_chunks(self, first: Instant, last: Instant) -> int:
+        """Return an upper bound of the number of time chunks between two instants; lists none."""
+        if self.holds(first, last):
+            return 1
+        pieces = self.pieces(Interval(first, last + 1))
+        return sum(2 + (p.interval.end - p.interval.start) // p.granularity.least for p in pieces)
+
     def edge(self, at: Instant) -> Instant:
         """Return the end (exclusive) of the instants from ``at`` on that belong to its chunk."""
         chunk = self.chunk(at)

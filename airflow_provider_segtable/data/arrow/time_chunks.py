@@ -1,5 +1,7 @@
 """Split rows by time chunk."""
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -36,6 +38,11 @@ def places_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[In
         chunk: np.sort(np.concatenate([order[start:end] for start, end in spans]))
         for chunk, spans in _spans(times[order], layout).items()
     }
+
+
+def chunks_of(rows: pa.RecordBatch, time_column: str, layout: Layout) -> Collection[Interval]:
+    """Return the time chunks that rows lie in."""
+    return _spans(np.sort(np.asarray(instants(rows.column(time_column)))), layout)
 
 
 def _times(rows: pa.Table, time_column: str) -> pa.Array:

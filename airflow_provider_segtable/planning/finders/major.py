@@ -157,7 +157,7 @@ def _needs(found: PlannerContext, region: Interval, cut: Cut) -> Iterator[Need]:
 
 
 def _ideal(found: PlannerContext, region: Interval, cut: Cut) -> int:
-    """Return the approximate number of target-size segments: at least one per chunk."""
+    """Return the approximate number of target-size segments: at least one per chunk with rows."""
     segments, layout = found.segments(region), found.state.layout
     anew = cut_after(found.state, region, cut)
     layout = layout.recut(region, anew.granularity, anew.buckets) if anew else layout
@@ -166,7 +166,8 @@ def _ideal(found: PlannerContext, region: Interval, cut: Cut) -> int:
     last = max(segment.time_max for segment in segments)
     chunks = 1 + (last - min(first, chunk.start)) // (chunk.end - chunk.start)
     size = sum(segment.size for segment in segments)
-    least = chunks * max(1, layout.buckets_at(chunk.start))
+    rows = max(1, sum(segment.rows for segment in segments))
+    least = min(rows, chunks * max(1, layout.buckets_at(chunk.start)))
     return max(least, ceil(size / found.policy.target_size))
 
 

@@ -15,6 +15,9 @@ sorted               sorted by the clustering, in target sizes   the same; rolle
 In a primary-key table whole files are merged by key (``data.keyed``); if time chunks or buckets
 change, each file is divided (``data.keyed.division``).
 
+If inputs have few rows over a long time, the event times of these are read in a stage before, to
+find the time chunks of the outputs (``data.jobs.chunks_job``).
+
 A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
 sorts and rolls up all its input rows.
 
@@ -40,6 +43,7 @@ from airflow_provider_segtable.core.segments.segment import (
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import HOUR_US, Instant
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
+from airflow_provider_segtable.data.jobs.chunks_job import ChunksJob
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.merge.merge_runs import NEVER
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
@@ -94,6 +98,9 @@ def _timeout_s(attempt: Attempt) -> float:
 def rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> SortStages:
     """Return the stages of one rewrite."""
     kind = arrow_kind_of(attempt.state.table.kind)
+    if step.sparse:
+        found = yield [_chunks_job(ports, attempt, segment, step) for segment in step.sparse]
+        step = step.with_chunks(chunk for chunks in found for chunk in chunks)
     if step.clustering is None and kind.joins:
         results = yield [kind.join_job(_minor(ports, attempt, step), attempt.state.table.schema)]
         return tuple(results[0])
@@ -101,6 +108,20 @@ def rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism:
     if step.late:
         return (yield from kind.sort_stages(spec, step.late, _provisional(ports, attempt)))
     return (yield from kind.sort_stages(spec, attempt.inputs, attempt.name))
+
+
+def _chunks_job(
+    ports: TableContext, attempt: Attempt, segment: Segment, step: Rewrite
+) -> ChunksJob:
+    table = attempt.state.table
+    return ChunksJob(
+        uri=ports.uri,
+        storage_options=ports.storage_options,
+        segment=segment,
+        layout=step.layout or attempt.state.layout,
+        definition=encode_definition(table, attempt.state.base_version),
+        attempt=attempt.token,
+    )
 
 
 def _minor(ports: TableContext, attempt: Attempt, step: Rewrite) -> MinorJob:

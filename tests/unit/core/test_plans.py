@@ -11,7 +11,13 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Place, Shard, tombstone
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.time.interval import (
+    ALL_TIME,
+    DAY_US,
+    HOUR_US,
+    Granularity,
+    Interval,
+)
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -109,3 +115,22 @@ def test_a_major_plan_publishes_what_it_wrote() -> None:
     written = (first(3), first(4))
     assert plan.next_step([first(0)], [written], created()) == Publish(segments=written)
     assert plan.next_step([], [], created()) == Publish(segments=())
+
+
+def test_a_major_plan_lists_no_time_without_rows() -> None:
+    """Gaps between inputs are left out, and of a file with few rows the event times are read."""
+    plan = replace(major_plan((first(0),)), region=ALL_TIME, granularity=Granularity.HOUR)
+    start, end = ALL_TIME.start, ALL_TIME.end - 1
+    early = replace(first(0), time_min=start, time_max=start + 9)
+    late = replace(first(1), time_min=end - 9, time_max=end)
+    wide = replace(first(2), time_min=start, time_max=end, rows=9)
+    step = plan.next_step([late, early], [], created())
+    assert isinstance(step, Rewrite)
+    assert [each.start for each in step.intervals] == [start, end + 1 - HOUR_US]
+    assert step.sparse == ()
+    step = plan.next_step([late, wide, early], [], created())
+    assert isinstance(step, Rewrite)
+    assert step.sparse == (wide,)
+    whole = step.with_chunks([DAY, step.intervals[0]])
+    assert whole.intervals == (step.intervals[0], DAY, step.intervals[1])
+    assert (whole.sparse, whole.layout) == ((), None)

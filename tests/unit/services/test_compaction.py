@@ -1,7 +1,9 @@
 """Carrying out plans: every way it can end, and what is left behind."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
@@ -11,6 +13,12 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
+from airflow_provider_segtable.core.tables.table_kind import TableKind
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Granularity
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.operators.runs.outstanding import outstanding, settle
 from airflow_provider_segtable.ports.job import Job
@@ -23,12 +31,16 @@ from airflow_provider_segtable.services.compaction.compaction import (
 from airflow_provider_segtable.services.compaction.execution import Done, in_process, run_one
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.builders import created
 from tests.unit.services.conftest import HOUR_US, contents, rows
+from tests.unit.table.conftest import SCHEMA, new_table
 
+KEYED = PrimaryKey(key=("row",), buckets=2)
 ROWS = [0, 1, 2, 3, 100, 101, 102, 103]
 
 
@@ -249,3 +261,33 @@ def _hour_ahead(ports: TableContext) -> TableContext:
     from airflow_provider_segtable.testing.clock import FakeClock
 
     return replace(ports, clock=FakeClock(ports.clock.now() + HOUR_US))
+
+
+@pytest.mark.parametrize("kind", [Append(), Rollup(dimensions=("row", "name", "price")), KEYED])
+def test_a_major_compaction_to_hours_walks_no_hours_without_rows(kind: TableKind) -> None:
+    """Ten rows between the first and the last year are ten chunks, found by reading their times."""
+    step = (ALL_TIME.end - 1 - ALL_TIME.start) // 9
+    empty = new_table(MemoryService())
+    definition = replace(empty.state().table, granularity=Granularity.ALL)
+    storage = MemoryStorage(clock=empty.ports.clock)
+    ports = replace(empty.ports, storage=storage, files=MemoryFiles())
+    table = create_table(ports, of_kind(definition, kind))
+    times = [ALL_TIME.start + number * step for number in range(10)]
+    given = [{"at": at, "row": at, "name": "a", "price": 1.0} for at in times]
+    write = table.upsert if kind is KEYED else table.append
+    write(pa.Table.from_pylist(given, SCHEMA))
+    (known,) = request(ports, "major", granularity="hour")
+    ran: list[str] = []
+
+    def execute(jobs: Sequence[Job]) -> Iterator[Done]:
+        ran.extend(job.title for job in jobs)
+        return in_process(ports.files)(jobs)
+
+    (result,) = compact(ports, [known.plan.id], execute)
+    assert result.ended is Ended.COMPLETED
+    assert "-> about 10 in a new version" in result.message
+    assert sum(title.startswith("find time chunks") for title in ran) == (2 if kind is KEYED else 1)
+    chunks = {s.id.interval for s in table.state().timeline.visible_segments() if s.rows}
+    assert chunks == {Granularity.HOUR.chunk(at) for at in times}
+    read = table.scan().to_arrow().column("at").cast(pa.int64())
+    assert sorted(read.to_pylist()) == times
