@@ -377,7 +377,8 @@ def carried_out(
             call()
         for at, job in enumerate(jobs):
             done = run_one(at, pickle.loads(pickle.dumps(job)), table.ports.files)  # noqa: S301
-            wrote = not isinstance(done.value, tuple) or isinstance(done.value[0], Segment)
+            some = isinstance(done.value, tuple)  # of rows: segments, or what was counted
+            wrote = not some or any(isinstance(each, Segment) for each in done.value)
             if at == len(jobs) - 1 and wrote:
                 for call in (*after,):
                     after.remove(call)
