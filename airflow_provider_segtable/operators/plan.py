@@ -28,6 +28,7 @@ from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.services.publishing import PublishRun, publish_all
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.outcomes import Refused
 
 PLANS_PER_RUN = 16
 
@@ -136,7 +137,10 @@ class SegtablePlanOperator(AssetEventOperator):
     def _tell_published(self, run: PublishRun) -> None:
         """Log what was published; what was not is no reason to plan nothing."""
         for outcome in run.outcomes:
-            self.log.info("published: %s", outcome)
+            if isinstance(outcome, Refused):
+                self.log.warning("not published as %s: %s", outcome.format, outcome.reason)
+            else:
+                self.log.info("published: %s", outcome)
         for name, error in run.failed.items():
             self.log.warning("not published as %s: %s", name, error)
 

@@ -40,7 +40,8 @@ class PlannerContext:
     ``skip_from`` is the instant from which the policy's skip offset counts back.
     ``claims`` and ``resting`` (by kind of the aborted plan, smallest first) give the reason why a
     segment is not free. ``pending`` are the pending plans; ``deleted`` are the rows that a rewrite
-    would remove. ``within`` limits planning to an interval; None means all. ``seen`` caches
+    would remove. ``within`` limits planning to an interval; None means all. ``blocking`` are the
+    schemas whose files keep the table from being published, each with the reason. ``seen`` caches
     ``segments``.
     """
 
@@ -53,6 +54,7 @@ class PlannerContext:
     resting: Mapping[type[Plan], Mapping[SegmentId, str]] = field(default_factory=dict)
     pending: tuple[PlanState, ...] = ()
     deleted: Deleted = field(default_factory=Deleted)
+    blocking: Mapping[int, str] = field(default_factory=dict)
     seen: dict[Interval, tuple[Segment, ...]] = field(default_factory=dict, repr=False)
 
     def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
@@ -81,6 +83,18 @@ class PlannerContext:
         some = tuple(groups)
         together = self.much_deleted(members(some))
         return together or next(filter(None, (self.much_deleted(g.segments) for g in some)), None)
+
+    def blocks(self, segment: Segment) -> bool:
+        """Return whether a segment keeps the table from being published."""
+        return segment.schema in self.blocking and self.state.table.kind.shows(segment)
+
+    def blocked(self, segments: Iterable[Segment]) -> str | None:
+        """Return why segments keep the table from being published; None if they do not."""
+        some = [each for each in segments if self.blocks(each)] if self.blocking else []
+        if not some:
+            return None
+        files = "1 has" if len(some) == 1 else f"{len(some)} have"
+        return f"{files} columns of before, so {self.blocking[some[0].schema]}"
 
     def segments(self, interval: Interval) -> tuple[Segment, ...]:
         """Return the visible segments of an interval, without tombstones."""

@@ -12,8 +12,9 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey
@@ -30,18 +31,21 @@ from airflow_provider_segtable.planning.ranking.selection import Area, Candidate
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
 
 
-def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
+def plan_all(
+    state: State, policy: Policy, now: Instant, blocking: Mapping[int, str] = MappingProxyType({})
+) -> Planned:
     """Return the plans of every kind for a table.
 
     Args:
         state: the table at one version.
         policy: the conditions for each kind of plan.
         now: the wall clock, for ages.
+        blocking: schemas whose files keep the table from being published, each with the reason.
 
     Returns:
         The chosen plans, best first, and a reason for everything skipped.
     """
-    found = planner_context(state, policy, now)
+    found = replace(planner_context(state, policy, now), blocking=blocking)
     largest_first = finders()[::-1]
     skipped: list[Skipped] = []
 

@@ -36,6 +36,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.lifetime.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
+from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
 RELAUNCH_AFTER_MINUTES = 5.0
 
@@ -107,7 +108,7 @@ def plan_table(
     wanted = wanted_indexes(state, policy, skipped)
     if not dry_run:
         state = _with_indexes(ports, state, wanted)
-    planned = plan_all(state, policy, now)
+    planned = plan_all(state, policy, now, blocking_schemas(state))
     stalled = _stalled(state, held)
     if dry_run:
         fresh = [_launch_of(plan) for plan in planned.chosen]

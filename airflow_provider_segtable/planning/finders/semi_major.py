@@ -11,7 +11,10 @@
    slow writer. In a primary-key table only the run of the first root is chosen: it is a base file.
 4. If the chunk is due but other plans over it are pending, no new plan is made there until they
    are done.
-5. The ids of the outputs are allocated before their number is known: twice the number that the
+5. Files with the columns of an earlier schema may keep the table from being published
+   (``PlannerContext.blocking``). A chunk with such files is due whatever its size and age; without
+   a ``clustering`` only they, and what lies between, are the inputs.
+6. The ids of the outputs are allocated before their number is known: twice the number that the
    sizes suggest, plus two. Unused ids are discarded, which costs nothing.
 
     [P0 sorted][P1 sorted] P2 P3 P4 (hole) P6     ->     [P0' P1' P2' sorted, roots 0..4] (hole) P6
@@ -52,10 +55,15 @@ def semi_major_due(
     """Return the semi-major compaction that is due for a chunk, if any."""
     if found.policy.semi_major == OFF:
         return None
-    if not found.policy.clustering:
-        return _oversized(found, chunk)
     segments = members(found.groups(chunk))
-    if not unsorted(segments, found.policy.clustering) and not found.much_deleted(segments):
+    blocked = found.blocked(segments)
+    if not found.policy.clustering and not blocked:
+        return _oversized(found, chunk)
+    if (
+        not blocked
+        and not unsorted(segments, found.policy.clustering)
+        and not found.much_deleted(segments)
+    ):
         return None
     why_not = _not_due(found, chunk, segments)
     if why_not:
@@ -67,13 +75,23 @@ def semi_major_due(
             kind=SemiMajorPlan.kind, interval=chunk.interval, waits_for=waits_for.plan.id
         )
     run = longest_run(found, chunk, skipped)
+    run = run if found.policy.clustering else _blocking(found, run)
     why = "; ".join(_reasons(found, run))
     return sorting(found, chunk, run, why) if why else None
 
 
+def _blocking(found: PlannerContext, run: Run) -> Run:
+    """Return the part of a run from the first group that blocks publishing to the last one."""
+    some = [at for at, group in enumerate(run) if any(map(found.blocks, group.segments))]
+    return run[some[0] : some[-1] + 1] if some else ()
+
+
 def _reasons(found: PlannerContext, run: Run) -> Iterator[str]:
+    blocked = found.blocked(members(run))
+    if blocked:
+        yield blocked
     left = unsorted(members(run), found.policy.clustering)
-    if left:
+    if left and found.policy.clustering:
         yield f"{100 * left / run_size(run):.0f} % are not sorted"
     much = found.much_deleted(members(run))
     if much:
@@ -97,6 +115,8 @@ def _oversized(found: PlannerContext, chunk: ChunkKey) -> Candidate | None:
 
 def _not_due(found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ...]) -> str | None:
     policy, size = found.policy, max(1, sum(segment.size for segment in segments))
+    if found.blocked(segments) and size <= policy.max_plan_bytes:
+        return None
     share = unsorted(segments, policy.clustering) / size
     much = found.much_deleted(segments)
     if share < policy.semi_major_unclustered and not much:
@@ -181,7 +201,8 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
         ),
         clustering=order,
     )
-    tidied = unsorted(segments, order) + found.deleted.bytes_of(segments)
+    dated = sum(s.size for s in segments if s.clustering != order or found.blocks(s))
+    tidied = dated + found.deleted.bytes_of(segments)
     gain = max(0, len(inputs) - about) + tidied / found.policy.target_size
     return Candidate(plan=plan, gain=gain)
 
@@ -195,16 +216,19 @@ class SemiMajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether segments may have another clustering than the policy's."""
+        """Return whether segments may have another clustering, or block publishing."""
         del interval
         order = found.policy.clustering
-        return bool(order) and any(summary.unsorted(order) for summary in summaries)
+        return bool(found.blocking) or (
+            bool(order) and any(summary.unsorted(order) for summary in summaries)
+        )
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
     ) -> bool:
-        """Return whether segments have another clustering than the policy's."""
-        return any(summary.unsorted(found.policy.clustering) for _, summary in chunks)
+        """Return whether segments have another clustering, or may block publishing."""
+        order = found.policy.clustering
+        return bool(found.blocking) or any(summary.unsorted(order) for _, summary in chunks)
 
     def in_chunk(
         self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]

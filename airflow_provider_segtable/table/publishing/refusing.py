@@ -4,7 +4,11 @@
    of their columns.
 2. Most tables are published whatever schemas their files were written with. Only if not all of
    them can be, the files that are shown are looked at: compaction rewrites older ones.
+3. The planner is given the schemas of such files, each with the reason (``blocking_schemas``): a
+   compaction of its own makes the table publishable again.
 """
+
+from collections.abc import Mapping
 
 from airflow_provider_segtable.core.errors import PublishingRefused
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
@@ -28,6 +32,28 @@ def refusal(form: Format, state: State) -> str:
         return ""
     schemas = {file.segment.schema for file in shown_files(state).values()}
     return form.refusal(table, schemas)
+
+
+def blocking_schemas(state: State) -> Mapping[int, str]:
+    """Return the schemas of shown files that keep a version from being published, and why.
+
+    They are empty if another reason keeps it from that in any case, or if it is not published.
+    """
+    table, found = state.table, dict[int, str]()
+    shown: set[int] | None = None
+    for name in PublishSettings.read(table.properties).formats:
+        form = FORMATS.get(name)
+        newest = table.schema.number
+        older = range(newest)
+        if form is None or not form.refusal(table, older) or form.refusal(table, {newest}):
+            continue
+        if shown is None:
+            shown = {file.segment.schema for file in shown_files(state).values()}
+        for number in shown - {newest}:
+            why = form.refusal(table, {number})
+            if why:
+                found.setdefault(number, f"it cannot be published as {form.title}, because {why}")
+    return found
 
 
 def check_published(table: TableCreated) -> None:

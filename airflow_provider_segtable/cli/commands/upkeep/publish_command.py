@@ -13,7 +13,14 @@ from airflow_provider_segtable.cli.commands.health.verify_command import (
     finding_facts,
 )
 from airflow_provider_segtable.cli.commands.tables.table_commands import open_table
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.cli.display.output import (
+    Facts,
+    note,
+    print_error,
+    print_json,
+    progress,
+    show,
+)
 from airflow_provider_segtable.cli.display.published_facts import (
     check_facts,
     draw_checks,
@@ -23,7 +30,7 @@ from airflow_provider_segtable.cli.display.published_facts import (
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
 from airflow_provider_segtable.cli.input.publish_options import FormatNames, checked_formats
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 
 if TYPE_CHECKING:
@@ -109,7 +116,11 @@ def _publish(uri: str, opened: Any, names: tuple[str, ...], *, full: bool, as_js
     if as_json:
         print_json(answer)
     else:
-        show(Group(*(Text(outcome_line(each)) for each in answer["formats"])))
+        done = [each for each in answer["formats"] if each["outcome"] != "Refused"]
+        show(Group(*(Text(outcome_line(each)) for each in done)))
+        for each in answer["formats"]:
+            if each["outcome"] == "Refused":
+                print_error(PublishingRefused(outcome_line(each)))
     codes = {*map(_exit, answer["formats"])} - {Exit.DONE}
     raise typer.Exit(min(codes, default=Exit.DONE))
 
