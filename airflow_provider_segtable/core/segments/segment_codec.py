@@ -39,7 +39,6 @@ def encode_segment(segment: Segment) -> Json:
     }
     rarely = {
         "core": shard.core,
-        "events": segment.events if segment.events != segment.rows else 0,
         "clustering": segment.clustering,
         "origin": str(segment.origin or ""),
         "replaces": encode_roots(segment.replaces),
@@ -50,7 +49,8 @@ def encode_segment(segment: Segment) -> Json:
         "buckets": segment.buckets,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
-    return body | {name: value for name, value in rarely.items() if value}
+    told = {} if segment.events == segment.rows else {"events": segment.events}
+    return body | told | {name: value for name, value in rarely.items() if value}
 
 
 def decode_segment(body: Mapping[str, Any]) -> Segment:

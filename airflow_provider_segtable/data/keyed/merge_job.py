@@ -194,7 +194,7 @@ class _Merge:
             named = log_path(segment_id, job.created, 0, f"{segment_id.partition}x{job.attempt}")
 
         def describe(segment: Segment) -> Described:
-            events = self._events if most is None else segment.rows
+            events = self._events if most is None else min(segment.rows, self._events)
             return replace(segment, events=events), roots_entry(self._used_roots())
 
         return write_segment(

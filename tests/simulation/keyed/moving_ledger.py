@@ -5,7 +5,8 @@
    lacks nothing.
 2. It is settled no more if it is dropped or rebuilt, or lacks anything: then rows are not compared,
    until a run has settled it again. What it finds is the highest record ever written, however long
-   the index was missing: as no record deletes its key, a compaction drops none that is the highest.
+   the index was missing: also if that deletes the key, since tombstones outlive the disaster
+   (``retention.tombstone_hours``), so a compaction drops none that is the highest.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +35,8 @@ class MovingLedger(KeyedLedger):
         state, model = self.checked, self.models[event.n]
         assert state is not None
         assert isinstance(model, KeyedModel)
-        index = next(iter(state.indexes.values()), None)
+        about_records = (i for i in state.indexes.values() if not i.definition.kind.about_files)
+        index = next(about_records, None)
         if index is None or not index.current:
             self.settled = ""
         elif _settles(event, index, state):
@@ -45,8 +47,8 @@ class MovingLedger(KeyedLedger):
 
 def _settles(event: Event, index: IndexState, state: State) -> bool:
     match event.action:
-        case IndexRequested():
-            return True
+        case IndexRequested(index=requested):
+            return requested.id == index.definition.id
         case PlanCompleted(plan_id=plan_id):
             plan = state.plans[plan_id].plan
             return isinstance(plan, IndexPlan) and plan.index == index.definition.id

@@ -5,6 +5,7 @@ major ones with other time chunks and buckets); compactors, cleaners, taggers, r
 by version and as of a time; followers of the change feed; restorers and repairers; requesters,
 builders and tenders of indexes; droppers, and who creates the next table. Clocks are up to five
 minutes apart. Every third seed has partial updates, with a group; every fourth no ordering column.
+Where keys move, every second table has another index, too, which has to know the corrections.
 
     python -m tests.simulation.keyed.scenario --seeds 100
 
@@ -22,6 +23,7 @@ from typing import Any
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
@@ -144,10 +146,21 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
     )
     ports = world.raw_ports(outside)
     create_table(ports, world.founding.define("keyed"))
+    if shape.hours and seed % 2 == 0:
+        _with_files(world, ports)
     if shape.hours and not shape.requesters:
         request_index(ports, "keys", RecordIndex(columns=(KEY,)))
     _spawn(world)
     return world
+
+
+def _with_files(world: World, ports: TableContext) -> None:
+    """Add an index of files before anybody acts; the oracle follows from there."""
+    begun = request_index(ports, "files", FileList())
+    event = ports.log.event(begun.n)
+    assert event is not None
+    world.ledger.check(ports)
+    world.indexes.follow(event, begun.state, world.ledger.newest, ports)
 
 
 def _defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:

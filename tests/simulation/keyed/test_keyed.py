@@ -57,18 +57,18 @@ MOVERS = Shape(
     tenders=1,
     hours=3,
 )
-MOVED = frozenset({"crash", "upsert", "batch", "divided", "IndexForwarded", "Cleaned"})
+MOVED = frozenset(
+    {"crash", "upsert", "batch", "divided", "by hour", "IndexForwarded", "Cleaned", "fed"}
+)
 LATE = replace(
     MOVERS,
-    changers=0,
-    deleting=0.0,
     requesters=1,
     wishes_each=3,
     restorers=1,
     restores_each=1,
     readers=1,
 )
-"""An index of records that comes, is dropped, and comes again, while nothing is deleted."""
+"""An index of records that comes, is dropped, and comes again, beside upserts and deletes."""
 SETTLED = frozenset({"IndexBuilt", "IndexDropped", "restore", "settled"})
 SEEDS = (21, 4, 16, *range(6))
 """The first has partial updates and a group, the next two no ordering column."""
@@ -89,6 +89,7 @@ def happened(world: World) -> Iterator[str]:
         if known.completed:
             yield known.plan.kind
             yield "divided" if known.plan.facts().get("buckets") else known.plan.kind
+            yield f"by {known.plan.facts().get('granularity')}"
     for name in world.ledger.acknowledged:
         yield "batch" if name.startswith("stream") else world.ledger.intended[name].kind
 

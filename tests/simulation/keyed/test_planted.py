@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.families import restore_events
@@ -19,7 +20,7 @@ from airflow_provider_segtable.core.reads.selection import MayHold, Selection
 from airflow_provider_segtable.core.segments.segment import Place, Segment
 from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
 from airflow_provider_segtable.core.time.layout import Layout
-from airflow_provider_segtable.data.keyed import feed_pieces
+from airflow_provider_segtable.data.keyed import division, feed_pieces
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.merge import registers
 from airflow_provider_segtable.data.merge.record_order import Order
@@ -27,6 +28,7 @@ from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.indexing import build as build_index
 from airflow_provider_segtable.table.lifetime import own_files
+from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.reads import chosen_files
 from airflow_provider_segtable.table.routing import router
 from airflow_provider_segtable.table.writes import upsert
@@ -48,6 +50,7 @@ FOLLOWERS = replace(NOBODY, upserters=2, changers=1, followers=1, cleaners=1, as
 INDEXED = replace(WRITERS, requesters=1, wishes_each=1, builders=1, tenders=1)
 MOVERS = replace(NOBODY, upserters=2, asks=1, builders=1, hours=3)
 LATE = replace(MOVERS, asks=0, requesters=1, wishes_each=1, deleting=0.0)
+CUTTERS = replace(MOVERS, asks=4)
 DROPPERS = replace(NOBODY, upserters=1, upserts_each=2, streams=1, batches_each=2, droppers=2)
 
 
@@ -205,6 +208,25 @@ def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
     return world
 
 
+def chunks_cut_carelessly(monkeypatch: Patch) -> None:
+    """Rows are divided by their times before the records of their keys are merged."""
+    monkeypatch.setattr(division, "_cut", lambda *_: iter(()))
+    late_files_uncorrected(monkeypatch)
+
+
+def late_files_uncorrected(monkeypatch: Patch) -> None:
+    """A log file that fits a new chunk is carried over, whatever it hid in the old one."""
+    monkeypatch.setattr(major_plan, "_fitting", lambda segment, to, _: major_plan.home(segment, to))
+
+
+def corrections_unfed(monkeypatch: Patch) -> None:
+    """Other indexes are fed with an action's own files, and take that for all of them."""
+    monkeypatch.setattr(
+        committer._Loop, "_new_files", lambda loop: committer.new_files(loop.change.action)
+    )
+    monkeypatch.setattr(Feed, "covers", lambda *_: True)
+
+
 PLANTED = [
     (slices_by_instant, slow, WRITERS, 2, "rows"),
     (tombstones_go_early, slow, WRITERS, 10, "rows"),
@@ -221,6 +243,9 @@ PLANTED = [
     (hidden_records_show, slow, INDEXED, 1, "a scan where"),
     (rivals_unseen, slow, MOVERS, 1, "rows"),
     (keys_unsettled, slow, LATE, 1, "rows"),
+    (chunks_cut_carelessly, slow, CUTTERS, 1, "rows"),
+    (late_files_uncorrected, slow, CUTTERS, 1, "rows"),
+    (corrections_unfed, slow, MOVERS, 0, "no entry about"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
 

@@ -317,7 +317,7 @@ ACTIONS: tuple[Action, ...] = (
         },
         log_before={0: Position(epoch=1, offset=50)},
     ),
-    Appended(segments=(first(2),)),
+    Appended(segments=(replace(first(2), events=0),)),
     Appended(
         segments=(first(3),),
         load=LoadPart(load="z/day.csv", start=2, end=12, total=20, checksum="0123456789abcdef"),
@@ -333,7 +333,7 @@ _FEEDS: dict[type, tuple[Feed, ...]] = {
 def event(n: int) -> Event:
     action = ACTIONS[n]
     feeds = _FEEDS.get(type(action), ())
-    if action == Appended(segments=(first(2),)):
+    if action == Appended(segments=(replace(first(2), events=0),)):
         feeds = (Feed(index="a-1", entries=b"entries", files=1),)
     return Event(
         n=n, time=BASE + n + 1, commit=f"c{n}", author="host:1", action=action, feeds=feeds
