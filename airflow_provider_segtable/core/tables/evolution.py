@@ -154,6 +154,68 @@ def _changed(
             assert_never(change)
 
 
+def as_it_was(then: Schema, earlier: Sequence[Schema], now: Schema) -> Schema:
+    """Return the schema that has the columns of an earlier one again; its number is the next one.
+
+    Rows that were written since then, or that are being written, must still fit: a column that was
+    widened or made nullable stays so, and one that was dropped since may be null.
+
+    Args:
+        then: the earlier schema.
+        earlier: all schemas before the present one.
+        now: the present schema.
+    """
+    latest = {column.id: column for each in (*earlier, now) for column in each.numbered}
+    present = {column.id for column in now.numbered}
+    columns = (
+        replace(
+            column,
+            type=latest[column.id].type,
+            nullable=column.nullable or latest[column.id].nullable or column.id not in present,
+        )
+        for column in then.numbered
+    )
+    return Schema(tuple(columns), number=len(earlier) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnsDiffer:
+    """How the columns of one schema differ from those of another: names, by the columns' ids."""
+
+    back: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    moved: bool = False
+
+    def __bool__(self) -> bool:
+        """Return whether they differ."""
+        return bool(self.back or self.gone or self.renamed or self.moved)
+
+    def __str__(self) -> str:
+        """Return e.g. ``columns back: note; gone: stops; renamed: dest to destination``."""
+        pairs = (f"{old} to {new}" for old, new in self.renamed)
+        parts = {
+            "back": ", ".join(self.back),
+            "gone": ", ".join(self.gone),
+            "renamed": ", ".join(pairs),
+            "order": "as it was" if self.moved else "",
+        }
+        return "columns " + "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
+
+
+def difference(now: Schema, then: Schema) -> ColumnsDiffer:
+    """Return how the columns change if those of ``now`` become those of ``then``."""
+    present = {column.id: column.name for column in now.numbered}
+    wanted = {column.id: column.name for column in then.numbered}
+    kept = [number for number in wanted if number in present]
+    return ColumnsDiffer(
+        back=tuple(name for number, name in wanted.items() if number not in present),
+        gone=tuple(name for number, name in present.items() if number not in wanted),
+        renamed=tuple((present[n], wanted[n]) for n in kept if present[n] != wanted[n]),
+        moved=kept != [number for number in present if number in wanted],
+    )
+
+
 def widens(old: str, new: str) -> bool:
     """Return whether a type holds all values of another one."""
     for ladder in _LADDERS:

@@ -17,11 +17,13 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import TableAltered, TableCreated
 from airflow_provider_segtable.core.log.families.index_events import unfit
 from airflow_provider_segtable.core.log.families.table_events import altered
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
     WidenColumn,
+    as_it_was,
     evolved,
 )
 from airflow_provider_segtable.core.tables.schema import Schema
@@ -133,7 +135,44 @@ def _check_order(old: TableCreated, new: TableCreated) -> None:
             )
 
 
-def alter(ports: TableContext, wanted: Alteration, *, commit_id: str) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnsAsOf:
+    """Give a table the columns again that it had by an earlier definition."""
+
+    then: TableCreated
+
+    def action(self, table: TableCreated) -> TableAltered:
+        """Return the event's action for a definition, after checking the result.
+
+        Raises:
+            InvalidInput: the table needs a column that would go; the message says what for.
+        """
+        schema = as_it_was(self.then.schema, table.earlier, table.schema)
+        same = schema.columns == table.schema.columns
+        kind = self.then.kind if self.then.kind.hidden else None
+        action = TableAltered(
+            after=table.altered,
+            schema=None if same else schema,
+            table_kind=None if same else kind,
+        )
+        new = altered(table, action, table.altered)
+        _check_order(table, new)
+        check_properties(new, ())
+        return action
+
+
+def check_fits(ports: TableContext, wanted: "Alteration | ColumnsAsOf", state: State) -> None:
+    """Refuse an alteration that the definition or an index does not allow.
+
+    Raises:
+        InvalidInput, SchemaMismatch: with the reason and the way out.
+    """
+    new = altered(state.table, wanted.action(state.table), 0)
+    if (unfitting := unfit(state.indexes.values(), state.table, new)) is not None:
+        raise InvalidInput(f"{ports.uri}: {unfitting}")
+
+
+def alter(ports: TableContext, wanted: Alteration | ColumnsAsOf, *, commit_id: str) -> int:
     """Alter a table; return the number of the version that has the new definition.
 
     Args:
@@ -155,8 +194,7 @@ def alter(ports: TableContext, wanted: Alteration, *, commit_id: str) -> int:
         new = altered(state.table, action, 0)
         if _definition(new) == _definition(state.table):
             return state.n
-        if (unfitting := unfit(state.indexes.values(), state.table, new)) is not None:
-            raise InvalidInput(f"{ports.uri}: {unfitting}")
+        check_fits(ports, wanted, state)
         change = Change(action=action, commit_id=commit_id)
         outcome = commit(ports, state, change)
         if isinstance(outcome, Committed):

@@ -3,18 +3,24 @@
 1. The event is computed by the log's admission (``core.log.families.restore_events``), which a dry
    run asks, too: so it shows what the event would change.
 2. A version that shows the same rows as the newest one is not restored: no event is written.
+3. Columns stay, unless they are asked for: then they come back by an alteration right after the
+   rows' event, which is checked before it. If the process ends between both, the same restore
+   completes it (same commit id), or another one with the version.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, RestoreRefused, VersionExpired
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
+from airflow_provider_segtable.core.tables.evolution import ColumnsDiffer, difference
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.alteration import ColumnsAsOf, alter, check_fits
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.reads.window import version_read
 
@@ -24,6 +30,8 @@ class RestoreResult:
     """The result of a restore: event ``n``, and what it changed.
 
     ``n`` is None in a dry run, and if the version shows the same rows as the newest one.
+    ``columns`` are the differences between the columns at the restore and those of the version;
+    ``columns_n`` is the event that brought these back, None if they stay.
     """
 
     n: int | None
@@ -31,24 +39,59 @@ class RestoreResult:
     regions: tuple[Interval, ...] = ()
     segments: int = 0
     rows: int = 0
+    columns: ColumnsDiffer = field(default_factory=ColumnsDiffer)
+    columns_n: int | None = None
     state: State = field(repr=False)
 
     def __str__(self) -> str:
         """Return e.g. ``version 3 restored in 2 regions of time: event 9``."""
         event = "no event" if self.n is None else f"event {self.n}"
-        return f"version {self.version} restored in {len(self.regions)} regions of time: {event}"
+        where = counted(len(self.regions), "region")
+        what = f"{counted(self.rows, 'row')} in {counted(self.segments, 'segment')}"
+        return f"version {self.version} restored in {where} of time, {what}: {event}"
 
 
 def restore(
-    ports: TableContext, asked: ReadRequest, *, commit_id: str, dry_run: bool = False
+    ports: TableContext,
+    asked: ReadRequest,
+    *,
+    commit_id: str,
+    dry_run: bool = False,
+    columns: bool = False,
 ) -> RestoreResult:
     """Restore the version that a request names; see ``Table.restore``."""
     if asked.version is None and asked.as_of is None and asked.tag is None:
         raise InvalidInput("nothing to restore was named: give a version, a time or a tag")
     state = ports.log.load()
+    if commit_id in state.commits and not columns:  # the version may be cleaned by now
+        return _landed(ports, state.commits[commit_id], state)
+    old = _named(ports, asked, state, commit_id)
+    differ = difference(state.table.schema, old.table.schema)
+    wanted = ColumnsAsOf(then=old.table)
+    if columns:
+        check_fits(ports, wanted, state)
+    done = _restored(ports, old, state, commit_id, dry_run=dry_run)
+    if not (columns and differ) or dry_run:
+        return replace(done, columns=differ)
+    n = alter(ports, wanted, commit_id=f"{commit_id}/columns")
+    return replace(done, columns=differ, columns_n=n, state=ports.log.refresh(done.state))
+
+
+def _named(ports: TableContext, asked: ReadRequest, state: State, commit_id: str) -> State:
+    """Return the version that a request names; by number the one that it restored before."""
+    n = state.commits.get(commit_id)
+    event = None if n is None else ports.log.event(n)
+    if event is not None and isinstance(event.action, VersionRestored):
+        asked = read_request(version=event.action.version)
+    return version_read(ports.log, asked)
+
+
+def _restored(
+    ports: TableContext, old: State, state: State, commit_id: str, *, dry_run: bool
+) -> RestoreResult:
+    """Restore the rows of a version."""
     if (landed := state.commits.get(commit_id)) is not None:
         return _landed(ports, landed, state)
-    old = version_read(ports.log, asked)
     wanted = restore_events.restoration(old)
     admitted = restore_events.admit(wanted, state)
     if isinstance(admitted, Conflict):

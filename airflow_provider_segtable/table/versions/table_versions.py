@@ -85,13 +85,15 @@ class TableVersions:
         tag: str | None = None,
         commit_id: str | None = None,
         dry_run: bool = False,
+        columns: bool = False,
     ) -> RestoreResult:
         """Show the rows of an earlier version again, by one event; nothing is lost or rewritten.
 
         Everything before the event is undone: appends, deletes, compactions. Earlier versions
-        stay readable until they are cleaned, also the one before the restore. Properties, columns
-        and tags stay as they are. Pending plans of the restored time are aborted. The log store's
-        buckets end where they did; a running service has to begin a new epoch.
+        stay readable until they are cleaned, also the one before the restore. Properties and tags
+        stay as they are, and so do columns unless they are asked for. Pending plans of the restored
+        time are aborted. The log store's buckets end where they did; a running service has to begin
+        a new epoch.
 
         Args:
             version: the table after this event.
@@ -99,9 +101,13 @@ class TableVersions:
             tag: the table at this tag.
             commit_id: equal ids restore once; random by default.
             dry_run: only find out what would change.
+            columns: also give the table its columns of then, by a second event: dropped ones come
+                back with their values, later ones go, names and order are as they were. Types that
+                were widened stay wide, and what became nullable stays so, for rows written since.
 
         Raises:
-            InvalidInput: no version, or more than one, is named.
+            InvalidInput: no version, or more than one, is named. Or an index, or the clustering,
+                needs a column that would go; nothing is restored.
             VersionExpired: the version is no longer kept.
             RestoreRefused: a repair has changed its segments, or its deletes cannot be carried
                 over; the message has the way out.
@@ -112,4 +118,5 @@ class TableVersions:
             read_request(version=version, as_of=as_of, tag=tag),
             commit_id=commit_id or self.ports.randomness.token(),
             dry_run=dry_run,
+            columns=columns,
         )

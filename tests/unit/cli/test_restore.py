@@ -22,6 +22,21 @@ def test_it_shows_and_restores(facts: Callable[..., Any], table: str) -> None:
     assert last["summary"].startswith(f"version {version} again: ")
 
 
+def test_columns_come_back_when_asked(
+    run: Callable[..., Any], facts: Callable[..., Any], table: str
+) -> None:
+    """The output says how columns differ, and what came back: rows, segments, columns."""
+    facts("ingest", table, "trips.parquet")
+    facts("table", "alter", table, "--drop", "who", "--add", "stops int", "--rename", "amount=fare")
+    stays = run("table", "restore", table, "--version", "1", "--dry-run")
+    assert "--columns would change them: columns back: who; gone: stops" in stays.stderr
+    done = run("table", "restore", table, "--version", "1", "--columns", "--yes")
+    assert "columns back: who; gone: stops; renamed: fare to amount: event 3" in done.stdout
+    again = facts("table", "restore", table, "--version", "1", "--columns", "--yes")
+    assert (again["columns_event"], again["columns"]["back"]) == (None, [])
+    assert list(facts("table", "scan", table, "--limit", "1")["rows"][0]) == ["at", "who", "amount"]
+
+
 def test_it_asks(run: Callable[..., Any], facts: Callable[..., Any], table: str) -> None:
     """Without an answer nothing happens; --json cannot ask."""
     facts("ingest", table, "trips.parquet")

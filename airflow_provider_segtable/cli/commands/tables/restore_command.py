@@ -31,6 +31,12 @@ def restore(  # noqa: PLR0913 - each is an option
         str | None, typer.Option(help="The table at this time, ISO 8601.", metavar="TIME")
     ] = None,
     tag: Annotated[str | None, typer.Option(help="The table at this tag.", metavar="NAME")] = None,
+    columns: Annotated[
+        bool,
+        typer.Option(
+            "--columns", help="Also give the table the columns again that it had in the version."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Restore without asking.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
@@ -44,34 +50,39 @@ def restore(  # noqa: PLR0913 - each is an option
     [green]segtable table timeline ./flights[/]                 lists versions
     [green]segtable table restore ./flights --version 42[/]     shows what would change, and asks
     [green]segtable table restore ./flights --as-of 2026-01-31T12:00 --yes[/]
-    [green]segtable table restore ./flights --tag before-migration[/]
+    [green]segtable table restore ./flights --tag before-migration --columns[/]
 
     One event undoes everything before it: appends, deletes, compactions. The
     version before stays readable, and can be restored, until it is cleaned.
-    Columns, properties and tags stay. Needs no ZooKeeper.
+    Properties and tags stay, and columns unless you add --columns: then dropped
+    ones come back, and later ones go. Needs no ZooKeeper.
     """
     opened = open_table(table, storage_options)
     named = {"version": version, "as_of": as_of, "tag": tag}
-    found = opened.restore(**named, dry_run=True, commit_id=commit_id)
-    asks = found.n is None and found.regions and not (yes or dry_run)
-    if asks:
-        _ask(found, opened.state().n, quiet=as_json)
+    asked = {**named, "commit_id": commit_id, "columns": columns}
+    found = opened.restore(**asked, dry_run=True)
+    changes = found.regions or (columns and found.columns)
+    if found.n is None and changes and not (yes or dry_run):
+        _ask(found, opened.state().n, columns=columns, quiet=as_json)
     if not dry_run:
-        found = opened.restore(**named, commit_id=commit_id)
-    answer = _facts(table, opened, found, dry_run=dry_run)
+        found = opened.restore(**asked)
+    answer = _facts(table, opened, found, dry_run=dry_run, columns=columns)
     print_json(answer) if as_json else _tell(answer)
 
 
-def _ask(found: "RestoreResult", newest: int, *, quiet: bool) -> None:
+def _ask(found: "RestoreResult", newest: int, *, columns: bool, quiet: bool) -> None:
     if quiet:
         raise InvalidInput("--json cannot ask for confirmation: add --yes or --dry-run")
+    if columns and found.columns:
+        note(str(found.columns))
     note(f"{found}\nVersion {newest}, the newest one, stays readable until it is cleaned.")
     if not typer.confirm("Restore it?", err=True):
         note("nothing was restored")
         raise typer.Exit(Exit.FAILED)
 
 
-def _facts(uri: str, table: Any, found: "RestoreResult", *, dry_run: bool) -> Facts:
+def _facts(uri: str, table: Any, found: "RestoreResult", *, dry_run: bool, columns: bool) -> Facts:
+    differ = found.columns
     return {
         "table": uri,
         "version": table.state().n,
@@ -81,6 +92,15 @@ def _facts(uri: str, table: Any, found: "RestoreResult", *, dry_run: bool) -> Fa
         "intervals": [str(interval) for interval in found.regions],
         "segments": found.segments,
         "rows": found.rows,
+        "columns_restored": columns,
+        "columns_event": found.columns_n,
+        "columns": {
+            "back": list(differ.back),
+            "gone": list(differ.gone),
+            "renamed": dict(differ.renamed),
+            "moved": differ.moved,
+        },
+        "columns_summary": str(differ) if differ else "",
     }
 
 
@@ -95,3 +115,14 @@ def _tell(answer: Facts) -> None:
         show(Text(f"{what}: it shows the same rows as the newest one, nothing was written"))
     else:
         show(Text.assemble(("restored ", "green"), f"{what}{back}: event {answer['event']}"))
+    _tell_columns(answer)
+
+
+def _tell_columns(answer: Facts) -> None:
+    told = answer["columns_summary"]
+    if answer["columns_event"] is not None:
+        show(Text.assemble(("restored ", "green"), f"{told}: event {answer['columns_event']}"))
+    elif told and not answer["columns_restored"]:
+        note(f"[dim]columns stay as they are; --columns would change them: {told}[/]")
+    elif told:
+        show(Text(told))
