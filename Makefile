@@ -50,12 +50,20 @@ venv: prerequisites $(STAMP) ## Make .venv with every pinned version (PYTHON=pyt
 prerequisites: ## Say whether Python 3.11+ and Java 17+ are here, and how to get them
 	@.ci/prerequisites $(PYTHON)
 
+# A work tree may borrow the environment of another one: `ln -s ../main/.venv .venv`. Nothing is
+# installed into it, and all commands of this tree run this tree's package.
+ifeq ($(shell test -L .venv && echo borrowed),borrowed)
+export PYTHONPATH := $(CURDIR)
+$(STAMP):
+	@echo ".venv is a link to an environment that is not complete: run make venv there, or rm .venv"; exit 1
+else
 $(STAMP): pyproject.toml constraints.txt excludes.txt hatch_build.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 	$(UV_INSTALL) --quiet -c constraints.txt -e '.[dev]'
 	@$(BIN)/python -c 'from airflow_provider_segtable.spark.driver.install_check import check_install as c; c()'
 	@touch $@
+endif
 
 $(CLASSES): $(STAMP)
 	-@$(BIN)/python -m tests.class_archive $@
@@ -76,6 +84,10 @@ sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 
 .PHONY: mutants
 mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/locks/lockbox --minutes 5")
 	@nice $(BIN)/python .ci/mutants.py $(ARGS)
+
+.PHONY: model
+model: venv ## Check the TLA+ models of docs/model, with and without each of their rules (ARGS="Timeline --traces")
+	@nice $(BIN)/python .ci/model.py $(ARGS)
 
 .PHONY: stress
 stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, kills (ARGS=...)

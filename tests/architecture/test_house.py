@@ -49,6 +49,23 @@ def test_the_mutation_tester_names_what_exists() -> None:
             assert not test or f"def {test}(" in (ROOT / path).read_text(), test
 
 
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_a_borrowed_environment_stays_as_it_is(tmp_path: Path, *, borrowed: bool) -> None:
+    """A second work tree whose .venv is a link to the first one's installs nothing there."""
+    other, tree = tmp_path / "other", tmp_path / "tree"
+    for folder in (other, tree if borrowed else tree / ".venv"):
+        folder.mkdir(parents=True)
+    (other / ".installed").touch()
+    if borrowed:
+        (tree / ".venv").symlink_to(other)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "excludes.txt", "hatch_build.py"):
+        (tree / name).write_bytes((ROOT / name).read_bytes())
+    steps = subprocess.run(
+        ["make", "--dry-run", "venv"], cwd=tree, capture_output=True, text=True, check=True
+    ).stdout
+    assert ("pip install" in steps) != borrowed
+
+
 def prerequisites(python: str, java_home: Path) -> subprocess.CompletedProcess[str]:
     """Ask what is missing with this Python and this Java."""
     return subprocess.run(
