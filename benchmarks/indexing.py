@@ -146,7 +146,7 @@ def main() -> None:
     made.add_argument("--quick", action="store_true")
     given = made.parse_args()
     if given.quick:
-        given.rows, given.rounds, given.seconds = 2_000_000, 1, 3.0
+        given.rows, given.rounds, given.seconds = 2 * FILE_ROWS, 1, 0.5
     spells: list[tuple[float, float, float]] = []
     lags: list[list[Sample]] = []
     with tempfile.TemporaryDirectory() as place, EmbeddedZooKeeper(Path(place) / "zk") as server:

@@ -301,20 +301,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer and smaller tables")
-    parser.add_argument("--rounds", type=int, default=40, help="rounds (default 40)")
+    parser.add_argument("--rounds", type=int, help="rounds (default 40; 2 with --quick)")
     parser.add_argument("--on", type=Path, help="a directory on the disk to measure")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parts = ("versions", "difference", "footers", "appends")
     parser.add_argument("--only", choices=parts, help="one part")
     given = parser.parse_args(argv)
-    sizes = SIZES[:2] if given.quick else SIZES
+    sizes = SIZES[:1] if given.quick else SIZES
+    rounds = given.rounds or (2 if given.quick else 40)
     with tempfile.TemporaryDirectory(dir=given.on) as folder:
         root = Path(folder)
         acts: dict[str, Callable[[], Measured]] = {
-            "versions": lambda: versions(root, given.rounds, sizes),
+            "versions": lambda: versions(root, rounds, sizes),
             "difference": lambda: difference(3, sizes),
-            "footers": lambda: footers(root, 3, 100 if given.quick else 1000),
-            "appends": lambda: appends(root, 20 if given.quick else 200),
+            "footers": lambda: footers(root, 3, 10 if given.quick else 1000),
+            "appends": lambda: appends(root, 3 if given.quick else 200),
         }
         found = {name: act() for name, act in acts.items() if given.only in (None, name)}
     if given.json:

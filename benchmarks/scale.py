@@ -214,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     names = [given.only] if given.only else list(SHAPES)
     if given.quick:
-        names = ["10 x 1000", "1000 x 10"]
+        names = [next(iter(SHAPES))]
     if given.goals:
         names = list(GOALS_S)[:-1]
     steps = ("open", "append", "plan", "scan", "checkpoint")

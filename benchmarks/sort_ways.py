@@ -23,7 +23,7 @@ from deltalake import DeltaTable, convert_to_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import Place, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import (
@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.time.interval import Granularity, Interval, parse_instant
+from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
@@ -191,15 +191,15 @@ def ours(execute: Execute, *, rollup: Rollup | None = None) -> Callable[[Data, P
 
 
 def named(
-    counts: Mapping[Interval, int],
-) -> dict[Interval, tuple[tuple[SegmentId, Shard], ...]]:
+    counts: Mapping[Place, int],
+) -> dict[Place, tuple[tuple[SegmentId, Shard], ...]]:
     """Name the outputs: the core set of a new version."""
     return {
-        interval: tuple(
-            (SegmentId(interval, START + 1, p), Shard.first_generation(p, core=count))
+        place: tuple(
+            (SegmentId(place.interval, START + 1, p), Shard.first_generation(p, core=count))
             for p in range(count)
         )
-        for interval, count in counts.items()
+        for place, count in counts.items()
     }
 
 

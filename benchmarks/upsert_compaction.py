@@ -154,7 +154,7 @@ def show(found: dict[str, dict[str, float]]) -> None:
 def main() -> None:
     """Measure, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows, one round")
     parser.add_argument("--text", action="store_true", help="keys are text, not numbers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="ways whose name matches this, and segtable")
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    base, log = (BASE // 10, LOG // 10) if args.quick else (BASE, LOG)
+    base, log = (BASE // 100, LOG // 100) if args.quick else (BASE, LOG)
     if args.serve:
         name, root, base, log = args.serve
         serve(name, Path(root), int(base), int(log), text=args.text)
