@@ -272,9 +272,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
-    parser.add_argument(
-        "--ways", help="by commas; with --quick the first by default"
-    )
+    parser.add_argument("--ways", help="by commas; with --quick the first by default")
     parser.add_argument("--quick", action="store_true", help="does it still work?")
     options = parser.parse_args(argv)
     rounds, seconds = (1, 0.3) if options.quick else (options.rounds, options.seconds)

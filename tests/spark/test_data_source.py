@@ -36,9 +36,10 @@ ZOOKEEPER = f"memory://{uuid4()}"
 
 @pytest.fixture
 def source(spark: SparkSession) -> SparkSession:
-    """Return the session with the data source."""
-    register(spark)
-    return spark
+    """Return a session of the test's own, with the data source: views and settings end with it."""
+    own = spark.newSession()
+    register(own)
+    return own
 
 
 @pytest.fixture
