@@ -7,8 +7,10 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -16,6 +18,7 @@ from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
+_HOURS, _MINUTES = 24, 60
 FIELD_ID = b"PARQUET:field_id"
 """The key in a field's metadata under which pyarrow reads and writes the id of a column."""
 
@@ -52,6 +55,47 @@ def from_arrow(schema: pa.Schema) -> Schema:
                 "cast it to a plain type (dictionaries to their value type)"
             )
     return Schema(tuple(Column(name=f.name, type=str(f.type), nullable=f.nullable) for f in schema))
+
+
+def check_once(schema: pa.Schema) -> None:
+    """Refuse a name that several columns have.
+
+    Raises:
+        SchemaMismatch: naming them.
+    """
+    twice = [name for name, count in Counter(schema.names).items() if count > 1]
+    if twice:
+        raise SchemaMismatch(
+            f"the schema has several columns {', '.join(map(repr, twice))}: name each column once"
+        )
+
+
+def check_zones(kind: pa.DataType, name: str) -> None:
+    """Refuse a time zone that does not exist, at any depth of a column's type.
+
+    Tables that were created with one stay readable as Arrow, so this is for new columns alone.
+
+    Raises:
+        SchemaMismatch: naming the zone.
+    """
+    if pa.types.is_timestamp(kind) and kind.tz is not None and not _is_zone(kind.tz):
+        raise SchemaMismatch(
+            f"column {name!r} has the time zone {kind.tz!r}, which does not exist: write UTC, a "
+            "name such as Europe/Berlin, or an offset such as +01:00"
+        )
+    for at in range(kind.num_fields):
+        check_zones(kind.field(at).type, name)
+
+
+def _is_zone(zone: str) -> bool:
+    offset = re.fullmatch(r"[+-](\d{2}):?(\d{2})", zone)
+    if offset:
+        return int(offset[1]) < _HOURS and int(offset[2]) < _MINUTES
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
 
 
 def to_arrow(schema: Schema) -> pa.Schema:

@@ -105,7 +105,7 @@ def _checked(change: ColumnChange) -> ColumnChange:
     """Return a change with its type as Arrow prints it.
 
     Raises:
-        SchemaMismatch: the type is unknown, or Parquet cannot store it.
+        SchemaMismatch: the type is unknown, its time zone, or Parquet cannot store it.
     """
     if not isinstance(change, AddColumn | WidenColumn):
         return change

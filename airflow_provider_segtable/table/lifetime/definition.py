@@ -18,7 +18,12 @@ from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.layout import Cut
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_type
+from airflow_provider_segtable.data.arrow.arrow_schema import (
+    check_once,
+    check_zones,
+    from_arrow,
+    parse_type,
+)
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.arrow.storable_types import storable
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
@@ -118,9 +123,11 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
     """Return the table schema of an Arrow schema.
 
     Raises:
-        SchemaMismatch: a type cannot be stored, or the time column is missing or not a time.
+        SchemaMismatch: a type cannot be stored, a time zone does not exist, a name is there twice,
+            or the time column is missing or not a time.
         InvalidName: a table cannot have a column of this name.
     """
+    check_once(schema)
     if time_column not in schema.names:
         raise SchemaMismatch(
             f"time column {time_column!r} is not in the schema: it has {', '.join(schema.names)}"
@@ -149,11 +156,12 @@ def stored_form(schema: pa.Schema) -> pa.Schema:
 
 
 def check_writable(field: "pa.Field[Any]") -> None:
-    """Refuse a column that Parquet cannot store.
+    """Refuse a column that Parquet cannot store, or whose time zone does not exist.
 
     Raises:
         SchemaMismatch: with the column, its type and the reason.
     """
+    check_zones(field.type, field.name)
     try:
         pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
     except (pa.ArrowException, OSError) as error:
