@@ -230,6 +230,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         base_only: bool = False,
         checked: bool = True,
         include_log: bool = False,
+        limit: int | None = None,
     ) -> Scan:
         """Return a scan, read by ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_reader``...
 
@@ -258,6 +259,8 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             checked: compare data files with their checksums.
             include_log: also the records that log stores hold and no commit has yet, as of now;
                 without a running service the newest version alone, which ``explain`` says.
+            limit: at most so many rows: reading stops when it has them. Which rows these are is
+                not promised, and may differ after a compaction.
 
         Raises:
             SchemaMismatch: there is no such column.
@@ -282,6 +285,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
                 base_only=base_only,
                 checked=checked,
                 include_log=include_log,
+                limit=limit,
             )
         )
 

@@ -45,6 +45,7 @@ class ReadRequest:
         base_only: of a primary-key table, only base files, without merging: older rows.
         checked: compare data files with their checksums.
         include_log: with the live tail of the log stores, which is not committed yet.
+        limit: at most so many rows; which ones is not promised.
     """
 
     version: int | None = None
@@ -61,6 +62,7 @@ class ReadRequest:
     base_only: bool = False
     checked: bool = True
     include_log: bool = False
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         """Require one version at most, columns once each, and a condition that says something."""
@@ -84,6 +86,8 @@ class ReadRequest:
             )
         if self.include_log:
             self._check_log()
+        if self.limit is not None and self.limit < 0:
+            raise InvalidInput(f"limit={self.limit} is negative: give a number of rows, from 0")
         if self.columns is not None and len({*self.columns}) < len(self.columns):
             raise InvalidInput(f"columns {', '.join(self.columns)}: name each once")
         if isinstance(self.where, str) and not self.where.strip():
@@ -134,6 +138,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
     base_only: bool = False,
     checked: bool = True,
     include_log: bool = False,
+    limit: int | None = None,
 ) -> ReadRequest:
     """Return a read request from a user's arguments; naive times are UTC.
 
@@ -157,6 +162,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
         base_only=base_only,
         checked=checked,
         include_log=include_log,
+        limit=limit,
     )
 
 

@@ -12,6 +12,7 @@
 5. A window is read in the same way: its parts have row filters that choose the rows added since the
    start, or are those of a change feed, each with the change of its rows (``change_feed``).
 6. The origin of rows (``core.reads.origin``) is computed only if its columns are asked for.
+7. With a limit, no file is opened after the one that fills it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -92,7 +93,7 @@ class Scan:
         of = self.request
         since, changes = self.start and self.start.n, of.changes or None
         asked = {"columns": of.columns, "where": of.where, "interval": of.interval}
-        asked |= {"since_version": since, "changes": changes}
+        asked |= {"since_version": since, "changes": changes, "limit": of.limit}
         said = [f"{name}={value!s}" for name, value in asked.items() if value is not None]
         return f"Scan({', '.join([repr(self.ports.uri), f'version={self.version}', *said])})"
 
@@ -123,6 +124,16 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, batch by batch; only ``rolled_up`` needs all of them in memory."""
+        left = self.request.limit
+        for batch in self._all_batches() if left != 0 else ():
+            yield batch if left is None else batch.slice(0, left)
+            if left is not None:
+                left -= batch.num_rows
+                if left <= 0:
+                    return
+
+    def _all_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows without the limit."""
         if self._rolls_up:
             yield from _batches(self._rolled_up())
             return
@@ -202,7 +213,12 @@ class Scan:
         if self.request.where is not None or self.request.rolled_up or keyed:
             narrow = replace(self, request=replace(self.request, columns=()))
             return sum(batch.num_rows for batch in narrow.to_batches())
-        return sum(rows for _, rows in self.counts())
+        limit, found = self.request.limit, 0
+        for _, rows in self.counts() if limit != 0 else ():
+            found += rows
+            if limit is not None and found >= limit:
+                return limit
+        return found
 
     def counts(self) -> Iterator[tuple[Segment, int]]:
         """Yield the segments that are read, each with its number of rows.

@@ -67,6 +67,7 @@ class Snapshot:
         where: Where | None = None,
         interval: TimeRange | None = None,
         rolled_up: bool = False,
+        limit: int | None = None,
     ) -> Scan:
         """Return a scan of the snapshot; arguments and errors as for ``Table.scan``."""
         request = read_request(
@@ -75,6 +76,7 @@ class Snapshot:
             interval=interval,
             rolled_up=rolled_up,
             checked=self.checked,
+            limit=limit,
         )
         return Scan(ports=self.ports, state=self.state, request=request)
 

@@ -105,6 +105,22 @@ def test_files_that_cannot_match_are_not_opened(table: Table) -> None:
     assert opened == []
 
 
+def test_a_limit_ends_the_reading(table: Table) -> None:
+    """So many rows or all, counted alike; files after the one that fills it are not opened."""
+    watched, opened = noted(table)
+    for limit in (0, 1, 7, 40, 1000):
+        scan = watched.scan(columns=["row"], limit=limit)
+        assert len(shown(scan)) == min(limit, 40)
+    assert len(shown(watched.scan(where="row >= 10", limit=3))) == 3
+    opened.clear()
+    assert watched.scan(limit=0).to_arrow().num_rows == 0
+    assert opened == []
+    assert watched.scan(limit=1).to_arrow().num_rows == 1
+    assert len({*opened}) == 1
+    with pytest.raises(InvalidInput, match="limit=-1 is negative"):
+        table.scan(limit=-1)
+
+
 CONDITIONS: tuple[tuple[Any, int], ...] = (
     ("row >= 32", 1),
     ("row >= 12 AND row < 22", 2),
@@ -113,6 +129,11 @@ CONDITIONS: tuple[tuple[Any, int], ...] = (
     ("name = 'zz' OR row = 0", 1),
     ("row IN (1000, 38)", 1),
     ("row IS NULL", 0),
+    ("row > 31.5", 1),
+    ("row = 12.5", 0),
+    ("row <= 9e0 AND upper(name) <> 'X'", 1),
+    ("row > 9223372036854775808", 0),
+    ("row <=> '38'", 1),
     ("price > 15", 4),  # a price may be NaN
     ("name IS NULL", 4),
     (pc.field("row") >= 32, 1),

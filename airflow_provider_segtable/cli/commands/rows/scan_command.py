@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -206,7 +206,7 @@ def scan(
         return
     people = answer.format_ is Format.TABLE and not as_json
     shown = ROWS_FOR_PEOPLE if answer.limit is None and people else answer.limit
-    batches = _limited(found.to_batches(), shown)
+    batches = replace(found, request=replace(found.request, limit=shown)).to_batches()
     if as_json:
         rows = [row for batch in batches for row in _plain(batch)]
         print_json({**head, "rows": rows})
@@ -251,18 +251,6 @@ def _answer(facts: Facts, *, as_json: bool) -> None:
         print_json(facts)
     else:
         sys.stdout.write(" ".join(str(facts[k]) for k in ("rows", "checksum") if k in facts) + "\n")
-
-
-def _limited(batches: Iterator["pa.RecordBatch"], limit: int | None) -> Iterator["pa.RecordBatch"]:
-    left = limit
-    for batch in batches:
-        if left is None:
-            yield batch
-            continue
-        if left <= 0:
-            return
-        yield batch.slice(0, left)
-        left -= batch.num_rows
 
 
 def _plain(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
