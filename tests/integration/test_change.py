@@ -171,7 +171,7 @@ def test_tasks_change_a_table_with_a_primary_key_on_spark(
             task_id="a",
             table="users",
             set={"who": "reverse(who)"},
-            where="reverse(who) rlike '^[03]'",
+            where="regexp_extract(who, '[03]$', 0) <> ''",
         ),
         SegtableMergeOperator(
             task_id="b", table="users", source=str(source), on="n", engine="spark"

@@ -6,9 +6,11 @@
 3. NaN is the largest number, and is in no bounds. ``predicate_logic`` has the logic.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.deletes.predicate import (
@@ -43,6 +45,9 @@ class Bounds:
     nan: bool = False
 
 
+_FEW = 32
+"""Values of a set up to which each is compared with the bounds."""
+
 BoundsOf: TypeAlias = Callable[[str], Bounds | None]
 
 
@@ -63,12 +68,28 @@ def _in_bounds(predicate: Comparison, bounds: Bounds, *, wanted: bool) -> bool:
     if isinstance(predicate, Among):
         if not wanted:
             return True  # no value is in an empty set, not even null
-        values = (value for value in predicate.values if value is not None)
-        return not only_nulls and any(_compared(Compares.EQUAL, each, bounds) for each in values)
+        return not only_nulls and _any_between(predicate.values, bounds)
     if only_nulls or predicate.value is None:
         return False
     how = predicate.how if wanted else OPPOSITE[predicate.how]
     return _compared(how, predicate.value, bounds)
+
+
+def _any_between(values: tuple[Value, ...], bounds: Bounds) -> bool:
+    order = _ordered(values) if len(values) > _FEW else None
+    if order and type(order[0]) is type(bounds.low) is type(bounds.high):
+        at = bisect_left(order, bounds.low)
+        return at < len(order) and order[at] <= bounds.high
+    given = (value for value in values if value is not None)
+    return any(_compared(Compares.EQUAL, each, bounds) for each in given)
+
+
+@lru_cache(maxsize=8)  # a set of thousands is asked for each block of a table
+def _ordered(values: tuple[Value, ...]) -> list[Any] | None:
+    """Return the values in order, if they are whole numbers or texts alike."""
+    given: list[Any] = [value for value in values if value is not None]
+    kinds = set(map(type, given))
+    return sorted(given) if kinds in ({int}, {str}) else None
 
 
 def _compared(how: Compares, value: Value, bounds: Bounds) -> bool:

@@ -72,13 +72,29 @@ def _compared(column: Any, how: Compares, value: Value, name: str) -> Any:
 
 
 def _among(column: Any, values: Sequence[Value], name: str) -> Any:
-    given = [scalar(value, column.type, name).as_py() for value in values if value is not None]
-    known = pc.is_in(column, value_set=_plain(pa.array(given, column.type)))
+    given = [value for value in values if value is not None]
+    known = pc.is_in(column, value_set=_plain(_array(given, column.type, name)))
     if not values:
         return known
     if len(given) < len(values):
         known = pc.if_else(known, True, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(column), known, pa.scalar(None, pa.bool_()))
+
+
+def _array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
+    """Return values in their column's type: at once if they are of one plain type."""
+    plain = (pa.types.is_integer(kind), int), (pa.types.is_string(kind), str)
+    for here, python in (*plain, (pa.types.is_float64(kind), float)):
+        if here and all(type(value) is python for value in values):
+            return _exactly(values, kind, name)
+    return pa.array([scalar(value, kind, name).as_py() for value in values], kind)
+
+
+def _exactly(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise InvalidInput(f"a value does not fit column {name!r}, {kind}: {error}") from None
 
 
 def _unknown(column: Any) -> pa.Array:

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Callable
+from math import isfinite
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +19,13 @@ from airflow_provider_segtable.data.sql.decimal_results import (
     differences,
     products,
     quotients,
+    remainders,
     sums,
 )
+from airflow_provider_segtable.data.sql.text_values import OnlySpark
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
-
-
-class OnlySpark(Exception):
-    """Raised for what only Spark computes; the text says why."""
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -39,6 +38,8 @@ def number(text: str) -> pa.Scalar:
     from decimal import Decimal
 
     if "e" in text.lower():
+        if not isfinite(float(text)):
+            raise ValueError(f"{text} is too large")
         return pa.scalar(float(text), pa.float64())
     if "." in text:
         return pa.scalar(Decimal(text))
@@ -98,9 +99,7 @@ def divided(left: Values, right: Values) -> Values:
     """Return ``left / right``: of decimals a decimal, of other numbers a double."""
     if _decimals(left, right) and not pa.types.is_null(left.type):
         return quotients(_as_decimal(left, right), _as_decimal(right, left))
-    kind = pa.float64()
-    if pa.types.is_float32(left.type) and left.type == right.type:
-        kind = left.type
+    kind = pa.float64()  # of two floats, too
     return pc.divide(widened(left, kind), _not_zero(widened(right, kind), left))
 
 
@@ -112,15 +111,32 @@ def whole_quotient(left: Values, right: Values) -> Values:
 
 
 def remainder(left: Values, right: Values) -> Values:
-    """Return ``left % right`` of integers, with the sign of ``left``."""
-    _check_integers(left, right, "%")
-    kind = common(left.type, right.type)
+    """Return ``left % right``, with the sign of ``left``."""
+    kind = _common_number(left, right)
+    if not pa.types.is_integer(kind):
+        return _remainder_of_fractions(left, right, kind)
     first = widened(left, pa.int64())
     second = _not_zero(widened(right, pa.int64()), first)
     # -2^63 % -1 is 0, but the quotient is no bigint
     divisor = pc.if_else(pc.equal(second, -1), pa.scalar(1, pa.int64()), second)
     rest = pc.subtract(first, pc.multiply(pc.divide(first, divisor), divisor))
     return rest.cast(kind)
+
+
+def _remainder_of_fractions(left: Values, right: Values, kind: pa.DataType) -> Values:
+    if pa.types.is_null(kind):
+        return pa.scalar(None)
+    if pa.types.is_decimal(kind):
+        return remainders(_as_decimal(left, right), _not_zero(_as_decimal(right, left), left))
+    first, second = widened(left, kind), widened(right, kind)
+    return remainders(first, _not_zero(second, first))
+
+
+def _common_number(left: Values, right: Values) -> pa.DataType:
+    kind = common(left.type, right.type)
+    if not (is_number(kind) or pa.types.is_null(kind)):
+        raise OnlySpark(f"it computes with {kind}")
+    return kind
 
 
 def _check_integers(left: Values, right: Values, operator: str) -> None:
@@ -132,12 +148,13 @@ def _check_integers(left: Values, right: Values, operator: str) -> None:
 def _not_zero(divisor: Values, dividend: Values) -> Values:
     """Return a divisor that divides no value by zero; null divided by zero is null."""
     zero = pc.equal(divisor, pa.scalar(0, divisor.type))
-    if pc.any(_array(pc.and_(zero, pc.is_valid(dividend)))).as_py():
+    if pc.any(array(pc.and_(zero, pc.is_valid(dividend)))).as_py():
         raise ZeroDivisionError("division by zero; write nullif(divisor, 0) for null")
     return divisor
 
 
-def _array(values: Values) -> Values:
+def array(values: Values) -> Values:
+    """Return values as an array; a scalar as an array of one."""
     return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
 
 
@@ -153,11 +170,9 @@ def _computed(
         first, second = _as_decimal(left, right), _as_decimal(right, left)
         compute = short if digits(first.type, second.type) <= MOST_DIGITS else long
         return compute(first, second)
-    kind = common(left.type, right.type)
+    kind = _common_number(left, right)
     if pa.types.is_null(kind):
         return pa.scalar(None)
-    if not is_number(kind):
-        raise OnlySpark(f"it computes with {kind}")
     return short(widened(left, kind), widened(right, kind))
 
 

@@ -15,11 +15,12 @@ from sqlglot import exp
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, widened
+from airflow_provider_segtable.data.sql.arrow_numbers import widened
 from airflow_provider_segtable.data.sql.computed_types import SIGNED, TEXT, is_text
 from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_text import Kind, Tree, fitted, literal, parsed
 from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed
+from airflow_provider_segtable.data.sql.text_values import OnlySpark
 
 
 @dataclass(frozen=True, slots=True)

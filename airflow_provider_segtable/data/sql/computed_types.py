@@ -1,12 +1,14 @@
 """Types that SQL is computed in: columns and literals on their way into an expression.
 
-Texts are large strings, times have the zone UTC, unsigned integers are the next wider signed ones.
+Texts are large strings, bytes large binaries; times count microseconds and have the zone UTC;
+unsigned integers are the next wider signed ones.
 """
 
 import pyarrow as pa
 
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.sql_text import Kind, Literal, instant
+from airflow_provider_segtable.data.sql.text_values import as_day
 
 SIGNED = {
     pa.uint8(): pa.int16(),
@@ -15,14 +17,17 @@ SIGNED = {
     pa.uint64(): pa.decimal128(20, 0),
 }
 TEXT = pa.large_string()
+BINARY = pa.large_binary()
 TIME = pa.timestamp("us", "UTC")
+_BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
 
 def constant(found: Literal) -> pa.Scalar:
     """Return a literal in the type that Spark gives it.
 
     Raises:
-        ValueError: it is no time.
+        ValueError: it is no time, or no number.
+        OnlySpark: Spark may read it as a time.
     """
     match found.kind:
         case Kind.NULL:
@@ -34,9 +39,9 @@ def constant(found: Literal) -> pa.Scalar:
         case Kind.TEXT:
             return pa.scalar(found.text, TEXT)
         case Kind.DATE:
-            return pa.scalar(instant(found.text), TIME).cast(pa.date32())
-        case Kind.TIME:
-            return pa.scalar(instant(found.text), TIME)
+            return pa.scalar(as_day(found.text), pa.int32()).cast(pa.date32())
+        case Kind.TIME | Kind.LOCAL_TIME:
+            return pa.scalar(instant(found), TIME)
 
 
 def normal(values: pa.Array) -> pa.Array:
@@ -47,7 +52,13 @@ def normal(values: pa.Array) -> pa.Array:
     if is_text(kind):
         return values.cast(TEXT)
     if pa.types.is_timestamp(kind):
-        return values.cast(pa.timestamp(kind.unit, "UTC"))
+        return values.cast(pa.timestamp("ns" if kind.unit == "ns" else "us", "UTC"))
+    if pa.types.is_date64(kind):
+        return values.cast(pa.date32())
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float32())
+    if any(each(kind) for each in _BINARIES):
+        return values.cast(BINARY)
     return values.cast(SIGNED.get(kind, kind))
 
 

@@ -10,7 +10,7 @@
 
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
-from math import isfinite
+from math import fmod, isfinite, isnan, nan
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -67,6 +67,20 @@ def products(left: Values, right: Values) -> Values:
     return _each(_PRODUCTS.multiply, left, right, kind)
 
 
+def remainders(left: Values, right: Values) -> Values:
+    """Return ``left % right`` of decimals or of doubles, with the sign of ``left``."""
+    first, second = left.type, right.type
+    if not pa.types.is_decimal(first):
+        return _each(_float_remainder, left, right, first)
+    scale = max(first.scale, second.scale)
+    whole = min(first.precision - first.scale, second.precision - second.scale)
+    return _each(_EXACT.remainder, left, right, _fitted(whole + scale, scale))
+
+
+def _float_remainder(one: float, other: float) -> float:
+    return nan if isnan(other) or not isfinite(one) else fmod(one, other)
+
+
 def rounded(values: Values, digits: int) -> Values:
     """Return numbers rounded half up to ``digits`` after the point, or before it if negative.
 
@@ -107,7 +121,7 @@ def _rounded_type(kind: pa.DataType, digits: int) -> pa.DataType:
 
 
 def _each(
-    compute: Callable[[Decimal, Decimal], Decimal], left: Values, right: Values, kind: pa.DataType
+    compute: Callable[[Any, Any], Any], left: Values, right: Values, kind: pa.DataType
 ) -> Values:
     """Return a function of two decimals for each row, in type ``kind``; null of null."""
     if isinstance(left, pa.Scalar):

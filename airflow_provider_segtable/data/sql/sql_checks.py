@@ -1,6 +1,7 @@
 """What no engine accepts in an expression over one row: found before Spark is started for it."""
 
 from collections.abc import Collection
+from typing import Any
 
 from sqlglot import exp
 
@@ -9,12 +10,18 @@ from airflow_provider_segtable.data.sql.sql_text import Tree, written
 
 _PARTS = frozenset(
     (
-        *("this", "expression", "expressions", "to", "_type", "nested", "table", "query"),
-        *("quoted", "is_string", "safe", "unit", "low", "high", "ifs", "true", "false", "default"),
-        "decimals",
+        *("this", "expression", "expressions", "to", "_type", "nested", "table", "db", "catalog"),
+        *("quoted", "is_string", "unit", "low", "high", "ifs", "true", "false", "default", "query"),
+        *("decimals", "start", "length", "substr", "position", "replacement", "ignore_nulls"),
     )
 )
-_LIKE_PARTS = _PARTS | {"negate"}
+_MORE: dict[type[Any], frozenset[str]] = {
+    **dict.fromkeys((exp.Like, exp.ILike), frozenset({"negate"})),
+    **dict.fromkeys(
+        (exp.Div, exp.DPipe, exp.Concat, exp.TsOrDsToDate, exp.TryCast), frozenset({"safe"})
+    ),
+}
+"""What a node may have besides."""
 _ELSEWHERE = (exp.Query, exp.Lambda)
 """Parts with names of their own."""
 
@@ -45,10 +52,40 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
             )
 
 
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_TESTS = (exp.Between, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.Is, exp.Not)
+
+
+def unclear_part(tree: Tree) -> Tree | None:
+    """Return a node that Spark's parser, without more parentheses, reads in another way.
+
+    There all comparisons bind alike, from left to right, and tests such as ``BETWEEN`` and ``LIKE``
+    take whole comparisons; ``||`` binds as ``+`` does.
+    """
+    for node in tree.find_all(*_COMPARED, *_TESTS, exp.DPipe):
+        left, right = _bare(node.this), node.args.get("expression")
+        if isinstance(node, exp.DPipe):
+            unclear = isinstance(right, exp.Add | exp.Sub)
+        elif isinstance(node, _COMPARED):
+            unclear = isinstance(left, _TESTS) or isinstance(right, (*_TESTS, *_COMPARED))
+        else:
+            unclear = not isinstance(node, exp.Not) and isinstance(left, _TESTS)
+        if unclear:
+            return node
+    return None
+
+
+def _bare(tree: Tree) -> Tree:
+    """Return ``IS`` without parentheses, which sqlglot adds; others as they are."""
+    inner = tree.unnest()
+    test = inner.this if isinstance(inner, exp.Not) else inner
+    return inner if isinstance(test, exp.Is) else tree
+
+
 def unknown_part(tree: Tree) -> tuple[Tree, str] | None:
     """Return a node that has more to it than this package looks at, such as an option."""
     for node in tree.walk():
-        known = _LIKE_PARTS if isinstance(node, exp.Like) else _PARTS
+        known = _PARTS | _MORE.get(type(node), frozenset())
         for name, value in node.args.items():
             if value and name not in known:
                 return node, name

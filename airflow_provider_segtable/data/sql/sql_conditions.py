@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_predicates import and_parts, predicate_of
-from airflow_provider_segtable.data.sql.sql_text import Tree, parsed
+from airflow_provider_segtable.data.sql.sql_text import Tree, column_path, parsed
 from airflow_provider_segtable.data.sql.sql_values import holds
 
 
@@ -48,14 +48,14 @@ def _computed(text: str, tree: Tree, schema: pa.Schema, time_column: str) -> Con
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
             return batch.filter(holds(tree, pa.Table.from_batches([batch])))
-        except (ArithmeticError, pa.ArrowException) as error:
+        except (ArithmeticError, ValueError, pa.ArrowException) as error:
             raise InvalidInput(
                 f"{text!r} is neither true nor false for some row: {error}"
             ) from None
 
     keep(pa.RecordBatch.from_pylist([], schema))  # refuses what it cannot compute
     test = AllOf(tuple(_predicates(tree, schema)))
-    named = {node.name for node in tree.find_all(exp.Column)}
+    named = {column_path(node)[0] for node in tree.find_all(exp.Column)}
     columns = tuple(name for name in schema.names if name in named) or (time_column,)
     return Condition(columns=columns, keep=keep, when=reach(test, time_column), test=test)
 

@@ -1,10 +1,12 @@
 """Parsing and writing of predicates as SQL text; the dialect is Spark's.
 
 1. The parser accepts the expressions of a ``Predicate``: comparisons of a column with a value (on
-   either side), ``IN``, ``BETWEEN``, ``IS NULL``, ``AND``, ``OR``, ``NOT``, ``TRUE``, ``FALSE``, a
-   boolean column. It refuses all others by name; Spark accepts any expression.
-2. A value must have its column's type; text compared with a time or a date column is parsed as a
-   time or a date. Times without zone are UTC.
+   either side; ``<=>`` and ``IS DISTINCT FROM`` among them), ``IN``, ``BETWEEN``, ``IS NULL``,
+   ``IS TRUE``, ``AND``, ``OR``, ``NOT``, ``TRUE``, ``FALSE``, a boolean column. It refuses all
+   others by name.
+2. A value that its column cannot have is compared as Spark compares it: ``i > 1.5`` becomes
+   ``i > 1`` (``data.sql.column_bounds``). Text compared with numbers, times or dates is parsed as
+   one. Times without zone are UTC.
 3. ``to_sql`` writes times with their zone and quotes every name, so that its output means the same
    in every session, and is parsed back to the same predicate.
 """
@@ -12,7 +14,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import InvalidOperation
 from functools import reduce
 from typing import Any
 
@@ -34,18 +35,22 @@ from airflow_provider_segtable.core.deletes.predicate import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.time.interval import moment
-from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
+from airflow_provider_segtable.data.sql.column_bounds import Bounds, bounds, known_values
+from airflow_provider_segtable.data.sql.sql_checks import unclear_part
 from airflow_provider_segtable.data.sql.sql_text import (
     EPOCH,
     Kind,
     Literal,
     Tree,
     comparable,
-    fitted,
+    is_double,
+    listed,
     literal,
     parsed,
+    whole_numbers,
     written,
 )
+from airflow_provider_segtable.data.sql.text_values import OnlySpark
 
 _WAY_OUT = "give it to Spark (--engine spark), which reads any expression"
 _KNOWN = (
@@ -88,6 +93,9 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
 
 def predicate_of(tree: Tree, schema: pa.Schema) -> Predicate:
     """Return the predicate of a parsed condition; errors as ``parse_predicate``."""
+    unclear = unclear_part(tree)
+    if unclear is not None:
+        raise _refused(unclear, "Spark may put its parentheses elsewhere")
     return _Reader(schema).predicate(tree)
 
 
@@ -118,26 +126,70 @@ class _Reader:
                 return self.flag(tree)
             case exp.Is() if isinstance(tree.expression, exp.Null):
                 return IsNull(self.column(tree.this, tree).name)
+            case exp.Is() if isinstance(tree.expression, exp.Boolean):
+                return self.truth(tree)
             case exp.In() if tree.expressions and not tree.args.get("query"):
-                field = self.column(tree.this, tree)
-                return Among(field.name, tuple(_value(each, field) for each in tree.expressions))
+                return self.among(tree, self.column(tree.this, tree))
             case exp.Between() if not tree.args.get("symmetric"):
                 field = self.column(tree.this, tree)
-                low, high = (_stated(tree.args[key], field) for key in ("low", "high"))
-                least = Compare(field.name, Compares.AT_LEAST, low)
-                return AllOf((least, Compare(field.name, Compares.AT_MOST, high)))
+                low, high = (_bounds(tree.args[key], field) for key in ("low", "high"))
+                least = low.compare(field.name, Compares.AT_LEAST)
+                return AllOf((least, high.compare(field.name, Compares.AT_MOST)))
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                found = self.null_safe(tree)
+                return found if isinstance(tree, exp.NullSafeEQ) else Not(found)
             case _ if type(tree) in COMPARISONS:
                 return self.comparison(tree)
         raise _refused(tree, _KNOWN)
 
     def comparison(self, tree: Tree) -> Predicate:
-        left, right, how = tree.this.unnest(), tree.expression.unnest(), COMPARISONS[type(tree)]
-        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-            raise _refused(tree, "it compares two columns, not a column with a value")
-        if isinstance(right, exp.Column):
-            left, right, how = right, left, _TURNED.get(how, how)
+        left, right, how = _sides(tree)
         field = self.column(left, tree)
-        return Compare(field.name, how, _stated(right, field))
+        return _bounds(right, field).compare(field.name, how)
+
+    def truth(self, tree: exp.Is) -> Predicate:
+        """Return whether a predicate is true, or false; it is never unknown."""
+        of = tree.this.unnest()
+        field = self.column(of, tree)
+        if not pa.types.is_boolean(field.type):
+            raise _refused(tree, f"column {field.name!r} is {field.type}, not a boolean")
+        same = Compare(field.name, Compares.EQUAL, bool(tree.expression.this))
+        return AllOf((Not(IsNull(field.name)), same))
+
+    def null_safe(self, tree: Tree) -> Predicate:
+        """Return whether a column and a value are equal, or both null; it is never unknown."""
+        left, right, _ = _sides(tree)
+        field = self.column(left, tree)
+        found = literal(right)
+        if found is not None and found.kind is Kind.NULL:
+            return IsNull(field.name)
+        same = _bounds(right, field).compare(field.name, Compares.EQUAL)
+        return AllOf((Not(IsNull(field.name)), same))
+
+    def among(self, tree: exp.In, field: pa.Field) -> Predicate:
+        """Return that a column has one of some values; those that it cannot have do not matter."""
+        numbers = whole_numbers(tree)
+        known = None if numbers is None else known_values(numbers, field.type)
+        if known and numbers and len(known) == len(numbers):
+            return Among(field.name, tuple(known))
+        given = list(listed(tree))
+        _check_alike(tree, given, field)
+        ranges: list[Predicate] = []
+        values: list[Value] = []
+        for each in given:
+            if not isinstance(each, Literal):
+                raise _no_value(each, field)
+            if each.kind is Kind.NULL:
+                values.append(None)
+                continue
+            found = _bounds_of(each, each.text, field)
+            if found.exact:
+                values.append(found.least)
+            else:
+                ranges.append(found.compare(field.name, Compares.EQUAL))
+        several = dict.fromkeys(ranges)  # most are values that the column cannot have
+        parts = (*([Among(field.name, tuple(values))] if values else []), *several)
+        return parts[0] if len(parts) == 1 else AnyOf(parts)
 
     def flag(self, tree: exp.Column) -> Predicate:
         field = self.column(tree, tree)
@@ -179,38 +231,58 @@ def _parts(tree: Tree, kind: type[exp.Connector]) -> list[Tree]:
     return [tree, *reversed(parts)]
 
 
-def _stated(tree: Tree, field: pa.Field) -> Value:
-    value = _value(tree, field)
-    if value is None:
+def _sides(tree: Tree) -> tuple[Tree, Tree, Compares]:
+    """Return a comparison's column, its value, and how the column is compared with it."""
+    left, right = tree.this.unnest(), tree.expression.unnest()
+    how = COMPARISONS.get(type(tree), Compares.EQUAL)
+    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+        raise _refused(tree, "it compares two columns, not a column with a value")
+    if isinstance(right, exp.Column):
+        return right, left, _TURNED.get(how, how)
+    return left, right, how
+
+
+def _bounds(tree: Tree, field: pa.Field) -> Bounds:
+    found = literal(tree)
+    if found is None:
+        raise _no_value(tree, field)
+    if found.kind is Kind.NULL:
         name = written(exp.column(field.name, quoted=True))
         raise InvalidInput(
             f"a comparison with NULL is never true: write {name} IS NULL, or IS NOT NULL"
         )
-    return value
+    return _bounds_of(found, written(tree), field)
 
 
-def _value(tree: Tree, field: pa.Field) -> Value:
-    found = literal(tree)
-    if found is None:
-        raise _refused(tree, f"it is not a plain value to compare with column {field.name!r}")
-    if found.kind is Kind.NULL:
-        return None
+def _bounds_of(found: Literal, text: str, field: pa.Field) -> Bounds:
     try:
-        value = fitted(found, field.type)
-        if value is not None:
-            scalar(value, field.type, field.name)
-    except (ValueError, InvalidOperation, InvalidInput) as error:
-        raise _misfit(found, tree, field, f" ({error})") from None
-    if value is None:
-        raise _misfit(found, tree, field, f": it is {found.kind}")
-    return value
+        return bounds(found, field.type)
+    except OnlySpark as why:
+        raise _misfit(text, field, f" ({why})", spark=True) from None
+    except TypeError as why:
+        raise _misfit(text, field, f": {why}", spark=comparable(found, field.type)) from None
+    except ValueError as why:
+        raise _misfit(text, field, f" ({why})", spark=False) from None
 
 
-def _misfit(found: Literal, tree: Tree, field: pa.Field, why: str) -> InvalidInput:
-    told = f"{written(tree)} is not a value of column {field.name!r}, {field.type}{why}; write one"
-    if comparable(found, field.type):
-        return NeedsSpark(f"{told} that is, or {_WAY_OUT}")
-    return InvalidInput(f"{told} that is")
+def _no_value(tree: Tree, field: pa.Field) -> InvalidInput:
+    return _refused(tree, f"it is not a plain value to compare with column {field.name!r}")
+
+
+def _misfit(text: str, field: pa.Field, why: str, *, spark: bool) -> InvalidInput:
+    said = f"{text} is not a value of column {field.name!r}, {field.type}{why}; write one"
+    if spark:
+        return NeedsSpark(f"{said} that is, or {_WAY_OUT}")
+    return InvalidInput(f"{said} that is")
+
+
+def _check_alike(tree: Tree, given: Sequence[Literal | Tree], field: pa.Field) -> None:
+    """Refuse a set whose values Spark brings to a type that no single one of them has."""
+    literals = [each for each in given if isinstance(each, Literal) and each.kind is not Kind.NULL]
+    kinds = {each.kind for each in literals}
+    doubles = {is_double(each.text) for each in literals if each.kind is Kind.NUMBER}
+    if len(kinds) > 1 or (len(doubles) > 1 and not pa.types.is_floating(field.type)):
+        raise _refused(tree, "its values are of several types")
 
 
 def to_sql(predicate: Predicate) -> str:

@@ -1,41 +1,56 @@
 """Values in SQL, computed with Arrow as Spark's SQL (ANSI) computes them.
 
-1. Read are: columns, literals, ``+ - * / % div``, ``||`` and ``concat``, ``upper``, ``lower``,
-   ``trim``, ``length``, ``like``, ``abs``, ``round``, casts between numbers, times and intervals,
-   conditions, ``case``, ``if``, ``coalesce``, ``nullif``. All others are refused by name; Spark
-   computes any.
+1. Read are: columns and fields of structs, literals, arithmetic, comparisons and conditions,
+   ``case``, ``if``, ``coalesce``, ``nullif``, ``greatest``, casts, intervals, and the functions of
+   ``_FUNCTIONS``. All others are refused by name; Spark computes any. ``tests/spark`` compares
+   thousands of expressions with Spark's values.
 2. A part of ``case``, ``if`` and ``coalesce`` is computed for the rows that need it alone, so
-   ``case when n = 0 then 0 else 1 / n end`` divides by no zero.
+   ``case when n = 0 then 0 else 1 / n end`` divides by no zero; and so is the right side of
+   ``and`` and ``or``.
 3. A value is stored in a column's type if it is one of its values: a fraction in an integer column
    is an error. Floating columns take the nearest number.
 4. Times without zone are UTC.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from operator import add
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from airflow_provider_segtable.core.deletes.predicate import Compares
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, common, widened
-from airflow_provider_segtable.data.sql.computed_types import TEXT, TIME, constant, normal
+from airflow_provider_segtable.data.sql import sql_functions as functions
+from airflow_provider_segtable.data.sql.computed_types import BINARY, TEXT, TIME, constant, normal
 from airflow_provider_segtable.data.sql.decimal_results import Values, rounded
-from airflow_provider_segtable.data.sql.sql_checks import unknown_part
-from airflow_provider_segtable.data.sql.sql_predicates import COMPARISONS, predicate_of
+from airflow_provider_segtable.data.sql.sql_casts import (
+    brought,
+    cast_to,
+    common,
+    common_of,
+    mapped,
+)
+from airflow_provider_segtable.data.sql.sql_checks import unclear_part, unknown_part
+from airflow_provider_segtable.data.sql.sql_intervals import intervals, step_of
+from airflow_provider_segtable.data.sql.sql_predicates import COMPARISONS
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
+    Literal,
     Tree,
+    column_path,
+    listed,
     literal,
+    whole_numbers,
     written,
 )
-from airflow_provider_segtable.data.sql.value_order import compared
+from airflow_provider_segtable.data.sql.text_values import OnlySpark
+from airflow_provider_segtable.data.sql.value_order import compared, equatable
 
 WAY_OUT = (
     "Spark computes any expression (--engine spark of delete, update and merge, or its DataFrames)"
@@ -48,15 +63,24 @@ _ARITHMETIC: dict[type[Any], Callable[[Values, Values], Values]] = {
     exp.IntDiv: numbers.whole_quotient,
     exp.Mod: numbers.remainder,
 }
-_CASTS = {
+_CASTS: Mapping[Any, pa.DataType] = {
+    exp.DataType.Type.BOOLEAN: pa.bool_(),
     exp.DataType.Type.TINYINT: pa.int8(),
     exp.DataType.Type.SMALLINT: pa.int16(),
     exp.DataType.Type.INT: pa.int32(),
     exp.DataType.Type.BIGINT: pa.int64(),
     exp.DataType.Type.FLOAT: pa.float32(),
     exp.DataType.Type.DOUBLE: pa.float64(),
+    exp.DataType.Type.TEXT: TEXT,
+    exp.DataType.Type.BINARY: BINARY,
+    exp.DataType.Type.DATE: pa.date32(),
+    exp.DataType.Type.TIMESTAMP: TIME,
+    exp.DataType.Type.TIMESTAMPTZ: TIME,
+    exp.DataType.Type.TIMESTAMPLTZ: TIME,
 }
-_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
+_TRUTHS: tuple[type[Any], ...] = (
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.NullSafeEQ, exp.NullSafeNEQ),
+)
 
 
 def computed(tree: Tree, rows: pa.Table) -> pa.Array:
@@ -82,6 +106,9 @@ def _check(tree: Tree) -> None:
     found = unknown_part(tree)
     if found is not None:
         raise _refused(found[0], f"its {found[1]!r} is not known here")
+    unclear = unclear_part(tree)
+    if unclear is not None:
+        raise _refused(unclear, "Spark may put its parentheses elsewhere")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,169 +122,301 @@ class _Computer:
         return pa.repeat(values, len(self.rows)) if isinstance(values, pa.Scalar) else values
 
     def value(self, tree: Tree) -> Values:
-        tree = tree.unnest()
+        """Return the value of an expression; an error names the innermost part it is about."""
+        return _named(self.known, tree.unnest())
+
+    def truth(self, tree: Tree) -> Values:
+        """Return whether a condition holds, in three-valued logic."""
+        return _named(self.known_truth, tree.unnest())
+
+    def known(self, tree: Tree) -> Values:
         if type(tree) in _ARITHMETIC:
             return self.arithmetic(tree)
-        found = None if isinstance(tree, exp.Cast) else literal(tree)
-        if found is not None:
-            return constant(found)
-        match tree:
-            case exp.Column():
-                return self.column(tree)
-            case exp.Neg() | exp.Abs() | exp.Round():
-                return self.of_number(tree)
-            case exp.Cast():
-                return self.cast(tree)
-            case exp.Case() | exp.If() | exp.Coalesce() | exp.Nullif():
-                return self.chosen(list(_branches(tree)))
-            case (
-                exp.And() | exp.Or() | exp.Not() | exp.Is() | exp.In() | exp.Between() | exp.Like()
-            ):
-                return self.truth(tree)
-            case _ if type(tree) in COMPARISONS:
-                return self.truth(tree)
-        return self.text(tree)
+        if isinstance(tree, exp.Literal | exp.Null | exp.Boolean | exp.HexString):
+            return self.literal(tree)
+        if type(tree) in _TRUTHS or type(tree) in COMPARISONS:
+            return self.known_truth(tree)
+        if type(tree).__name__ in _FUNCTIONS:
+            return _FUNCTIONS[type(tree).__name__](self, tree)
+        if isinstance(tree, exp.Anonymous) and tree.name.lower() in _NAMED:
+            return _NAMED[tree.name.lower()](self, tree)
+        raise OnlySpark("it is not one of the functions that this process knows")
 
-    def column(self, tree: exp.Column) -> pa.Array:
-        name = tree.name
-        if tree.args.get("table") or not isinstance(tree.this, exp.Identifier):
-            raise _refused(tree, "it is a part of a column, or a column of some table")
-        if name not in self.rows.column_names:
+    def literal(self, tree: Tree) -> pa.Scalar:
+        if isinstance(tree, exp.HexString):
+            text = tree.name
+            return pa.scalar(bytes.fromhex(text.zfill(len(text) + len(text) % 2)), BINARY)
+        return constant(literal(tree) or Literal(Kind.NULL, ""))
+
+    def column(self, tree: Tree) -> pa.Array:
+        path = column_path(tree)
+        if path[0] not in self.rows.column_names:
+            if len(path) > 1:
+                raise OnlySpark("it is a column of some other table")
             known = ", ".join(self.rows.column_names)
-            raise SchemaMismatch(f"there is no column {name!r}: the table has {known}")
-        found = self.rows.column(name).combine_chunks()
+            raise SchemaMismatch(f"there is no column {path[0]!r}: the table has {known}")
+        found = self.rows.column(path[0]).combine_chunks()
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        for name in path[1:]:
+            fields = values.type.names if pa.types.is_struct(values.type) else ()
+            if name not in fields:
+                what = f"there is no field {'.'.join(path)!r}: {path[0]!r} is {values.type}"
+                raise SchemaMismatch(what) if fields else OnlySpark(what)
+            values = pc.struct_field(values, name)
         return normal(values)
 
     def arithmetic(self, tree: Tree) -> Values:
         parts = (tree.this, tree.expression)
-        if any(isinstance(each.unnest(), exp.Interval) for each in parts):
+        if any(intervals(each) for each in parts):
             return self.moved(tree)
-        left, right = map(self.value, parts)
-        try:
-            return _ARITHMETIC[type(tree)](left, right)
-        except OnlySpark as why:
-            raise _refused(tree, str(why)) from None
+        left, right = self.pair(*parts)
+        if pa.date32() in (left.type, right.type):
+            return _days_moved(tree, left, right)
+        if TEXT in (left.type, right.type):
+            if left.type == right.type:
+                raise OnlySpark("it computes with texts")
+            kind = common(left.type, right.type)
+            left, right = (
+                brought(each, kind) if each.type == TEXT else each for each in (left, right)
+            )
+        return _ARITHMETIC[type(tree)](left, right)
 
-    def of_number(self, tree: exp.Neg | exp.Abs | exp.Round) -> Values:
-        """Return a number without or with another sign, or rounded."""
-        values = self.value(tree.this)
-        if pa.types.is_null(values.type):
-            return values
-        if not numbers.is_number(values.type):
-            raise _refused(tree, f"it computes with {values.type}")
-        if not isinstance(tree, exp.Round):
-            return (pc.negate_checked if isinstance(tree, exp.Neg) else pc.abs_checked)(values)
+    def number(self, tree: Tree) -> Values:
+        """Return numbers; a text is a double."""
+        values = self.value(tree)
+        if values.type == TEXT:
+            values = cast_to(values, pa.float64())
+        if not (numbers.is_number(values.type) or pa.types.is_null(values.type)):
+            raise OnlySpark(f"it computes with {values.type}")
+        return values
+
+    def negative(self, tree: exp.Neg) -> Values:
+        found = literal(tree) if isinstance(tree.this.unnest(), exp.Literal) else None
+        if found is not None and found.kind is Kind.NUMBER:
+            return constant(found)
+        values = self.number(tree.this)
+        return values if pa.types.is_null(values.type) else pc.negate_checked(values)
+
+    def rounded(self, tree: exp.Round) -> Values:
         digits = literal(tree.args.get("decimals") or exp.Literal.number(0))
         if digits is None or not digits.text.lstrip("+-").isdigit():
-            raise _refused(tree, "the digits to round to are a whole number")
-        return rounded(values, int(digits.text))
+            raise OnlySpark("the digits to round to are a whole number")
+        return rounded(self.number(tree.this), int(digits.text))
+
+    def to_whole(self, tree: exp.Ceil | exp.Floor) -> Values:
+        if tree.args.get("decimals"):
+            raise OnlySpark("it rounds to digits")
+        up = isinstance(tree, exp.Ceil)
+        return functions.rounded_to_whole(self.number(tree.this), up=up)
 
     def moved(self, tree: Tree) -> Values:
-        """Return a time plus or minus an interval of fixed length."""
-        time, by = tree.this, tree.expression.unnest()
-        if isinstance(tree, exp.Add) and isinstance(time.unnest(), exp.Interval):
-            time, by = by, time.unnest()
+        """Return a time or a date plus or minus an interval."""
+        time, by = tree.this, tree.expression
+        if isinstance(tree, exp.Add) and intervals(time):
+            time, by = by, time
+        if not isinstance(tree, exp.Add | exp.Sub) or intervals(time):
+            raise OnlySpark("an interval is added to a time, or subtracted from one")
         values = self.value(time)
-        found = literal(by.this) if isinstance(by, exp.Interval) and by.this else None
-        unit = str(by.args.get("unit") or "").upper().removesuffix("S")
-        if not (
-            pa.types.is_timestamp(values.type)
-            and isinstance(tree, exp.Add | exp.Sub)
-            and found is not None
-            and found.text.lstrip("+-").isdigit()
-            and unit in _SECONDS
-        ):
-            raise _refused(tree, "intervals are whole weeks, days, hours, minutes or seconds")
-        length = pa.scalar(int(found.text) * _SECONDS[unit] * 1_000_000, pa.duration("us"))
-        compute = pc.add_checked if isinstance(tree, exp.Add) else pc.subtract_checked
-        return compute(pc.cast(values, TIME), length)
+        if values.type not in (TIME, pa.date32()):
+            raise OnlySpark(f"an interval is added to {values.type}")
+        step = reduce(add, map(step_of, intervals(by)))
+        if step.months and (step.days or step.micros is not None) and values.type != TIME:
+            raise OnlySpark("months and days are added to a date")
+        step = -step if isinstance(tree, exp.Sub) else step
+        return functions.moved(values, step.months, step.days, step.micros)
 
     def cast(self, tree: exp.Cast) -> Values:
-        values, kind = self.value(tree.this), _CASTS.get(tree.to.this)
         found = literal(tree)
-        if found is not None and found.kind in (Kind.DATE, Kind.TIME):
+        if found is not None and found.kind is not Kind.NUMBER:
             return constant(found)
-        if kind is None or not (numbers.is_number(values.type) or pa.types.is_null(values.type)):
-            raise _refused(tree, f"{values.type} is cast to {tree.to.sql('spark').lower()}")
-        if pa.types.is_floating(kind):
-            return widened(values, kind)
-        if pa.types.is_decimal(values.type):
-            raise _refused(tree, "a decimal is cut to an integer")
-        return (pc.trunc(values) if pa.types.is_floating(values.type) else values).cast(kind)
+        return cast_to(self.value(tree.this), _cast_type(tree))
 
-    def text(self, tree: Tree) -> Values:
-        match tree:
-            case exp.Upper():
-                return _mapped(self.texts(tree.this, tree), str.upper, pc.ascii_upper)
-            case exp.Lower():
-                return _mapped(self.texts(tree.this, tree), str.lower, pc.ascii_lower)
-            case exp.Trim() if not (tree.expression or tree.args.get("position")):
-                return pc.utf8_trim(self.texts(tree.this, tree), characters=" ")
-            case exp.Length():
-                return pc.utf8_length(self.texts(tree.this, tree)).cast(pa.int32())
-            case exp.DPipe():
-                return self.joined(tree, (tree.this, tree.expression))
-            case exp.Concat():
-                return self.joined(tree, tree.expressions)
-        raise _refused(tree, "it is not one of the functions that this process knows")
+    def texts(self, tree: Tree) -> Values:
+        values = self.value(tree)
+        return values if values.type == TEXT else _named(lambda _: cast_to(values, TEXT), tree)
 
-    def joined(self, tree: Tree, parts: Sequence[Tree]) -> Values:
-        texts = [self.texts(each, tree) for each in parts]
+    def whole(self, tree: Tree) -> Values:
+        """Return a number of days, or of characters."""
+        values = self.value(tree)
+        if values.type == TEXT or pa.types.is_null(values.type) or values.type == pa.int64():
+            return cast_to(values, pa.int32())
+        if not pa.types.is_integer(values.type):
+            raise OnlySpark(f"it counts by {values.type}")
+        return values
+
+    def days(self, tree: Tree) -> Values:
+        values = self.value(tree)
+        return values if values.type == pa.date32() else self.as_time(values, pa.date32())
+
+    def times(self, tree: Tree) -> Values:
+        values = self.value(tree)
+        return values if values.type == TIME else self.as_time(values, TIME)
+
+    def as_time(self, values: Values, kind: pa.DataType) -> Values:
+        if values.type in (TEXT, TIME, pa.date32()) or pa.types.is_null(values.type):
+            return cast_to(values, kind)
+        raise OnlySpark(f"it is {values.type} and not a time")
+
+    def joined(self, tree: Tree) -> Values:
+        pair = isinstance(tree, exp.DPipe)
+        parts = (tree.this, tree.expression) if pair else tree.expressions
+        texts = [self.texts(each) for each in parts]
         return pc.binary_join_element_wise(*texts, pa.scalar("", TEXT))
 
-    def texts(self, tree: Tree, around: Tree) -> Values:
-        values = self.value(tree)
-        if values.type == TEXT or pa.types.is_null(values.type):
-            return values.cast(TEXT)
-        raise _refused(around, f"{written(tree)} is {values.type} and not text")
+    def part(self, tree: Tree) -> Values:
+        name = type(tree).__name__.upper()
+        name = {"DAYOFMONTH": "DAY"}.get(name, name)
+        values = (self.times if name in functions.OF_TIMES else self.days)(tree.this)
+        return functions.part(name, values)
 
-    def truth(self, tree: Tree) -> Values:
-        """Return whether a condition holds, in three-valued logic."""
-        tree = tree.unnest()
+    def known_truth(self, tree: Tree) -> Values:
         match tree:
-            case exp.And():
-                return pc.and_kleene(self.truth(tree.this), self.truth(tree.expression))
-            case exp.Or():
-                return pc.or_kleene(self.truth(tree.this), self.truth(tree.expression))
+            case exp.And() | exp.Or():
+                return self.both(tree)
             case exp.Not():
                 return pc.invert(self.truth(tree.this))
             case exp.Is() if isinstance(tree.expression, exp.Null):
                 return pc.is_null(self.filled(tree.this))
-            case exp.In() | exp.Between():
-                return self.test(tree)
-            case exp.Like():
-                return self.like(tree)
+            case exp.Is() if isinstance(tree.expression, exp.Boolean):
+                same = pc.equal(self.truth(tree.this), bool(tree.expression.this))
+                return pc.fill_null(same, False)
+            case exp.In():
+                return self.among(tree)
+            case exp.Between():
+                return self.truth(_bounded(tree))
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                return self.null_safe(tree)
             case _ if type(tree) in COMPARISONS:
                 return self.comparison(tree)
         values = self.value(tree)
-        if not (pa.types.is_boolean(values.type) or pa.types.is_null(values.type)):
-            raise _refused(tree, f"it is {values.type}, which is neither true nor false")
-        return values.cast(pa.bool_())
+        if values.type == TEXT or pa.types.is_boolean(values.type) or pa.types.is_null(values.type):
+            return cast_to(values, pa.bool_())
+        raise OnlySpark(f"it is {values.type}, which is neither true nor false")
+
+    def condition(self, tree: Tree) -> Values:
+        """Return whether a branch is taken; Spark takes no text and no ``null`` for this."""
+        if tree.unnest().is_string or isinstance(tree.unnest(), exp.Null):
+            raise OnlySpark("it is neither true nor false")
+        return self.truth(tree)
+
+    def both(self, tree: exp.And | exp.Or) -> Values:
+        """Return a conjunction or a disjunction; the right side fails only where it is needed."""
+        join, decided = (
+            (pc.and_kleene, False) if isinstance(tree, exp.And) else (pc.or_kleene, True)
+        )
+        if tree.this.unnest().is_string or tree.expression.unnest().is_string:
+            raise OnlySpark("a part of it is a text")
+        left = self.truth(tree.this)
+        needed = pc.fill_null(pc.not_equal(left, decided), True)
+        return join(left, self.where_needed(needed, _Computer.truth, tree.expression))
+
+    def pair(self, left: Tree, right: Tree) -> tuple[Values, Values]:
+        """Return two values; the right one fails only where the left one is known."""
+        first = self.value(left)
+        return first, self.where_needed(pc.is_valid(first), _Computer.value, right)
+
+    def where_needed(
+        self, needed: Values, compute: "Callable[[_Computer, Tree], Values]", tree: Tree
+    ) -> Values:
+        """Return values; if they fail, those of the rows that need them, and null for others."""
+        try:
+            return compute(self, tree)
+        except (ArithmeticError, ValueError, pa.ArrowException):
+            rows = self.full(needed)
+            if pc.all(rows).as_py():
+                raise
+        if not pc.any(rows).as_py():
+            return pa.nulls(len(rows), compute(_Computer(self.rows.slice(0, 0)), tree).type)
+        here = _Computer(self.rows.filter(rows))
+        places = pc.subtract(pc.cumulative_sum(rows.cast(pa.int64())), 1)
+        return here.full(compute(here, tree)).take(pc.if_else(rows, places, None))
 
     def comparison(self, tree: Tree) -> Values:
-        sides = (tree.this.unnest(), tree.expression.unnest())
-        columns = sum(isinstance(each, exp.Column) for each in sides)
-        if columns == 1 and any(literal(each) is not None for each in sides):
-            return self.test(tree)  # the literal takes the column's type
-        left, right = map(self.filled, sides)
-        try:
-            kind = common(left.type, right.type)
-        except OnlySpark as why:
-            raise _refused(tree, str(why)) from None
-        return compared(widened(left, kind), COMPARISONS[type(tree)], widened(right, kind))
+        left, right = self.sides(tree.this, tree.expression)
+        return compared(left, COMPARISONS[type(tree)], right)
 
-    def like(self, tree: exp.Like) -> Values:
+    def null_safe(self, tree: Tree) -> Values:
+        left, right = self.sides(tree.this, tree.expression)
+        neither = pc.and_(pc.is_null(left), pc.is_null(right))
+        same = pc.or_(neither, pc.fill_null(compared(left, Compares.EQUAL, right), False))
+        return same if isinstance(tree, exp.NullSafeEQ) else pc.invert(same)
+
+    def sides(self, left: Tree, right: Tree) -> tuple[Values, Values]:
+        """Return two values in the type that they are compared in."""
+        first, second = self.pair(left, right)
+        kind = _comparable(common(first.type, second.type))
+        first, second = brought(first, kind), brought(second, kind)
+        return self.full(first), self.full(second)
+
+    def full(self, values: Values) -> pa.Array:
+        return pa.repeat(values, len(self.rows)) if isinstance(values, pa.Scalar) else values
+
+    def among(self, tree: exp.In) -> Values:
+        """Return whether a value is one of some."""
+        if tree.args.get("query") or not tree.expressions:
+            raise OnlySpark("it is a query")
+        left = self.value(tree.this)
+        plain, others = self.members(tree)
+        kinds = dict.fromkeys(each.type for each in (*plain, *others))
+        kind = _comparable(common_of([left.type, *kinds]))
+        first, others = self.full(brought(left, kind)), [brought(each, kind) for each in others]
+        values = pa.concat_arrays([pa.array([], kind), *(brought(each, kind) for each in plain)])
+        known = pc.is_in(equatable(first), value_set=equatable(values).drop_null())
+        found = pc.if_else(pc.is_valid(first), known, pa.scalar(None, pa.bool_()))
+        if values.null_count:
+            found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+        for each in others:
+            found = pc.or_kleene(found, compared(first, Compares.EQUAL, self.full(each)))
+        return found
+
+    def members(self, tree: exp.In) -> tuple[list[pa.Array], list[Values]]:
+        """Return the literals of an ``IN``, in an array of each type, and its other values."""
+        whole = whole_numbers(tree)
+        if whole and min(whole) >= -(2**31) and max(whole) < 2**31:
+            return [pa.array(whole, pa.int32())], []
+        literals: dict[pa.DataType, list[Any]] = {}
+        others = []
+        for each in listed(tree):
+            if isinstance(each, Literal):
+                value = constant(each)
+                literals.setdefault(value.type, []).append(value.as_py())
+            else:
+                others.append(self.value(each))
+        return [pa.array(values, kind) for kind, values in literals.items()], others
+
+    def like(self, tree: exp.Like | exp.ILike | exp.Escape) -> Values:
+        escape = "\\"
+        if isinstance(tree, exp.Escape):
+            escape, tree = tree.expression.name, tree.this
         pattern = literal(tree.expression)
-        if pattern is None or pattern.kind is not Kind.TEXT or "\\" in pattern.text:
-            raise _refused(tree, "a pattern is a text without backslashes")
-        found = pc.match_like(self.texts(tree.this, tree), pattern.text)
+        if pattern is None or pattern.kind is not Kind.TEXT or len(escape) != 1:
+            raise OnlySpark("a pattern is a text")
+        any_case = isinstance(tree, exp.ILike)
+        found = functions.like(self.texts(tree.this), pattern.text, escape, any_case=any_case)
         return pc.invert(found) if tree.args.get("negate") else found
 
-    def test(self, tree: Tree) -> Values:
-        """Return whether a predicate holds: one column beside literals."""
-        found = matches(self.rows, predicate_of(tree, self.rows.schema))
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    def matching(self, tree: exp.RegexpLike) -> Values:
+        pattern = literal(tree.expression)
+        if pattern is None or pattern.kind is not Kind.TEXT:
+            raise OnlySpark("a pattern is a text")
+        return functions.regex_matches(self.texts(tree.this), pattern.text)
+
+    def greatest(self, tree: exp.Greatest | exp.Least) -> Values:
+        values = [self.value(each) for each in (tree.this, *tree.expressions)]
+        kinds = [each.type for each in values]
+        if TEXT in kinds and any(each != TEXT and not pa.types.is_null(each) for each in kinds):
+            raise OnlySpark("it compares texts with others")
+        kind = _comparable(common_of(kinds))
+        how = Compares.MORE if isinstance(tree, exp.Greatest) else Compares.LESS
+        first, *others = (self.full(brought(each, kind)) for each in values)
+        for each in others:
+            better = pc.or_kleene(pc.is_null(first), compared(each, how, first))
+            first = pc.if_else(pc.fill_null(better, False), each, first)
+        return first
+
+    def branched(self, tree: Tree) -> Values:
+        """Return the value of the branch that is taken."""
+        return self.chosen(list(_branches(tree)))
 
     def chosen(self, branches: Sequence[tuple[Tree | None, Tree]]) -> Values:
         """Return for each row the value of the first branch whose condition holds."""
@@ -267,17 +426,13 @@ class _Computer:
             here = _Computer(self.rows.take(pa.array(left)))
             taken = np.ones(len(left), np.bool_)
             if condition is not None:
-                truth = here.truth(condition)
-                full = pa.repeat(truth, len(left)) if isinstance(truth, pa.Scalar) else truth
+                full = here.full(here.condition(condition))
                 taken = np.asarray(pc.fill_null(full, False)).astype(np.bool_)
             found.append(_Computer(self.rows.take(pa.array(left[taken]))).filled(value))
             places.append(left[taken])
             left = left[~taken]
-        try:
-            kind = reduce(common, (each.type for each in found))
-        except OnlySpark as why:
-            raise _refused(branches[0][1].parent, str(why)) from None
-        values = pa.concat_arrays([widened(each, kind) for each in found])
+        kind = common_of([each.type for each in found])
+        values = pa.concat_arrays([brought(each, kind) for each in found])
         return values.take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
 
@@ -286,6 +441,12 @@ def _branches(tree: Tree) -> Iterator[tuple[Tree | None, Tree]]:
     match tree:
         case exp.If():
             yield tree.this, tree.args["true"]
+            yield None, tree.args.get("false") or exp.null()
+        case exp.Nvl2():
+            yield (
+                exp.Not(this=exp.Is(this=tree.this.copy(), expression=exp.null())),
+                tree.args["true"],
+            )
             yield None, tree.args.get("false") or exp.null()
         case exp.Nullif():
             yield exp.EQ(this=tree.this.copy(), expression=tree.expression.copy()), exp.null()
@@ -304,16 +465,191 @@ def _branches(tree: Tree) -> Iterator[tuple[Tree | None, Tree]]:
             yield None, tree.args.get("default") or exp.null()
 
 
-def _mapped(
+def _cast_type(tree: exp.Cast) -> pa.DataType:
+    """Return the type of a cast.
+
+    Raises:
+        OnlySpark: it is ``try_cast``, or a type that is not known here.
+    """
+    if tree.args.get("safe"):
+        raise OnlySpark("try_cast gives null where a value does not fit")
+    sizes = [int(each.name) for each in tree.to.expressions if each.name.isdigit()]
+    if tree.to.this is exp.DataType.Type.DECIMAL:
+        precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
+        return pa.decimal128(precision, scale)
+    if tree.to.this not in _CASTS or tree.to.expressions:
+        raise OnlySpark(f"it is cast to {tree.to.sql('spark').lower()}")
+    return _CASTS[tree.to.this]
+
+
+def _comparable(kind: pa.DataType) -> pa.DataType:
+    """Return a type that values are compared in; nulls are compared as booleans."""
+    if pa.types.is_null(kind):
+        return pa.bool_()
+    plain = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or kind in (TEXT, BINARY)
+    if not plain:
+        raise OnlySpark(f"it compares {kind}")
+    return kind
+
+
+def _bounded(tree: exp.Between) -> Tree:
+    """Return ``BETWEEN`` as two comparisons."""
+    low, high = (tree.args[name].copy() for name in ("low", "high"))
+    least = exp.GTE(this=tree.this.copy(), expression=low)
+    return exp.And(this=least, expression=exp.LTE(this=tree.this.copy(), expression=high))
+
+
+def _days_moved(tree: Tree, left: Values, right: Values) -> Values:
+    """Return a date plus or minus days."""
+    if isinstance(tree, exp.Add) and right.type == pa.date32():
+        left, right = right, left
+    counts = (pa.int8(), pa.int16(), pa.int32(), pa.null())
+    if (
+        left.type != pa.date32()
+        or right.type not in counts
+        or not isinstance(tree, exp.Add | exp.Sub)
+    ):
+        raise OnlySpark(f"it computes with {left.type} and {right.type}")
+    return functions.later_days(left, right, -1 if isinstance(tree, exp.Sub) else 1)
+
+
+def _letters(
     values: Values, each: Callable[[str], str], of_ascii: Callable[[Values], Values]
 ) -> Values:
     """Map letters; beyond ASCII one by one, as one letter may become two."""
-    array = pa.array([values.as_py()], TEXT) if isinstance(values, pa.Scalar) else values
-    if pc.all(pc.string_is_ascii(array)).as_py() is not False:
+    if pc.all(pc.string_is_ascii(numbers.array(values))).as_py() is not False:
         return of_ascii(values)
-    mapped = [None if text is None else each(text) for text in array.to_pylist()]
-    return pa.scalar(mapped[0], TEXT) if isinstance(values, pa.Scalar) else pa.array(mapped, TEXT)
+    return mapped(each, TEXT, values)
+
+
+def _named(compute: Callable[[Tree], Values], tree: Tree) -> Values:
+    """Return the values of an expression; a refusal names it, if no part of it is to blame."""
+    try:
+        return compute(tree)
+    except OnlySpark as why:
+        raise _refused(tree, str(why)) from None
+    except pa.ArrowNotImplementedError as why:
+        raise _refused(tree, f"Arrow says: {why}") from None
 
 
 def _refused(tree: Tree, why: str) -> InvalidInput:
     return NeedsSpark(f"{written(tree)!r} cannot be computed here: {why}; {WAY_OUT}")
+
+
+_Function: TypeAlias = Callable[[_Computer, Any], Values]
+
+
+def _of_text(compute: Callable[[Values], Values]) -> _Function:
+    return lambda here, tree: compute(here.texts(tree.this))
+
+
+def _of_texts(compute: Callable[[Values, Values], Values]) -> _Function:
+    return lambda here, tree: compute(here.texts(tree.this), here.texts(tree.expression))
+
+
+def _of_count(compute: Callable[[Values, Values], Values]) -> _Function:
+    return lambda here, tree: compute(here.texts(tree.this), here.whole(tree.expression))
+
+
+def _is_nan(here: _Computer, tree: Tree) -> Values:
+    values = brought(here.number(tree.this), pa.float64())
+    return pc.fill_null(pc.is_nan(values), False)
+
+
+def _is_null(here: _Computer, tree: Tree) -> Values:
+    (of,) = tree.expressions
+    found = pc.is_null(here.filled(of))
+    return found if tree.name.lower() == "isnull" else pc.invert(found)
+
+
+def _substring(here: _Computer, tree: Tree) -> Values:
+    length = tree.args.get("length")
+    start, count = here.whole(tree.args["start"]), length and here.whole(length)
+    return functions.substring(here.texts(tree.this), start, count)
+
+
+def _replaced(here: _Computer, tree: Tree) -> Values:
+    new = tree.args.get("replacement")
+    by = pa.scalar("", TEXT) if new is None else here.texts(new)
+    return functions.replaced(here.texts(tree.this), here.texts(tree.expression), by)
+
+
+def _position(here: _Computer, tree: Tree) -> Values:
+    start = tree.args.get("position")
+    first = pa.scalar(1, pa.int32()) if start is None else here.whole(start)
+    return functions.position(here.texts(tree.this), here.texts(tree.args["substr"]), first)
+
+
+def _trimmed(here: _Computer, tree: Tree) -> Values:
+    of = pa.scalar(" ", TEXT) if tree.expression is None else here.texts(tree.expression)
+    where = str(tree.args.get("position") or "")
+    return functions.trimmed(here.texts(tree.this), where.upper(), of)
+
+
+def _days_added(here: _Computer, tree: Tree) -> Values:
+    days = here.value(tree.expression)
+    if str(tree.args.get("unit")).upper() != "DAY" or days.type == pa.int64():
+        raise OnlySpark("it adds other than days")
+    return functions.later_days(here.days(tree.this), here.whole(tree.expression))
+
+
+def _months_added(here: _Computer, tree: Tree) -> Values:
+    return functions.later_months(here.days(tree.this), here.whole(tree.expression))
+
+
+def _days_between(here: _Computer, tree: Tree) -> Values:
+    if tree.args.get("unit"):
+        raise OnlySpark("it counts in units")
+    return functions.days_between(here.days(tree.this), here.days(tree.expression))
+
+
+def _truncated(here: _Computer, tree: Tree) -> Values:
+    of_dates, unit = isinstance(tree, exp.DateTrunc), tree.args["unit"].name
+    functions.check_unit(unit, of_dates=of_dates)
+    return functions.truncated(here.days(tree.this) if of_dates else here.times(tree.this), unit)
+
+
+_PARTS = ("Year", "Quarter", "Month", "Day", "DayOfMonth", "DayOfYear", "DayOfWeek", "WeekOfYear")
+_NAMED: dict[str, _Function] = {
+    "isnull": _is_null,
+    "isnotnull": _is_null,
+    "weekday": lambda here, tree: functions.part("WEEKDAY", here.days(tree.expressions[0])),
+}
+"""Functions that the parser does not know."""
+_FUNCTIONS: dict[str, _Function] = {
+    **dict.fromkeys(("Column", "Dot"), _Computer.column),
+    **dict.fromkeys(("Cast", "TryCast"), _Computer.cast),
+    **dict.fromkeys(("Case", "If", "Coalesce", "Nullif", "Nvl2"), _Computer.branched),
+    **dict.fromkeys((*_PARTS, "Hour", "Minute", "Second"), _Computer.part),
+    **dict.fromkeys(("Like", "ILike", "Escape"), _Computer.like),
+    **dict.fromkeys(("Greatest", "Least"), _Computer.greatest),
+    **dict.fromkeys(("DPipe", "Concat"), _Computer.joined),
+    **dict.fromkeys(("Ceil", "Floor"), _Computer.to_whole),
+    **dict.fromkeys(("TimestampTrunc", "DateTrunc"), _truncated),
+    "RegexpLike": _Computer.matching,
+    "Neg": _Computer.negative,
+    "Round": _Computer.rounded,
+    "Abs": lambda here, tree: pc.abs_checked(here.number(tree.this)),
+    "Sqrt": lambda here, tree: functions.square_root(brought(here.number(tree.this), pa.float64())),
+    "Sign": lambda here, tree: functions.signs(here.number(tree.this)),
+    "IsNan": _is_nan,
+    "Upper": _of_text(lambda texts: _letters(texts, str.upper, pc.ascii_upper)),
+    "Lower": _of_text(lambda texts: _letters(texts, str.lower, pc.ascii_lower)),
+    "Length": _of_text(lambda texts: pc.cast(pc.utf8_length(texts), pa.int32())),
+    "Reverse": _of_text(functions.reversed_texts),
+    "Trim": _trimmed,
+    "Substring": _substring,
+    "Left": _of_count(functions.left),
+    "Right": _of_count(functions.right),
+    "Replace": _replaced,
+    "StartsWith": _of_texts(functions.begins),
+    "EndsWith": _of_texts(functions.ends),
+    "Contains": _of_texts(functions.contains),
+    "StrPosition": _position,
+    "TsOrDsToDate": lambda here, tree: here.days(tree.this),
+    "TsOrDsAdd": _days_added,
+    "AddMonths": _months_added,
+    "LastDay": lambda here, tree: functions.last_days(here.days(tree.this)),
+    "DateDiff": _days_between,
+}
+"""Functions by the parser's names."""

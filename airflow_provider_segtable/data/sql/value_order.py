@@ -28,6 +28,12 @@ def compared(left: pa.Array, how: Compares, right: pa.Array) -> Any:
             return pc.invert(_less(left, right))
 
 
+def equatable(values: pa.Array) -> pa.Array:
+    """Return values that Arrow finds equal where Spark does: minus zero is zero."""
+    floating = pa.types.is_floating(values.type)
+    return pc.add(values, pa.scalar(0.0, values.type)) if floating else values
+
+
 def _equal(left: pa.Array, right: pa.Array) -> Any:
     same = pc.equal(left, right)
     if not pa.types.is_floating(left.type):

@@ -184,7 +184,7 @@ def test_all_means_all(facts: Facts, filled: str) -> None:
         (("delete", "--matches", "ids.csv", "--option", "sep=;"), "NeedsSpark", "--option"),
         (("update", "--all", "--set", "amount"), "InvalidInput", "'amount'"),
         (("update", "--all", "--set", "amuont=1"), "SchemaMismatch", "'amuont'"),
-        (("update", "--all", "--set", "amount=sqrt(amount)"), "NeedsSpark", "SQRT(amount)"),
+        (("update", "--all", "--set", "amount=exp(amount)"), "NeedsSpark", "EXP(amount)"),
         (("update", "--all", "--set", "amount='much'"), "SchemaMismatch", "much"),
         (("update", "--all", "--set", "amount=amount / 0"), "SchemaMismatch", "division by zero"),
         (("update", "--all", "--set", "at=null"), "TimeOutOfRange", "null"),

@@ -1,0 +1,258 @@
+"""Where a literal lies among the values that a column can have.
+
+1. Spark compares a column with a literal in a type that holds both, as ``i > 1.5`` in decimals. The
+   values of the column's own type for which the comparison holds are a range, because no
+   conversion changes their order. So the comparison is one with the column's own values:
+   ``i > 1.5`` is ``i > 1``, and ``i = 1.5`` holds for none.
+2. Doubles round long numbers: several integers can equal one double. The range is searched with the
+   conversion itself.
+3. A literal that no value of the column can be compared with is refused by ``ValueError`` or
+   ``TypeError``, as Spark refuses it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from math import isfinite
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.deletes.predicate import (
+    AllOf,
+    Compare,
+    Compares,
+    Day,
+    Moment,
+    Not,
+    Predicate,
+    Value,
+)
+from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.data.sql.sql_text import Kind, Literal, instant, is_double
+from airflow_provider_segtable.data.sql.text_values import (
+    OnlySpark,
+    as_day,
+    as_double,
+    as_integer,
+    as_truth,
+)
+
+_EXACT = Context(prec=1500)
+_MOST_DIGITS = 38
+_TIMES = (Kind.TEXT, Kind.DATE, Kind.TIME, Kind.LOCAL_TIME)
+_UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_LONG = 2**63
+_LATEST = {"us": _LONG - 1, "ns": _LONG // 1000 - 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least value at or above a literal, the greatest at or below; None if there is none.
+
+    Attributes:
+        least: equal to ``most`` if the literal is one of the column's values.
+        most: above ``least`` if several values are compared as equal to the literal.
+        some: any value of the column.
+    """
+
+    least: Value
+    most: Value
+    some: Value
+
+    @staticmethod
+    def at(value: Value) -> "Bounds":
+        """Return the bounds of a literal that is a value."""
+        return Bounds(value, value, value)
+
+    @property
+    def exact(self) -> bool:
+        """Return whether the literal is one value."""
+        return self.least is not None and self.least == self.most
+
+    def compare(self, name: str, how: Compares) -> Predicate:
+        """Return the comparison of a column with the literal."""
+        match how:
+            case Compares.EQUAL | Compares.UNEQUAL if self.exact:
+                return Compare(name, how, self.least)
+            case Compares.EQUAL:
+                parts = (
+                    self.compare(name, Compares.AT_LEAST),
+                    self.compare(name, Compares.AT_MOST),
+                )
+                return self.never(name) if self._between else AllOf(parts)
+            case Compares.UNEQUAL:
+                return Not(self.compare(name, Compares.EQUAL))
+            case Compares.LESS | Compares.AT_LEAST if self.least is not None:
+                return Compare(name, how, self.least)
+            case Compares.MORE | Compares.AT_MOST if self.most is not None:
+                return Compare(name, how, self.most)
+            case Compares.LESS | Compares.MORE:
+                return Not(self.never(name))  # all values are on this side of it
+            case Compares.AT_LEAST | Compares.AT_MOST:
+                return self.never(name)
+
+    @property
+    def _between(self) -> bool:
+        """Return whether the literal lies between two values, or beyond all."""
+        if self.least is None or self.most is None:
+            return True
+        return _key(self.least) > _key(self.most)
+
+    def never(self, name: str) -> Predicate:
+        """Return what holds for no value, and is unknown of null."""
+        less, more = (Compare(name, how, self.some) for how in (Compares.LESS, Compares.MORE))
+        return AllOf((less, more))
+
+
+def _key(value: Value) -> int | Decimal:
+    match value:
+        case Moment(us=at) | Day(days=at):
+            return at
+        case int() | Decimal():
+            return value
+    raise TypeError(f"{value!r} has no order")
+
+
+def bounds(found: Literal, kind: pa.DataType) -> Bounds:
+    """Return where a literal lies among the values of a type.
+
+    Raises:
+        ValueError: the literal is no number or no time, so Spark refuses it.
+        TypeError: Spark compares no such literal with such a column.
+        OnlySpark: Spark knows.
+    """
+    if found.kind is Kind.TEXT and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return Bounds.at(found.text)
+    if pa.types.is_integer(kind):
+        return _of_integers(found, kind)
+    if pa.types.is_decimal128(kind):
+        return _of_decimals(found, kind)
+    if pa.types.is_floating(kind):
+        return Bounds.at(_finite(_as_double(found)))
+    if pa.types.is_timestamp(kind) and found.kind in _TIMES:
+        return _of_times(instant(found), kind)
+    if pa.types.is_date(kind) and found.kind in _TIMES:
+        return _of_days(found)
+    if pa.types.is_boolean(kind) and found.kind in {Kind.BOOLEAN, Kind.TEXT}:
+        truth = as_truth(found.text) if found.kind is Kind.TEXT else found.text == "True"
+        return Bounds.at(truth)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        raise OnlySpark(f"it compares text with {found.kind}")
+    raise TypeError(f"it is {found.kind}")
+
+
+def known_values(numbers: Sequence[int], kind: pa.DataType) -> list[Value] | None:
+    """Return which numbers a column of integers can have; None for columns of other types."""
+    if not pa.types.is_integer(kind):
+        return None
+    first, last = _range(kind)
+    return [number for number in numbers if first <= number <= last]
+
+
+def _range(kind: pa.DataType) -> tuple[int, int]:
+    bits = kind.bit_width
+    signed = pa.types.is_signed_integer(kind)
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+
+def _of_integers(found: Literal, kind: pa.DataType) -> Bounds:
+    first, last = _range(kind)
+    if found.kind is Kind.TEXT and last < _LONG:
+        whole = as_integer(found.text)
+        if not -_LONG <= whole < _LONG:
+            raise ValueError("the column is compared with whole numbers of 64 bits")
+        exact = Decimal(whole)
+    elif found.kind is Kind.NUMBER and not is_double(found.text):
+        exact = _decimal(found.text)
+    else:
+        return _searched(_finite(_as_double(found)), first, last, float, int)
+    low, high = (int(exact.to_integral_value(way)) for way in (ROUND_CEILING, ROUND_FLOOR))
+    return _clipped(low, high, first, last, int)
+
+
+def _of_decimals(found: Literal, kind: pa.DataType) -> Bounds:
+    last = 10**kind.precision - 1
+
+    def value(unscaled: int) -> Decimal:
+        return Decimal(unscaled).scaleb(-kind.scale, _EXACT)
+
+    if found.kind is not Kind.NUMBER or is_double(found.text):
+        number = _finite(_as_double(found))
+        return _searched(number, -last, last, lambda one: float(value(one)), value)
+    exact = _decimal(found.text)
+    digits, exponent = exact.as_tuple()[1:]
+    scale = max(0, -int(exponent))
+    whole = max(kind.precision - kind.scale, len(digits) - scale)
+    if whole + max(scale, kind.scale) > _MOST_DIGITS:
+        raise OnlySpark(f"{found.text} and {kind} need more than {_MOST_DIGITS} digits")
+    scaled = exact.scaleb(kind.scale, _EXACT)
+    low, high = (int(scaled.to_integral_value(way)) for way in (ROUND_CEILING, ROUND_FLOOR))
+    return _clipped(low, high, -last, last, value)
+
+
+def _of_times(us: int, kind: pa.DataType) -> Bounds:
+    step = _UNITS.get(kind.unit, 1)
+    last = _LATEST.get(kind.unit, _LONG - 1) // step
+
+    def value(at: int) -> Moment:
+        return Moment(at * step)
+
+    return _clipped(-(-us // step), us // step, -last, last, value)
+
+
+def _of_days(found: Literal) -> Bounds:
+    if found.kind in {Kind.TEXT, Kind.DATE}:
+        return Bounds.at(Day(as_day(found.text)))
+    us = instant(found)
+    return Bounds(Day(-(-us // DAY_US)), Day(us // DAY_US), Day(0))
+
+
+def _clipped(low: int, high: int, first: int, last: int, value: Callable[[int], Value]) -> Bounds:
+    """Return bounds within a range of values."""
+    least = None if low > last else value(max(low, first))
+    most = None if high < first else value(min(high, last))
+    return Bounds(least, most, value(0))
+
+
+def _searched(
+    number: float,
+    first: int,
+    last: int,
+    convert: Callable[[int], float],
+    value: Callable[[int], Value],
+) -> Bounds:
+    """Return the bounds of a double among values that are converted to doubles."""
+
+    def first_at(holds: Callable[[float], bool]) -> int:
+        low, high = first, last + 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if holds(convert(middle)) else (middle + 1, high)
+        return low
+
+    at_least, above = first_at(lambda one: one >= number), first_at(lambda one: one > number)
+    return _clipped(at_least, above - 1, first, last, value)
+
+
+def _as_double(found: Literal) -> float:
+    if found.kind is Kind.TEXT:
+        return as_double(found.text)
+    if found.kind is not Kind.NUMBER:
+        raise TypeError(f"it is {found.kind}")
+    number = float(found.text)
+    if not isfinite(number):
+        raise ValueError("it is too large")
+    return number
+
+
+def _finite(number: float) -> float:
+    if not isfinite(number):
+        raise OnlySpark(f"it compares with {number}")
+    return number
+
+
+def _decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if len(number.as_tuple().digits) > _MOST_DIGITS:
+        raise ValueError(f"a decimal has at most {_MOST_DIGITS} digits")
+    return number
