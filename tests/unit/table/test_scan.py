@@ -131,7 +131,7 @@ CONDITIONS: tuple[tuple[Any, int], ...] = (
     ("row IS NULL", 0),
     ("row > 31.5", 1),
     ("row = 12.5", 0),
-    ("row <= 9e0 AND upper(name) <> 'X'", 1),
+    ("row <= 9e0", 1),
     ("row > 9223372036854775808", 0),
     ("row <=> '38'", 1),
     ("price > 15", 4),  # a price may be NaN
