@@ -3,7 +3,8 @@
 1. A segment is *claimed* while a plan over it is pending; a pending plan over an interval claims
    everything in it. After a plan is aborted, its inputs *rest* for a while: plans of its kind and
    larger kinds skip them.
-2. Tombstones have no rows: they are never inputs, and chunks with only tombstones are skipped.
+2. Tombstones have no rows: they are no inputs, and chunks with only tombstones are skipped. But in
+   a file group that begins with one, it is the (empty) base, so a new base replaces it (``slice``).
    An empty group is not a tombstone: it is an input beside other groups, because otherwise it
    would separate its neighbours.
 3. Neighbouring groups form one *run* if no segment is, or may appear, between them.
@@ -63,6 +64,14 @@ class PlannerContext:
         groups = tuple(g for g in visible if not _stone(g.segments[0]))
         return groups if any(s.rows for g in groups for s in g.segments) else ()
 
+    def slice(self, chunk: ChunkKey) -> tuple[Group, ...]:
+        """Return ``groups`` of a file group with the tombstone that it may begin with."""
+        groups = self.groups(chunk)
+        if not groups or chunk.bucket == NO_BUCKET:
+            return groups
+        first = self.state.timeline.visible_groups(chunk)[0]
+        return groups if first == groups[0] else (first, *groups)
+
     def much_deleted(self, segments: Iterable[Segment]) -> str | None:
         """Return a description if segments are much deleted (rule 5), else None."""
         if self.deleted.nothing:
@@ -102,6 +111,12 @@ class PlannerContext:
             visible = self.state.timeline.visible_segments(interval)
             self.seen[interval] = tuple(s for s in visible if not s.tombstone)
         return self.seen[interval]
+
+    def late(self, interval: Interval) -> tuple[Segment, ...]:
+        """Return the visible segments of an interval with rows beside the base of their chunk."""
+        timeline = self.state.timeline
+        chunks = timeline.visible_chunks(interval)
+        return tuple(s for c in chunks for s in timeline.beside_base(c))
 
     def chunks(self) -> tuple[ChunkKey, ...]:
         """Return the visible chunks with rows in ``within``."""

@@ -97,6 +97,8 @@ class World:
     past: dict[int, dict[int, Any]] = field(default_factory=dict)
     bests: dict[int, dict[int, Any]] = field(default_factory=dict)
     copy: dict[int, str] = field(default_factory=dict)
+    bases: dict[int, dict[int, str]] = field(default_factory=dict)
+    promised: dict[int, str] | None = field(default_factory=dict)
 
     def upsert(self) -> None:
         """Write a batch of records, some of them late, some of them deletes."""
@@ -144,14 +146,17 @@ class World:
     def compact(self) -> None:
         """Merge log files, or make base files."""
         with suppress(InvalidInput):  # there may be nothing to compact
-            self.table.compact(self.draw.choice(["minor", "semi-major"]))
+            kind = self.draw.choice(["minor", "semi-major"])
+            self.promised = None if kind == "minor" else self.found()
+            self.table.compact(kind)
 
     def divide(self) -> None:
         """Write a new version, perhaps by other chunks or buckets, while others upsert."""
         granularity = self.draw.choice([None, *CUTS])
         day = self.draw.randrange(3)
         whole = self.draw.random() < 0.5
-        ports = self.table.ports
+        ports, written = self.table.ports, self.written
+        before = self.found() if whole else None
         with suppress(InvalidInput):  # there may be nothing to compact
             asked = request(
                 ports,
@@ -162,6 +167,8 @@ class World:
             )
             done = compact(ports, [known.plan.id for known in asked], self.beside)
             assert [each.ended for each in done] == [Ended.COMPLETED] * len(asked), done
+            one = len(asked) == 1  # later plans see what was written beside the first
+            self.promised = before if one or self.written == written else None
 
     def beside(self, jobs: Sequence[Job]) -> Iterator[Done]:
         """Run jobs, and upsert in between."""
@@ -182,6 +189,7 @@ class World:
         if n in self.bests:
             self.table.restore(version=n)
             self.best = dict(self.bests[n])
+            self.promised = self.bases[n]
 
     def follow(self, since: int) -> None:
         """Apply the changes of a window to the copy."""
@@ -193,7 +201,11 @@ class World:
                 self.copy[row["key"]] = row["text"]
 
     def step(self) -> None:
-        """Do something, then compare every kept version with the model."""
+        """Do something, then compare every kept version with the model.
+
+        The bases are those of the last compaction that made all of them: nothing else changes what
+        is read of them alone, but a restore, which shows those of its version.
+        """
         act = self.draw.choices(
             [
                 *(self.upsert, self.delete, self.update),
@@ -202,6 +214,7 @@ class World:
             [8, 1, 1, 4, 3, 1, 1],
         )[0]
         since = self.table.state().n
+        self.promised = self.bases.get(since, {})
         act()
         state = self.table.state()
         rows = {k: r["text"] for k, (_, r) in self.best.items() if not r[GONE]}
@@ -217,6 +230,8 @@ class World:
             if state.keeps(n):
                 assert self.found(version=n) == then
         assert self.table.scan().count() == len(rows)
+        self.bases[state.n] = self.found(base_only=True)
+        assert self.promised in (None, self.bases[state.n])
         self.check_origins(self.oldest)
 
     def check_origins(self, since: int) -> None:
@@ -232,7 +247,7 @@ class World:
         """Return the oldest version from which a window can be read."""
         return min(n for n in self.past if n >= self.table.state().retained_from)
 
-    def found(self, **version: int) -> dict[int, str]:
+    def found(self, **version: Any) -> dict[int, str]:
         """Return what readers see."""
         rows = self.table.scan(columns=["key", "text"], **version).to_arrow().to_pylist()
         found = {row["key"]: row["text"] for row in rows}

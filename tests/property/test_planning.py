@@ -247,7 +247,7 @@ class History:
         for interval, rows in chunks.items():
             parts = self.cut(rows)
             for p, part in enumerate(parts):
-                shard = Shard.first_generation(p, core=len(parts))
+                shard = Shard.first_generation(p, core=len(parts), base=len(parts))
                 chunk = ChunkKey(interval, version)
                 more = {"clustering": plan.clustering, "roots": roots}
                 made.append(self.file(chunk, shard, part, **more))

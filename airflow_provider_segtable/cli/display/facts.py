@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.tables.keyed.slices import is_base, slices
+from airflow_provider_segtable.core.tables.keyed.slices import slices
 from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -175,15 +175,20 @@ def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden:
         )
     groups = dict.fromkeys((segment.id.chunk, segment.shard.group) for segment in wanted)
     states = {group: timeline.state(*group).value for group in groups}
+    inside = {s.id for s in wanted if s.shard.base}  # hidden ones were in a base
+    for chunk in {segment_id.chunk for segment_id in inside}:
+        inside -= {s.id for s in timeline.beside_base(chunk)}
     return {
         "table": uri,
         "version": state.n,
         "base_version": state.base_version,
-        "segments": [segment_facts(s, states[s.id.chunk, s.shard.group]) for s in wanted],
+        "segments": [
+            segment_facts(s, states[s.id.chunk, s.shard.group], base=s.id in inside) for s in wanted
+        ],
     }
 
 
-def segment_facts(segment: Segment, state: str) -> Facts:
+def segment_facts(segment: Segment, state: str, *, base: bool) -> Facts:
     """Return one segment; ``root`` is the half-open range of its appended partitions."""
     shard = segment.shard
     return {
@@ -192,7 +197,7 @@ def segment_facts(segment: Segment, state: str) -> Facts:
         "interval": str(segment.id.interval),
         "version": segment.id.version,
         "bucket": None if segment.id.bucket == NO_BUCKET else segment.id.bucket,
-        "file": None if segment.id.bucket == NO_BUCKET else _file(segment),
+        "file": None if segment.id.bucket == NO_BUCKET else "base" if base else "log",
         "partition": shard.partition,
         "root": [shard.root_start, shard.root_end],
         "minor_version": shard.minor_version,
@@ -210,10 +215,6 @@ def segment_facts(segment: Segment, state: str) -> Facts:
         "origin": str(segment.origin) if segment.origin else None,
         "path": segment.path,
     }
-
-
-def _file(segment: Segment) -> str:
-    return "base" if is_base(segment) else "log"
 
 
 def event_facts(event: Event) -> Facts:

@@ -8,6 +8,8 @@
 4. Balance: the outputs have ids of the attempt, the plan's root range, the size of their group,
    the chunk's core set, and a minor version above all groups over these roots. An append
    table's also have the lineage of the inputs (``TableKind.misplaced``).
+5. The outputs are in a base as ``core.segments.base`` says. In a file group no plan takes a base
+   apart: what is left of it would be no base, and what is made none either.
 """
 
 from abc import ABC
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks.lock_types import Allocation, Generation, LockRequest
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.state import State
@@ -23,6 +26,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite, Step
 from airflow_provider_segtable.core.segments.adjacency import check_contiguous
 from airflow_provider_segtable.core.segments.balance import present, unaccounted, unequal
+from airflow_provider_segtable.core.segments.base import base_after, torn_base
 from airflow_provider_segtable.core.segments.segment import Place, Segment, Shard
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import Interval
@@ -68,6 +72,9 @@ class GroupPlan(Plan, ABC):
         groups = state.timeline.visible_groups(self.chunk)
         voided = state.voided.get(self.chunk, frozenset())
         check_contiguous(self.id, self.inputs, (self.root_start, self.root_end), groups, voided)
+        torn = torn_base(self.inputs, state.timeline.base(self.chunk))
+        if torn:
+            raise InvalidInput(f"plan {self.id} takes the base of {self.chunk} apart: {torn}")
         return None
 
     def imbalance(
@@ -87,6 +94,18 @@ class GroupPlan(Plan, ABC):
             if segment.shard.minor_version <= minor:
                 found_minor = segment.shard.minor_version
                 yield f"minor version of {segment.id} is {found_minor}, must be over {minor}"
+
+    def with_base(
+        self, found: PlanState, segments: tuple[Segment, ...], state: State
+    ) -> tuple[Segment, ...]:
+        """Return outputs in the base that the inputs make."""
+        if all(segment.shard.base for segment in segments):
+            return segments
+        base = self._base(present(found.inputs, state))
+        return tuple(replace(s, shard=replace(s.shard, base=base)) for s in segments)
+
+    def _base(self, inputs: Sequence[Segment]) -> int:
+        return base_after(inputs, self.chunk, (self.root_start, self.root_end))
 
     def _misplaced(self, segment: Segment, size: int, core: int) -> Iterable[str]:
         shard = segment.shard
@@ -111,6 +130,7 @@ class GroupPlan(Plan, ABC):
         """Name the outputs by the ids of the attempt, one minor version above the groups below."""
         minor = state.timeline.max_minor(self.chunk, self.root_start, self.root_end) + 1
         core = state.timeline.core(self.chunk)
+        base = self._base(present(found.inputs, state))
 
         def shard(partition: int, size: int) -> Shard:
             return Shard(
@@ -120,6 +140,7 @@ class GroupPlan(Plan, ABC):
                 minor_version=minor,
                 group_size=size,
                 core=core,
+                base=base,
             )
 
         return {

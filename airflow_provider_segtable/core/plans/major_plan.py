@@ -3,6 +3,7 @@
 1. The outputs are the core sets of the region's chunks at a new version: sorted, perfectly rolled
    up, repartitioned by ``granularity`` if that is given. The attempt numbers them itself. In a
    primary-key table each bucket of a chunk has a core set, and ``buckets`` may change their number.
+   A core set is the base of its chunk (``core.segments.base``); what is carried over is not in it.
 2. The lock is on the region: REPLACE if every segment appended meanwhile fits one new chunk
    (granularity stays or gets coarser in all of the region), so that appends go on; else EXCLUSIVE:
    appends wait, or revoke the lock. Its worker waits some minutes for others in the region.
@@ -125,9 +126,21 @@ class MajorPlan(Plan):
         admitted = Plan.admit_completion(self, found, segments, state)
         if isinstance(admitted, Conflict):
             return admitted
-        core, divided = _parts(segments)
+        core, divided = _parts(admitted)
         late = carried_over(found, self.layout_after(state.layout), core, divided, state)
         return late if isinstance(late, Conflict) else (*core, *late)
+
+    def with_base(
+        self, found: PlanState, segments: tuple[Segment, ...], state: State
+    ) -> tuple[Segment, ...]:
+        """Return outputs with the core set of each chunk as its base."""
+        del found, state
+        return tuple(
+            replace(s, shard=replace(s.shard, base=s.shard.core))
+            if s.id.partition < s.shard.core and not s.shard.base
+            else s
+            for s in segments
+        )
 
     def imbalance(
         self, found: PlanState, segments: Sequence[Segment], state: State
@@ -151,7 +164,8 @@ class MajorPlan(Plan):
                 yield f"chunk {chunk} is outside the region {self.region}"
             size = len(members)
             shards = sorted((s.shard for s in members), key=lambda shard: shard.partition)
-            expected = [Shard.first_generation(p, core=size) for p in range(size)]
+            bases = (shard.base for shard in shards)
+            expected = [Shard.first_generation(p, core=size, base=b) for p, b in enumerate(bases)]
             yield from unequal(f"core set of {chunk}", shards, expected)
 
     def lock(self, asked: LockRequest, state: State) -> LockRequest:
@@ -307,7 +321,8 @@ def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, i
 
 
 def _core_set(chunk: ChunkKey, size: int) -> Named:
-    return tuple((chunk.segment(p), Shard.first_generation(p, core=size)) for p in range(size))
+    core = (Shard.first_generation(p, core=size, base=size) for p in range(size))
+    return tuple((chunk.segment(p), shard) for p, shard in enumerate(core))
 
 
 def _chunks_of(inputs: Sequence[Segment], layout: Layout) -> Iterator[Interval]:

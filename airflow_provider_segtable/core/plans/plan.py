@@ -173,6 +173,21 @@ class Plan(ABC):
         if gone:
             return gone
         self.check_balance(found, segments, state)
+        return self.with_base(found, segments, state)
+
+    def with_base(
+        self, found: "PlanState", segments: tuple[Segment, ...], state: "State"
+    ) -> tuple[Segment, ...]:
+        """Return outputs in the base that they are in (``core.segments.base``).
+
+        The event records it. An older segtable did not, so the fold asks, too.
+
+        Args:
+            found: the plan and its newest attempt.
+            segments: the outputs, or all that the event publishes.
+            state: the table before the event.
+        """
+        del found, state
         return segments
 
     def check_balance(

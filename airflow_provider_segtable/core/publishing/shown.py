@@ -1,9 +1,10 @@
 """What a version shows, as files; and which files differ between two versions.
 
-1. The kind of the table decides which visible files are shown (``TableKind.shows``). An append
+1. The kind of the table decides which visible files are shown (``TableKind.shows_base``). An append
    table shows all. A primary-key table shows the base files: each bucket as it was when its base
    compaction was planned, so older than the newest version, and not at one time in all buckets. A
-   rollup table shows all, but is refused unless it is rolled up perfectly (``unpublished``).
+   rollup table shows all, but is refused while segments with rows are beside a base
+   (``core.segments.base``): a group may have several rows (``unpublished``).
 2. A file is *clipped* to the pieces of time in which its segment is visible, as far as it has rows
    there. A file without rows in them is not shown; one with all its rows in them has no clips. At
    every instant one chunk of a bucket wins, so a file that is visible under two ids, because it was
@@ -24,6 +25,9 @@ from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateD
 from airflow_provider_segtable.core.deletes.predicate import may_hold, reach
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.segments.base import base_groups
+from airflow_provider_segtable.core.segments.chunks.chunk_layers import Group
+from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval, joined
 
@@ -67,8 +71,11 @@ def unpublished(state: State) -> str:
 def _unmerged(state: State) -> Iterator[str]:
     """Yield what a major compaction has yet to merge."""
     for chunk, summary in state.timeline.visible_summaries().items():
-        if summary.late:
-            yield f"{summary.late} of {summary.visible} segments of {chunk.interval} are new"
+        late = summary.late
+        if late is None:  # a checkpoint of an older segtable does not tell
+            late = len(state.timeline.beside_base(chunk))
+        if late:
+            yield f"{late} of {summary.visible} segments of {chunk.interval} are not merged"
 
 
 def shown_files(state: State) -> dict[str, ShownFile]:
@@ -122,11 +129,9 @@ def _changed_pieces(state: State, other: State, regions: Iterable[Interval]) -> 
     for region in regions:
         theirs = {(at, each.key): each for at, each in other.timeline.winning(region)}
         for interval, chunk in state.timeline.winning(region):
-            visible = chunk.unpacked.visible
             same = theirs.get((interval, chunk.key))
-            groups = visible if same is None else visible.without(same.unpacked.visible)
-            for group in groups:
-                yield from _shown_of(state, group.segments, interval)
+            for group in _changed_groups(state, chunk, same):
+                yield from _shown_of(group.segments, interval)
 
 
 def _with_roots(state: State, roots: Collection[SegmentId]) -> Iterator[Piece]:
@@ -169,16 +174,30 @@ def _changed_roots(before: State, after: State) -> frozenset[SegmentId]:
 def _pieces(state: State, interval: Interval | None) -> Iterator[Piece]:
     """Yield the pieces of a version in an interval."""
     for at, chunk in state.timeline.winning(interval):
-        for group in chunk.unpacked.visible:
-            yield from _shown_of(state, group.segments, at)
+        for group in _groups(state, chunk):
+            yield from _shown_of(group.segments, at)
 
 
-def _shown_of(state: State, segments: Iterable[Segment], interval: Interval) -> Iterator[Piece]:
-    """Yield the segments that are shown, if they have rows in an interval."""
-    shows = state.table.kind.shows
+def _groups(state: State, chunk: AnyChunk) -> Iterable[Group]:
+    """Return the groups of a chunk that are shown, by root."""
+    visible = chunk.unpacked.visible
+    return base_groups(visible) if state.table.kind.shows_base else visible
+
+
+def _changed_groups(state: State, chunk: AnyChunk, before: AnyChunk | None) -> Iterable[Group]:
+    """Return the groups of a chunk that are shown, without those that were shown before."""
+    if before is None or not state.table.kind.shows_base:
+        visible = chunk.unpacked.visible
+        return visible.without(before.unpacked.visible) if before else _groups(state, chunk)
+    shown = {group.key: group for group in _groups(state, before)}
+    return [group for group in _groups(state, chunk) if shown.get(group.key) != group]
+
+
+def _shown_of(segments: Iterable[Segment], interval: Interval) -> Iterator[Piece]:
+    """Yield the segments with rows in an interval."""
     for segment in segments:
         near = segment.time_min < interval.end and interval.start <= segment.time_max
-        if segment.path and near and shows(segment):
+        if segment.path and near:
             yield Piece(segment, interval)
 
 

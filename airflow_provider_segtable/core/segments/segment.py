@@ -10,11 +10,15 @@
    ``[p, p+1)`` at minor version 0, alone in its group.
 4. A version that major compaction started has a *core set*: its first-generation partitions
    ``[0, core)``, which count only together. Segments appended later get the partitions after them.
-5. A row's *root address* is the file it was first written to (by that file's segment id) and its
+5. A *base* is what one compaction made of all rows that its chunk had in the roots ``[0, base)``:
+   of a primary-key table the merged records, of a rollup table the rows rolled up perfectly. Its
+   segments say so, whatever ids they get later, and it counts only as a whole
+   (``core.segments.base``).
+6. A row's *root address* is the file it was first written to (by that file's segment id) and its
    row number there; it never changes. Lineage records the root address of each row, in order, as
    run lengths. If rows were sorted or left out, hidden columns of the file (``ROOT``, ``ROW``)
    record it instead, and ``roots`` lists the roots that they may name. Rollup tables have neither.
-6. A *tombstone* is a segment without rows and without a file: it hides all lower versions in its
+7. A *tombstone* is a segment without rows and without a file: it hides all lower versions in its
    interval. A segment may be *carried over* to another id without changing its file, which then
    still names its ``origin``.
 
@@ -169,6 +173,7 @@ class Shard:
     """The roots, minor version and group that a segment stands for in its chunk.
 
     ``core`` is the size of the core set of the chunk's version; 0 if appends started the version.
+    ``base`` is the first root after the base that the segment belongs to; 0 if it is in none.
     """
 
     partition: int
@@ -177,6 +182,7 @@ class Shard:
     minor_version: int
     group_size: int
     core: int = 0
+    base: int = 0
 
     def __post_init__(self) -> None:
         """Refuse shards that contradict themselves."""
@@ -186,7 +192,7 @@ class Shard:
             if self.minor_version
             else (self.root_start, self.root_end, self.group_size) == first
         )
-        if not legal:
+        if not legal or 0 < self.base < self.root_end or self.base < 0:
             raise CorruptTable(f"{self} breaks the shard numbering rules")
 
     def check(self, numbering: Numbering) -> None:
@@ -211,7 +217,7 @@ class Shard:
             raise CorruptTable(f"{self} breaks the shard numbering rules")
 
     @staticmethod
-    def first_generation(partition: int, core: int = 0) -> "Shard":
+    def first_generation(partition: int, core: int = 0, base: int = 0) -> "Shard":
         """Return the shard of a first-generation segment, appended or in a core set."""
         return Shard(
             partition=partition,
@@ -220,6 +226,7 @@ class Shard:
             minor_version=0,
             group_size=1,
             core=core,
+            base=base,
         )
 
     @property
@@ -326,7 +333,10 @@ class Segment:
         return self.origin or self.id
 
     def carried(self, segment_id: SegmentId, core: int) -> "Segment":
-        """Return the segment under another first-generation id; unchanged if id and shard match."""
+        """Return the segment under another first-generation id; unchanged if id and shard match.
+
+        It is in no base: others may lie beside it.
+        """
         shard = Shard.first_generation(segment_id.partition, core=core)
         if (segment_id, shard) == (self.id, self.shard):
             return self
@@ -364,7 +374,7 @@ def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
     """Return a segment without rows that hides lower versions in the chunk's interval."""
     return Segment(
         id=chunk.segment(0),
-        shard=Shard.first_generation(0, core=1),
+        shard=Shard.first_generation(0, core=1, base=1),
         path="",
         rows=0,
         size=0,

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.paths import data_path, vectors_path
+from airflow_provider_segtable.core.segments.base import implied
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     FooterChecksum,
@@ -39,6 +40,7 @@ def encode_segment(segment: Segment) -> Json:
     }
     rarely = {
         "core": shard.core,
+        "base": shard.base,
         "clustering": segment.clustering,
         "origin": str(segment.origin or ""),
         "replaces": encode_roots(segment.replaces),
@@ -56,16 +58,18 @@ def encode_segment(segment: Segment) -> Json:
 def decode_segment(body: Mapping[str, Any]) -> Segment:
     """Parse the output of ``encode_segment``."""
     segment_id = SegmentId.parse(body["id"])
+    shard = Shard(
+        partition=segment_id.partition,
+        root_start=body["root"][0],
+        root_end=body["root"][1],
+        minor_version=body["minor_version"],
+        group_size=body["group_size"],
+        core=body.get("core", 0),
+        base=body.get("base", 0),
+    )
     return Segment(
         id=segment_id,
-        shard=Shard(
-            partition=segment_id.partition,
-            root_start=body["root"][0],
-            root_end=body["root"][1],
-            minor_version=body["minor_version"],
-            group_size=body["group_size"],
-            core=body.get("core", 0),
-        ),
+        shard=shard if "base" in body else implied(shard, segment_id, carried="origin" in body),
         path=data_path(body["path"], rows=body["rows"]),
         rows=body["rows"],
         size=body["size"],

@@ -30,6 +30,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.segments.base import base_of, beside_base
 from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
 from airflow_provider_segtable.core.segments.chunks.chunk_layers import Group
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
@@ -146,6 +147,14 @@ class Timeline:
         """Return the visible groups of one chunk, by root, regardless of other versions."""
         found = self._chunk(chunk)
         return tuple(found.visible) if found else ()
+
+    def base(self, chunk: ChunkKey) -> tuple[Segment, ...]:
+        """Return the segments of a chunk's base (``core.segments.base``); empty without one."""
+        return base_of(s for group in self.visible_groups(chunk) for s in group.segments)
+
+    def beside_base(self, chunk: ChunkKey) -> tuple[Segment, ...]:
+        """Return the visible segments of a chunk with rows that are not in its base."""
+        return beside_base(self.visible_groups(chunk))
 
     def complete(self, chunk: ChunkKey) -> bool:
         """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""

@@ -32,6 +32,7 @@ class Append:
     name: ClassVar[str] = "append"
     deletion: ClassVar[DeletionForm] = DeletionForm.VECTORS
     merges: ClassVar[bool] = False
+    shows_base: ClassVar[bool] = False
     buckets: ClassVar[int] = 0
     major_tidies: ClassVar[bool] = True
     properties: ClassVar[Mapping[str, str]] = {}
@@ -184,11 +185,6 @@ class Append:
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log records addresses."""
-
-    def shows(self, segment: Segment) -> bool:
-        """Return true: a visible file has rows as they came."""
-        del segment
-        return True
 
     def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
         """Return nothing: there is nothing to merge."""

@@ -96,6 +96,7 @@ class Rollup:
     name: ClassVar[str] = "rollup"
     deletion: ClassVar[DeletionForm] = DeletionForm.PREDICATE
     merges: ClassVar[bool] = True
+    shows_base: ClassVar[bool] = False
     buckets: ClassVar[int] = 0
     major_tidies: ClassVar[bool] = True
     properties: ClassVar[Mapping[str, str]] = {}
@@ -275,11 +276,6 @@ class Rollup:
         """Refuse a predicate that is not equal for all rows of a group."""
         steps = self.query_granularity
         check_group_predicate(predicate, self.dimensions, steps, time_column)
-
-    def shows(self, segment: Segment) -> bool:
-        """Return true: ``unpublished`` refuses versions in which a group may have several rows."""
-        del segment
-        return True
 
     def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
         """Return the first sketch, or what is not rolled up perfectly."""

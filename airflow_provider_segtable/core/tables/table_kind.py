@@ -54,6 +54,8 @@ class TableKind(Protocol):
         merges: whether rows of equal keys become one. Then a region is perfect only after a major
             compaction, and sorting must not part rows of equal keys.
         unmerged: what the planner says of segments that a major compaction has not seen yet.
+        shows_base: whether readers of other formats, which merge nothing, are shown the base of a
+            chunk alone (``core.segments.base``), instead of all visible files.
         major_tidies: whether sorting, sizes and deleted rows are reasons for a major compaction.
             If not, only a wanted granularity or number of buckets is one.
         buckets: the number of buckets of a time chunk; 0 without a primary key.
@@ -64,6 +66,7 @@ class TableKind(Protocol):
     name: ClassVar[str]
     deletion: ClassVar[DeletionForm]
     merges: ClassVar[bool]
+    shows_base: ClassVar[bool]
     major_tidies: ClassVar[bool]
     unmerged: ClassVar[str]
 
@@ -260,10 +263,6 @@ class TableKind(Protocol):
         ...
 
     # Readers of other formats, which merge nothing
-
-    def shows(self, segment: Segment) -> bool:
-        """Return whether they are shown the file of a visible segment."""
-        ...
 
     def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
         """Return why the rows in files are not those of the table, with the way out.

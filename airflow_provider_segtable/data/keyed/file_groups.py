@@ -1,8 +1,8 @@
 """File groups: the visible files of a bucket, and their merged rows.
 
-1. The files of one update group are one run; log files are runs of their own. A group with one run
-   is merged already: its rows without tombstones are what readers see. Only the columns asked for
-   are read, and of these only row groups in which a condition may hold.
+1. The files of a base are one run (``core.tables.keyed.slices``); log files are runs of their own.
+   A group with one run is merged already: its rows without tombstones are what readers see. Only
+   the columns asked for are read, and of these only row groups in which a condition may hold.
 2. Conditions and intervals hold for merged rows: a record that does not match may hide one that
    does. Conditions on the key alone hold for all records of a key or for none, so they are
    evaluated before.
@@ -33,6 +33,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     MergeRules,
 )
 from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
+from airflow_provider_segtable.core.tables.keyed.slices import sorted_run
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
@@ -61,7 +62,7 @@ class FileGroup:
     @property
     def runs(self) -> int:
         """Return the number of sorted runs."""
-        return len({segment.shard.group for segment in self.segments})
+        return len({sorted_run(segment) for segment in self.segments})
 
     @property
     def merged(self) -> bool:

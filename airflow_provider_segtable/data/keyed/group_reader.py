@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.keyed.slices import sorted_run
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.files.segment_files import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.keyed.keyed_files import roots_in, run_of
@@ -61,7 +62,7 @@ class GroupReader:
         where: Condition | None = None,
         part: Part | None = None,
     ) -> list[Iterator[pa.Table]]:
-        """Return a run for each atomic update group among the segments.
+        """Return the sorted runs of the segments.
 
         Args:
             segments: segments of one file group, or with a part, of several.
@@ -77,10 +78,10 @@ class GroupReader:
         columns: Sequence[str] | None = None,
         where: Condition | None = None,
     ) -> list[list[SegmentRead]]:
-        """Return the reads of the files with rows, by group; arguments as for ``runs``."""
+        """Return the reads of the files with rows, by run; arguments as for ``runs``."""
         filled = (segment for segment in segments if segment.rows)
-        ordered = sorted(filled, key=lambda s: (s.id.chunk, s.shard.group, s.id))
-        groups = groupby(ordered, key=lambda s: (s.id.chunk, s.shard.group))
+        ordered = sorted(filled, key=lambda s: (s.id.chunk, -s.shard.base, s.shard.group, s.id))
+        groups = groupby(ordered, key=lambda s: (s.id.chunk, sorted_run(s)))
         share, schema = _share(ordered), record_columns(self.table)
         return [
             [

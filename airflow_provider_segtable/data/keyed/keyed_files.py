@@ -9,7 +9,7 @@
    name has ``IN_ORDER`` for the instant, the log orders it: by the time of its commit. A file
    that compaction wrote has records of many; its footer describes them (``ROOTS``), as far as they
    occur in its rows.
-4. All files are sorted by key, so a file is a run as it is. The files of one group are one run.
+4. All files are sorted by key, so a file is a run as it is. The files of a base are one run.
 """
 
 import base64
@@ -129,7 +129,7 @@ def _decoded(entry: bytes, segment: Segment) -> pa.Table:
 
 
 def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
-    """Yield the rows of one group's files that match, with their roots.
+    """Yield the rows of one run's files that match, with their roots.
 
     Args:
         reads: the files, in the order of their ids; a condition's columns are among those read.

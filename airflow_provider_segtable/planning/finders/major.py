@@ -4,10 +4,11 @@
    the granularity changes (24 hours become a day). Overlapping regions worth replacing are joined,
    for example weeks that become months. Where chunks cross (``core.time.layout``), a region takes
    the granularity override there, even without ``major_granularity``.
-2. A region is worth replacing if its rollup is not perfect (segments besides the core set of a
-   major compaction are visible), a large share is not sorted, many rows are deleted, its segments
-   are badly sized, or it is not divided by ``major_granularity`` and ``major_buckets``. In a
-   primary-key table only the division counts: semi-major compaction does the rest.
+2. A region is worth replacing if its rollup is not perfect (segments with rows are visible beside
+   what a major compaction made: ``core.segments.base``), a large share is not sorted, many rows are
+   deleted, its segments are badly sized, or it is not divided by ``major_granularity`` and
+   ``major_buckets``. In a primary-key table only the division counts: semi-major compaction does
+   the rest.
 3. A region is due if it is cold: its end and the creation of the first segment to tidy are
    ``major_after_minutes`` ago, and it is outside the time that ``skip_offset_minutes`` excludes.
    So late rows, however many, cause one major compaction some time later.
@@ -129,7 +130,7 @@ def replacing(
 
 def _needs(found: PlannerContext, region: Interval, cut: Cut) -> Iterator[Need]:
     segments, policy = found.segments(region), found.policy
-    late = tuple(s for s in segments if s.shard.root_end > s.shard.core)
+    late = found.late(region)
     if changes_cut(found.state, region, cut):
         yield Need(why=f"it is to be cut by {cut}", segments=segments)
     kind = found.state.table.kind
@@ -224,7 +225,7 @@ class MajorFinder(Finder):
         for summary in summaries:
             if order and summary.unsorted(order):
                 return True
-            if summary.late and (merges or summary.any_larger(policy.largest_output)):
+            if summary.late != 0 and (merges or summary.any_larger(policy.largest_output)):
                 return True
         return False
 

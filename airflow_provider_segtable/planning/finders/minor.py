@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import SegmentsRefused
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
+from airflow_provider_segtable.core.segments.base import torn_base
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Group
@@ -266,6 +267,13 @@ def _unfit(found: PlannerContext, chunk: ChunkKey, runs: Sequence[Run], ids: Cho
             f"are not neighbours: between partitions [{left.start}, {left.end}) and "
             f"[{right.start}, {right.end}) lie others, or ids that a writer may still fill; choose "
             "what lies between, too, or compact them one run at a time"
+        )
+    here = {segment_id for segment_id in ids if segment_id.chunk == chunk}
+    beside = torn_base(here, found.state.timeline.base(chunk))
+    if beside:
+        return (
+            f"are a part of the base of their bucket, and others beside it: choose {beside}, too, "
+            "or a semi-major compaction"
         )
     if run_size(groups) > policy.largest_output:
         return (

@@ -8,13 +8,17 @@
    segments stay beside the sorted ones until the chunk is due again.
 3. If a live writer's ids separate the groups, or some groups rest after an aborted plan, the
    longest run of neighbours (by bytes) is chosen; the others get a reason. No plan waits for a
-   slow writer. In a primary-key table only the run of the first root is chosen: it is a base file.
-4. If the chunk is due but other plans over it are pending, no new plan is made there until they
+   slow writer. In a primary-key table only the run of the first root is chosen: it is a base file,
+   and replaces the tombstone that a bucket begins with if it was empty when a version began.
+4. A bucket without a base, of which a compaction sorted some files, is due at once, however little
+   it has: readers that merge nothing see no row of it. It was restored by an older segtable, or a
+   part of its base was lost.
+5. If the chunk is due but other plans over it are pending, no new plan is made there until they
    are done.
-5. Files with the columns of an earlier schema may keep the table from being published
+6. Files with the columns of an earlier schema may keep the table from being published
    (``PlannerContext.blocking``). A chunk with such files is due whatever its size and age; without
    a ``clustering`` only they, and what lies between, are the inputs.
-6. The ids of the outputs are allocated before their number is known: twice the number that the
+7. The ids of the outputs are allocated before their number is known: twice the number that the
    sizes suggest, plus two. Unused ids are discarded, which costs nothing.
 
     [P0 sorted][P1 sorted] P2 P3 P4 (hole) P6     ->     [P0' P1' P2' sorted, roots 0..4] (hole) P6
@@ -32,6 +36,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan, may_begin
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Interval
@@ -56,16 +61,13 @@ def semi_major_due(
     if found.policy.semi_major == OFF:
         return None
     segments = members(found.groups(chunk))
-    blocked = found.blocked(segments)
+    blocked, torn = found.blocked(segments), _torn(found, chunk)
     if not found.policy.clustering and not blocked:
         return _oversized(found, chunk)
-    if (
-        not blocked
-        and not unsorted(segments, found.policy.clustering)
-        and not found.much_deleted(segments)
-    ):
+    sorted_so = not unsorted(segments, found.policy.clustering)
+    if sorted_so and not (blocked or torn or found.much_deleted(segments)):
         return None
-    why_not = _not_due(found, chunk, segments)
+    why_not = _not_due(found, chunk, segments, at_once=torn or bool(blocked))
     if why_not:
         skipped.append(skip(chunk, segments, why_not, SemiMajorPlan))
         return None
@@ -76,7 +78,7 @@ def semi_major_due(
         )
     run = longest_run(found, chunk, skipped)
     run = run if found.policy.clustering else _blocking(found, run)
-    why = "; ".join(_reasons(found, run))
+    why = "; ".join(_reasons(found, chunk, run))
     return sorting(found, chunk, run, why) if why else None
 
 
@@ -86,10 +88,19 @@ def _blocking(found: PlannerContext, run: Run) -> Run:
     return run[some[0] : some[-1] + 1] if some else ()
 
 
-def _reasons(found: PlannerContext, run: Run) -> Iterator[str]:
+def _torn(found: PlannerContext, chunk: ChunkKey) -> bool:
+    """Return whether a bucket has lost its base (rule 4)."""
+    groups = found.groups(chunk) if chunk.bucket != NO_BUCKET else ()
+    wrote = any(segment.clustering for segment in members(groups))
+    return wrote and not found.state.timeline.base(chunk)
+
+
+def _reasons(found: PlannerContext, chunk: ChunkKey, run: Run) -> Iterator[str]:
     blocked = found.blocked(members(run))
     if blocked:
         yield blocked
+    if run and _torn(found, chunk):
+        yield "its bucket has no base"
     left = unsorted(members(run), found.policy.clustering)
     if left and found.policy.clustering:
         yield f"{100 * left / run_size(run):.0f} % are not sorted"
@@ -113,16 +124,17 @@ def _oversized(found: PlannerContext, chunk: ChunkKey) -> Candidate | None:
     return sorting(found, chunk, (most,), found.much_deleted(most.segments) or "")
 
 
-def _not_due(found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ...]) -> str | None:
+def _not_due(
+    found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ...], *, at_once: bool
+) -> str | None:
     policy, size = found.policy, max(1, sum(segment.size for segment in segments))
-    if found.blocked(segments) and size <= policy.max_plan_bytes:
-        return None
     share = unsorted(segments, policy.clustering) / size
     much = found.much_deleted(segments)
-    if share < policy.semi_major_unclustered and not much:
+    if share < policy.semi_major_unclustered and not much and not at_once:
         wanted = 100 * policy.semi_major_unclustered
         return f"{100 * share:.0f} % are not sorted by {policy.clustering}, of {wanted:g} %"
-    if size < policy.target_size and len(segments) < policy.min_segments and not much:
+    little = size < policy.target_size and len(segments) < policy.min_segments
+    if little and not much and not at_once:
         return (
             f"too little to sort: {describe_size(size)} in {counted(len(segments), 'segment')}, "
             f"of {describe_size(policy.target_size)} or {policy.min_segments}"
@@ -131,7 +143,7 @@ def _not_due(found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ..
         over = f"{describe_size(size)} are over the budget of a run: raise max_plan_bytes"
         return Reason(over, Obstacle.TOO_LARGE)
     minutes = (found.now - _last_sorted(found.state, chunk)) / MINUTE_US
-    if minutes < policy.semi_major_interval_minutes:
+    if minutes < policy.semi_major_interval_minutes and not at_once:
         return f"sorted {minutes:.0f} min ago, of {policy.semi_major_interval_minutes:g}"
     return None
 
@@ -161,7 +173,7 @@ def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) 
     It is empty if no run may be sorted (``may_begin``).
     """
     free: list[Group] = []
-    for group in found.groups(chunk):
+    for group in found.slice(chunk):
         claim = found.claim(group.segments, SemiMajorPlan)
         if claim:
             skipped.append(skip(chunk, group.segments, claim, SemiMajorPlan))
@@ -184,6 +196,7 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
     """Return the plan that sorts a run, because of ``why``."""
     segments, order = members(run), found.policy.clustering
     inputs = tuple(segment.id for segment in segments)
+    filled = [segment for segment in segments if segment.rows]
     size = run_size(run)
     about = ceil(size / found.policy.target_size)
     plan = SemiMajorPlan(
@@ -196,14 +209,15 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
         rows=sum(segment.rows for segment in segments),
         size=size,
         reason=(
-            f"{counted(len(inputs), 'segment')}, {describe_size(size)} -> about {about} "
+            f"{counted(len(filled), 'segment')}, {describe_size(size)} -> about {about} "
             f"sorted by {order or 'event time'}: {why}"
         ),
         clustering=order,
     )
-    dated = sum(s.size for s in segments if s.clustering != order or found.blocks(s))
-    tidied = dated + found.deleted.bytes_of(segments)
-    gain = max(0, len(inputs) - about) + tidied / found.policy.target_size
+    torn = _torn(found, chunk)
+    loose = sum(s.size for s in segments if torn or s.clustering != order or found.blocks(s))
+    tidied = loose + found.deleted.bytes_of(segments)
+    gain = max(0, len(filled) - about) + tidied / found.policy.target_size
     return Candidate(plan=plan, gain=gain)
 
 
@@ -216,19 +230,22 @@ class SemiMajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether segments may have another clustering, or block publishing."""
+        """Return whether segments may have another clustering, no base, or block publishing."""
         del interval
-        order = found.policy.clustering
+        order, keyed = found.policy.clustering, found.state.table.kind.buckets
         return bool(found.blocking) or (
-            bool(order) and any(summary.unsorted(order) for summary in summaries)
+            bool(order) and any(s.unsorted(order) or (keyed and s.baseless) for s in summaries)
         )
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
     ) -> bool:
-        """Return whether segments have another clustering, or may block publishing."""
+        """Return whether segments have another clustering, no base, or may block publishing."""
         order = found.policy.clustering
-        return bool(found.blocking) or any(summary.unsorted(order) for _, summary in chunks)
+        return bool(found.blocking) or any(
+            summary.unsorted(order) or (chunk.bucket != NO_BUCKET and summary.baseless)
+            for chunk, summary in chunks
+        )
 
     def in_chunk(
         self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
@@ -250,7 +267,7 @@ def _asked_in(
 ) -> Iterator[Plan]:
     groups, order = found.groups(chunk), found.policy.clustering
     sorted_so = all(s.clustering == order for g in groups for s in g.segments)
-    if order and sorted_so and len(groups) == 1:
+    if order and sorted_so and _in_one_piece(found, chunk, groups):
         skipped.append(
             skip(chunk, (), f"sorted by {order} already, all in one piece", SemiMajorPlan)
         )
@@ -258,6 +275,13 @@ def _asked_in(
     run = longest_run(found, chunk, skipped)
     if run:
         yield sorting(found, chunk, run, why).plan
+
+
+def _in_one_piece(found: PlannerContext, chunk: ChunkKey, groups: Sequence[Group]) -> bool:
+    """Return whether a chunk's files are one group, and of a bucket, whether they are its base."""
+    if chunk.bucket == NO_BUCKET:
+        return len(groups) == 1
+    return not found.state.timeline.beside_base(chunk)
 
 
 FINDER = SemiMajorFinder()

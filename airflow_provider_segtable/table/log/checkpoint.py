@@ -67,7 +67,7 @@ def write_checkpoint(state: State) -> bytes:
     writer = ChunkWriter(state)
     table = io.BytesIO()
     pq.write_table(writer.write(), table, **WRITTEN)
-    head = json.dumps({"format": _format(state), **encode_head(state)})
+    head = json.dumps({"format": _format(state), "bases": True, **encode_head(state)})
     data = writer.finish(
         {
             _HEAD: head.encode(),
@@ -104,7 +104,9 @@ def read_checkpoint(data: bytes) -> State:
             return _read_whole(file, head)
         table = pa.BufferReader(base64.b64decode(entries[_CHUNKS]))
         chunks = CheckpointChunks(
-            data, pq.ParquetFile(table, pre_buffer=False).read(use_threads=False)
+            data,
+            pq.ParquetFile(table, pre_buffer=False).read(use_threads=False),
+            with_bases="bases" in head,
         )
         return decode_head(head, chunks.timeline(), chunks.ids())
     except CorruptTable:

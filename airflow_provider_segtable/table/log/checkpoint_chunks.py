@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
@@ -34,7 +35,13 @@ from airflow_provider_segtable.table.log.arrow_columns import in_columns, values
 from airflow_provider_segtable.table.log.segment_rows import SCHEMA as SEGMENTS
 from airflow_provider_segtable.table.log.segment_rows import segments_in
 
-ADDED_LATER: Mapping[str, Any] = {"bucket": NO_BUCKET, "schema": 0, "completed": 0, "buckets": 0}
+ADDED_LATER: Mapping[str, Any] = {
+    "bucket": NO_BUCKET,
+    "schema": 0,
+    "completed": 0,
+    "buckets": 0,
+    "base": None,
+}
 """What the columns would hold that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
 """Number of decoded chunks that a checkpoint caches."""
@@ -87,12 +94,18 @@ def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, 
 class CheckpointChunks:
     """The chunks of one checkpoint; a thread-safe ``ChunkSource``."""
 
-    def __init__(self, data: bytes, chunks: pa.Table) -> None:
-        """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand."""
+    def __init__(self, data: bytes, chunks: pa.Table, *, with_bases: bool) -> None:
+        """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand.
+
+        Without bases, an older segtable wrote the file: how many segments are beside a base is
+        known only of chunks that cannot have one.
+        """
         # Single-threaded: a process that ends while Arrow starts its threads is aborted.
         self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         self.bytes = MemorySource("checkpoint", data)
         chunks = in_columns(chunks, SCHEMA, ADDED_LATER)
+        if not with_bases:
+            chunks = _without_late(chunks)
         self._table = chunks.combine_chunks()
         self._columns: dict[str, Sequence[Any]] = {
             name: values_of(chunks.column(name)) for name in SCHEMA.names
@@ -194,6 +207,13 @@ class CheckpointChunks:
         except _UNREADABLE as error:
             raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
         return found
+
+
+def _without_late(chunks: pa.Table) -> pa.Table:
+    """Return chunk rows that do not say what is beside a base, where there may be one."""
+    unknown = pc.or_(pc.greater(chunks["core"], 0), pc.greater(chunks["bucket"], NO_BUCKET))
+    late = pc.if_else(unknown, pa.scalar(None, pa.int64()), chunks["late"])
+    return chunks.set_column(SCHEMA.get_field_index("late"), SCHEMA.field("late"), late)
 
 
 def _named(columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[Any, ...]]:

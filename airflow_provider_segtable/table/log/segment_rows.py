@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.paths import data_path
+from airflow_provider_segtable.core.segments.base import implied
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
@@ -37,6 +38,7 @@ SCHEMA = pa.schema(
         ("minor_version", pa.int32()),
         ("group_size", pa.int32()),
         ("core", pa.int32()),
+        ("base", pa.int32()),
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("size", pa.int64()),
@@ -64,7 +66,7 @@ REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
 _Row: Any = namedtuple("_Row", SCHEMA.names)  # type: ignore[misc]  # noqa: PYI024
 """A row; its fields are the columns of the schema."""
 
-_SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core")
+_SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core", "base")
 _FACTS = (
     *("rows", "size", "row_groups", "time_min", "time_max", "created"),
     *("events", "clustering"),
@@ -124,17 +126,11 @@ def _segment(row: Any, keys: _Keys) -> Segment:
     lineage = row.lineage  # a list in older formats
     if isinstance(lineage, str):
         lineage = json.loads(lineage)
+    segment_id = chunk.segment(row.partition)
     return Segment(
-        id=chunk.segment(row.partition),
+        id=segment_id,
         path=data_path(row.path, rows=row.rows),
-        shard=Shard(
-            partition=row.partition,
-            root_start=row.root_start,
-            root_end=row.root_end,
-            minor_version=row.minor_version,
-            group_size=row.group_size,
-            core=row.core,
-        ),
+        shard=_shard(row, segment_id),
         rows=row.rows,
         size=row.size,
         row_groups=row.row_groups,
@@ -153,6 +149,20 @@ def _segment(row: Any, keys: _Keys) -> Segment:
         completed=row.completed or 0,
         buckets=row.buckets or 0,
     )
+
+
+def _shard(row: Any, segment_id: SegmentId) -> Shard:
+    shard = Shard(
+        partition=row.partition,
+        root_start=row.root_start,
+        root_end=row.root_end,
+        minor_version=row.minor_version,
+        group_size=row.group_size,
+        core=row.core,
+        base=row.base or 0,
+    )
+    told = row.base is not None
+    return shard if told else implied(shard, segment_id, carried=bool(row.origin))
 
 
 def _footer(row: Any) -> FooterChecksum | None:

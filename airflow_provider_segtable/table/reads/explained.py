@@ -25,7 +25,6 @@ from airflow_provider_segtable.core.reads.read_plan import (
 from airflow_provider_segtable.core.reads.selection import Layer, PrunedBy, Selection
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.tables.keyed.slices import is_base
 from airflow_provider_segtable.data.files.segment_files import THREADS
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
@@ -86,7 +85,7 @@ def _groups(scan: "Scan", rules: MergeRules) -> _Chosen:
         selection=selection,
         reads=[read for group in selection.left for read in merged.reads(group)],
         deletes=DeletesApplied(),
-        merging=_merging(selection.left),
+        merging=_merging(selection.left, scan.state.timeline),
     )
 
 
@@ -137,9 +136,11 @@ def _deletes(state: State, parts: Iterable[Part]) -> DeletesApplied:
     )
 
 
-def _merging(groups: Sequence[FileGroup]) -> Merging:
+def _merging(groups: Sequence[FileGroup], timeline: Timeline) -> Merging:
     files = [segment for group in groups for segment in group.segments]
-    bases = sum(map(is_base, files))
+    chunks = {segment.id.chunk for segment in files}
+    inside = {segment.id for chunk in chunks for segment in timeline.base(chunk)}
+    bases = sum(segment.id in inside for segment in files)
     return Merging(
         file_groups=len(groups),
         merged=sum(not group.merged for group in groups),

@@ -100,11 +100,9 @@ def _comparisons(before: State, after: State, event: Event) -> Iterator[Comparis
 
 
 def _makes_base(event: Event) -> bool:
-    """Return whether an event publishes a file that begins at the first root of its bucket."""
-    if not isinstance(event.action, PlanCompleted):
-        return False
-    segments = event.action.segments
-    return any(s.shard.root_start == s.id.chunk.numbering.first.start for s in segments)
+    """Return whether a compaction publishes a base."""
+    action = event.action
+    return isinstance(action, PlanCompleted) and any(s.shard.base for s in action.segments)
 
 
 def _by_place(event: Event, start: State) -> dict[Place, Files]:

@@ -16,7 +16,6 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
 from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeRules
 from airflow_provider_segtable.core.tables.keyed.record_tests import record_tests
-from airflow_provider_segtable.core.tables.keyed.slices import is_base_group
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import (
@@ -99,7 +98,9 @@ def groups_to_read(
     """
     found = Selection.begun(PrunedBy.TIME_CHUNKS, state.timeline.lookup(interval))
     if base_only:
-        found = found.pruned(PrunedBy.BASE_ONLY, is_base_group)
+        base = state.timeline.base
+        bases = {s.id for chunk in state.timeline.visible_chunks(interval) for s in base(chunk)}
+        found = found.pruned(PrunedBy.BASE_ONLY, lambda group: group.segments[0].id in bases)
     groups = found.grouped(file_groups(found.left, interval))
     if start is None:
         return groups

@@ -71,7 +71,7 @@ PUBLISHED = log(BUCKET).carried(BUCKET.segment(2), core=0)
 BASE_FILE = replace(
     log(BUCKET),
     id=BUCKET.segment(2**30),
-    shard=Shard(partition=2**30, root_start=0, root_end=3, minor_version=1, group_size=1),
+    shard=Shard(partition=2**30, root_start=0, root_end=3, minor_version=1, group_size=1, base=3),
     path=f"data/{BUCKET.interval.name}/1_{2**30}-00000000deadbeef_{BASE}.parquet",
     clustering="flight",
     events=9,
@@ -79,7 +79,7 @@ BASE_FILE = replace(
 CORE = replace(
     BASE_FILE,
     id=DIVIDED.segment(0),
-    shard=Shard.first_generation(0, core=1),
+    shard=Shard.first_generation(0, core=1, base=1),
     path=f"data/{BUCKET.interval.name}/5_0-00000000deadbeef_{BASE}.parquet",
     replaces=(
         Roots(chunk=BUCKET, spans=((0, 3), (PROVISIONAL.partition, PROVISIONAL.partition + 1))),

@@ -94,6 +94,7 @@ from airflow_provider_segtable.testing.builders import (
 from tests.unit.core.keyed_actions import KEYED_ACTIONS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "events"
+BEFORE_BASES = GOLDEN.with_name("events_before_bases")
 TWO = (first(0), first(1))
 PLAN = minor_plan(TWO)
 
@@ -106,7 +107,7 @@ MAJOR = replace(
 CORE = tuple(
     replace(
         first(p, chunk=DAY),
-        shard=Shard.first_generation(p, core=2),
+        shard=Shard.first_generation(p, core=2, base=2),
         events=25,
         clustering="carrier",
         replaces=() if p else replaced(TWO),
@@ -134,6 +135,13 @@ CARRIED = replace(
     id=DAY.segment(3),
     shard=Shard.first_generation(3, core=2),
     origin=CHUNK.segment(32769),
+)
+
+RESTORED = replace(
+    merged(32768, TWO),
+    id=DAY.segment(0),
+    shard=Shard.first_generation(0, core=2, base=1),
+    origin=CHUNK.segment(32768),
 )
 
 ROLLED_UP = replace(
@@ -322,6 +330,7 @@ ACTIONS: tuple[Action, ...] = (
         segments=(first(3),),
         load=LoadPart(load="z/day.csv", start=2, end=12, total=20, checksum="0123456789abcdef"),
     ),
+    VersionRestored(version=3, segments=(RESTORED, LATE)),
 )
 
 _FEEDS: dict[type, tuple[Feed, ...]] = {
@@ -361,6 +370,13 @@ def test_golden(n: int) -> None:
     golden = (GOLDEN / f"{n:020d}.json").read_bytes()
     assert decode(golden, "golden") == event(n)
     assert encode(event(n)) == golden
+
+
+@pytest.mark.parametrize("path", sorted(BEFORE_BASES.iterdir()), ids=lambda path: path.stem[-2:])
+def test_older_events_tell_what_is_a_base(path: Path) -> None:
+    """Descriptors without the attribute are read as if what a compaction wrote had it."""
+    assert b'"base":' not in path.read_bytes()
+    assert decode(path.read_bytes(), "golden") == event(int(path.stem))
 
 
 @pytest.mark.parametrize(

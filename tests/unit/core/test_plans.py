@@ -90,8 +90,10 @@ def test_a_major_plan_numbers_a_core_set_in_each_chunk() -> None:
     found = replace(PlanState.requested(plan, at), version=BASE + 9)
     day, following = ChunkKey(DAY, BASE + 9), ChunkKey(NEXT, BASE + 9)
     assert plan.name_outputs(found, {Place(DAY): 2, Place(NEXT): 1}, created()) == {
-        Place(DAY): tuple((day.segment(p), Shard.first_generation(p, core=2)) for p in range(2)),
-        Place(NEXT): ((following.segment(0), Shard.first_generation(0, core=1)),),
+        Place(DAY): tuple(
+            (day.segment(p), Shard.first_generation(p, core=2, base=2)) for p in range(2)
+        ),
+        Place(NEXT): ((following.segment(0), Shard.first_generation(0, core=1, base=1)),),
     }
 
 

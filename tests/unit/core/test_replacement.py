@@ -53,7 +53,7 @@ def major(granularity: Granularity | None = None) -> Plan:
 def core(partition: int, size: int, chunk: ChunkKey = NEW, rows: int = 10) -> Segment:
     return replace(
         first(partition, chunk=chunk, rows=rows),
-        shard=Shard.first_generation(partition, core=size),
+        shard=Shard.first_generation(partition, core=size, base=size if partition < size else 0),
         roots=roots_of(TWO),
     )
 

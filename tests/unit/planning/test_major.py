@@ -49,7 +49,8 @@ ROLLUP = Rollup(
 
 def core(*sizes: int, chunk: ChunkKey = CHUNK) -> tuple[Segment, ...]:
     """Return the core set that a major compaction made."""
-    shards = (Shard.first_generation(p, core=len(sizes)) for p in range(len(sizes)))
+    size = len(sizes)
+    shards = (Shard.first_generation(p, core=size, base=size) for p in range(size))
     return tuple(
         replace(segment, shard=shard)
         for segment, shard in zip(sized(*sizes, chunk=chunk), shards, strict=True)

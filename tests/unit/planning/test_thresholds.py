@@ -311,7 +311,7 @@ def asked(state: State, policy: Policy, skipped: list[Skipped] | None = None) ->
 def test_a_late_segment_beside_a_core_set_is_tidied() -> None:
     """Only what was appended since counts as untidy, and a full core set never does."""
     core = tuple(
-        replace(segment, shard=Shard.first_generation(p, core=4))
+        replace(segment, shard=Shard.first_generation(p, core=4, base=4))
         for p, segment in enumerate(sized(100, 100, 100, 100))
     )
     assert plan_of(MajorPlan, table(*core), POLICY, COLD).chosen == ()

@@ -50,7 +50,7 @@ def test_a_rollup_table_is_shown_once_it_is_rolled_up_perfectly(rolled: Table) -
     why = unpublished(rolled.state())
     assert why == (
         "rows are not rolled up perfectly: 1 of 2 segments of "
-        "2013-01-01T00:00:00Z/2014-01-01T00:00:00Z are new; run a major compaction"
+        "2013-01-01T00:00:00Z/2014-01-01T00:00:00Z are not merged; run a major compaction"
     )
     compacted(rolled, "major")
     assert unpublished(rolled.state()) == ""

@@ -217,7 +217,8 @@ def apply(state: State, action: PlanEvent, at: Stamp) -> State:
         case PlanCompleted(segments=segments):
             known = _known(state, action, at).with_inputs(action.late)
             done = known.finished(PlanStatus.COMPLETED, "", at)
-            return publish(_recut(_with_plan(state, done), done.plan), segments)
+            outputs = done.plan.with_base(known, segments, state)
+            return publish(_recut(_with_plan(state, done), done.plan), outputs)
         case PlanYielded(reason=reason):
             return _with_plan(state, _known(state, action, at).yielded(reason, at))
         case PlanAborted(reason=reason):

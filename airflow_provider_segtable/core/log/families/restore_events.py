@@ -10,19 +10,21 @@
    under the restore's event. In a rollup table later predicate deletes are dropped.
 4. Where a restored chunk had segments without rows, these are carried over, too: they tell the
    balance check that deleted rows were left out there.
-5. The granularity overrides are those of the version. The definition, tags and ids stay.
-6. Pending plans whose interval overlaps a restored region are aborted: their inputs are hidden.
-7. Every row change that its author began before the restore is refused if it deletes rows: its
+5. A base that is whole stays one (``core.segments.base``): what was merged, or rolled up, is so
+   under other ids. All else is beside it, as it was.
+6. The granularity overrides are those of the version. The definition, tags and ids stay.
+7. Pending plans whose interval overlaps a restored region are aborted: their inputs are hidden.
+8. Every row change that its author began before the restore is refused if it deletes rows: its
    author has to look again (``State.vectors_pruned_through``). So is every overwrite of a restored
    region (``State.overwritten``).
-8. The log store's buckets end where they did in the version, in a new epoch (``log_store_events``).
-9. *Admission*: the author names the version and what it showed. What changes is found out against
+9. The log store's buckets end where they did in the version, in a new epoch (``log_store_events``).
+10. *Admission*: the author names the version and what it showed. What changes is found out against
    the newest state: an event before the restore is undone, one after it is kept. Refused if the
    version is no longer kept, a repair took or changed one of its segments, or parts of one root's
    rows have applied different deletions (``_uneven``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +44,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
     encode_manifests,
 )
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.segments.base import base_of, base_restored
 from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
@@ -141,7 +144,37 @@ def apply(state: State, action: VersionRestored, at: Stamp) -> State:
         plans={i: _ended(plan, regions, note, at) for i, plan in state.plans.items()},
         log_store=log_store_events.restored(state, action.log_store, action.version, at.n),
     )
-    return delete_rows(publish(undone, action.segments), action.vectors, at.n)
+    segments = tuple(_with_bases(action.segments, state))
+    return delete_rows(publish(undone, segments), action.vectors, at.n)
+
+
+def _with_bases(segments: Sequence[Segment], state: State) -> Iterator[Segment]:
+    """Yield restored segments in their bases, also if an older segtable wrote the event."""
+    if any(segment.shard.base and segment.rows for segment in segments):
+        yield from segments
+        return
+    for chunk, some in _by_chunk(segments, lambda segment: segment.id.chunk).items():
+        befores = (
+            each.segments()
+            for each in state.timeline.chunks(chunk.interval)
+            if each.key.place == chunk.place and each.key != chunk
+        )
+        size = max((base_restored(some, present) for present in befores), default=0)
+        yield from (_in_base(segment, at, size) for at, segment in enumerate(some))
+
+
+def _in_base(segment: Segment, at: int, size: int) -> Segment:
+    """Return the segment at a place of its chunk, of which the first ``size`` are a base."""
+    return replace(segment, shard=replace(segment.shard, base=size)) if at < size else segment
+
+
+def _by_chunk(
+    segments: Iterable[Segment], chunk_of: Callable[[Segment], ChunkKey]
+) -> dict[ChunkKey, list[Segment]]:
+    found: dict[ChunkKey, list[Segment]] = {}
+    for segment in segments:
+        found.setdefault(chunk_of(segment), []).append(segment)
+    return found
 
 
 def _ended(plan: PlanState, regions: Iterable[Interval], note: str, at: Stamp) -> PlanState:
@@ -295,15 +328,14 @@ def _carried(changed: Sequence[RegionChange], version: int, state: State) -> Ite
     """Yield the segments of each region under their new ids, and tombstones."""
     above = _new_version(changed, state)
     for change in changed:
-        members: dict[ChunkKey, list[Segment]] = {}
-        for segment in change.then:
-            chunk = ChunkKey(segment.id.interval, above, segment.id.bucket)
-            members.setdefault(chunk, []).append(segment)
+        members = _by_chunk(change.then, lambda s: ChunkKey(s.id.interval, above, s.id.bucket))
         filled = {c: some for c, some in members.items() if any(s.rows for s in some)}
         for chunk, some in filled.items():
+            size = len(base_of(some))
             for partition, segment in enumerate(some):
                 carried = segment.carried(chunk.segment(partition), len(some))
-                yield _undeleted(carried, segment, version, state)
+                inside = _in_base(carried, partition, size)
+                yield _undeleted(inside, segment, version, state)
         for bucket in _buckets(change, state):
             covered = [chunk.interval for chunk in filled if chunk.bucket == bucket]
             yield from tombstones(change.region, covered, above, state.time, bucket)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from airflow_provider_segtable.core.segments.base import base_of
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
 
@@ -37,8 +38,8 @@ class ChunkSummary(NamedTuple):
         newest: the creation time of the newest segment; None if no segment is visible.
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
-        late: the number of segments beyond the core set of the version: no major compaction has
-            rewritten them.
+        late: the number of segments with rows beside the chunk's base (``core.segments.base``);
+            None if a checkpoint of an older segtable does not tell.
     """
 
     count: int  # type: ignore[assignment]  # instead of the method of tuples
@@ -54,7 +55,7 @@ class ChunkSummary(NamedTuple):
     newest: Instant | None = None
     sizes: Mapping[int, int] = _NOTHING
     clustered: Mapping[str, int] = _NOTHING
-    late: int = 0
+    late: int | None = 0
 
     @property
     def hidden(self) -> int:
@@ -64,6 +65,11 @@ class ChunkSummary(NamedTuple):
     def unsorted(self, clustering: str) -> int:
         """Return the bytes of segments with another clustering."""
         return self.size - self.clustered.get(clustering, 0)
+
+    @property
+    def baseless(self) -> bool:
+        """Return whether there are rows, and none of them in a base; true if that is not known."""
+        return self.late is None or 0 < self.late == self.files
 
     @property
     def files(self) -> int:
@@ -106,7 +112,7 @@ def summarize(
 
     Args:
         segments: its present segments.
-        visible: the visible ones among them.
+        visible: the visible ones among them, by root.
         core: the size of the core set of its version.
         complete: whether it is complete.
         minor_version: the highest minor version of its groups.
@@ -132,5 +138,5 @@ def summarize(
         newest=max((segment.created for segment in visible), default=None),
         sizes=dict(sorted(sizes.items())),
         clustered=dict(sorted(clustered.items())),
-        late=sum(s.shard.root_end > s.shard.core for s in visible if not s.tombstone),
+        late=sum(1 for s in visible if s.rows) - sum(1 for s in base_of(visible) if s.rows),
     )

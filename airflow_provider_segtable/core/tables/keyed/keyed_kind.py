@@ -44,7 +44,6 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     MergeEngine,
     MergeRules,
 )
-from airflow_provider_segtable.core.tables.keyed.slices import is_base
 from airflow_provider_segtable.core.tables.schema import (
     Column,
     Schema,
@@ -87,6 +86,7 @@ class PrimaryKey:
     name: ClassVar[str] = "primary_key"
     deletion: ClassVar[DeletionForm] = DeletionForm.TOMBSTONES
     merges: ClassVar[bool] = False
+    shows_base: ClassVar[bool] = True
     major_tidies: ClassVar[bool] = False
     unmerged: ClassVar[str] = ""
 
@@ -268,10 +268,6 @@ class PrimaryKey:
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log files name the keys."""
-
-    def shows(self, segment: Segment) -> bool:
-        """Return whether it belongs to the base of its bucket: no other file has been merged."""
-        return is_base(segment)
 
     def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
         """Return which default readers see in the place of nulls that files have."""
