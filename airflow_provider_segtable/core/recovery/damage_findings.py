@@ -30,7 +30,8 @@ def damaged_file(segment: Segment, code: str, what: str) -> Finding:
 
 
 def _restore(segment: Segment) -> str:
-    made = segment.shard.minor_version or segment.shard.core
+    wrote = segment.file_id  # restored and carried-over segments have other ids
+    made = segment.shard.base or wrote.partition in wrote.chunk.numbering.later
     away = f"restore {segment.path} from a backup; without one, move it away and"
     return (
         f"{away} fall back to its inputs: segtable repair TABLE"

@@ -140,8 +140,12 @@ def test_a_lost_base_falls_back_to_the_one_below(tmp_path: Path, how: str) -> No
 
 
 def test_a_bucket_that_was_empty_gets_a_base(tmp_path: Path) -> None:
-    """Its tombstone of the major compaction is replaced with the log files that came after it."""
+    """Its tombstone of the major compaction is replaced with the log files that came after it.
+
+    Old markers of deleted keys leave with them.
+    """
     table = keyed_table(str(tmp_path), PrimaryKey(key=("key",), buckets=8))
+    table.alter(set={"retention.tombstone_hours": "0"})
     put(table, "old", range(3))
     table.delete("true")
     table.compact("major", granularity="month")
@@ -154,6 +158,7 @@ def test_a_bucket_that_was_empty_gets_a_base(tmp_path: Path) -> None:
     check(table, {key: "late" for key in range(KEYS) if key != 1})
     shown = table.state().timeline.lookup()
     assert all(len(found.segments) == 1 and found.group.root_start == 0 for found in shown)
+    assert sum(found.segments[0].rows for found in shown) == KEYS - 1
 
 
 def test_a_base_is_made_once(tmp_path: Path) -> None:
@@ -314,3 +319,22 @@ def test_an_older_rollup_has_the_same_bases(tmp_path: Path) -> None:
     assert {segment.shard.base for segment in wanted.values()} > {0}
     without_bases(tmp_path)
     assert segments(Table.open(str(tmp_path)).state()) == wanted
+
+
+def test_a_lost_file_falls_back_only_if_a_compaction_made_it(tmp_path: Path) -> None:
+    """The advice goes by what wrote a file: not each first-generation id of a version is alike."""
+    table = new_table(tmp_path)
+    table.compact("major", granularity="month")
+    put(table, "late", [1])
+    version = table.state().n
+    put(table, "gone", [1])
+    table.restore(version=version)
+    visible = table.state().timeline.visible_segments()
+    late = [segment.path for segment in visible if ".log." in segment.path]
+    made = [segment.path for segment in visible if segment.path not in late]
+    for path in (*late, made[0]):
+        (tmp_path / path).unlink()
+    advice = {found.where: found.do for found in table.verify().findings}
+    assert len(late) == 1
+    assert advice[late[0]].endswith("--accept-loss")
+    assert "fall back to its inputs" in advice[made[0]]

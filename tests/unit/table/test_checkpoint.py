@@ -1,11 +1,15 @@
 """Checkpoints: every part of a state comes back, from older formats, too; copies are exact."""
 
+import json
 from dataclasses import MISSING, fields, replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import IsNull
+from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
 from airflow_provider_segtable.core.indexes.feed import Feed
@@ -29,10 +33,11 @@ from airflow_provider_segtable.core.log_store.manifest import (
     Waypoint,
 )
 from airflow_provider_segtable.core.log_store.position import Lineage, Position
+from airflow_provider_segtable.core.publishing.shown import unpublished
 from airflow_provider_segtable.core.reads.consumer import Consumer, LogMark
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, tombstone
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride
@@ -278,3 +283,57 @@ def test_an_unknown_format_is_refused(number: int, monkeypatch: pytest.MonkeyPat
     data = write_checkpoint(created())
     with pytest.raises(CorruptTable, match=f"format {number}"):
         read_checkpoint(data)
+
+
+def older(data: bytes) -> bytes:
+    """Return a checkpoint as a segtable wrote it that did not record bases."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    entries = {k: v for k, v in (file.metadata.metadata or {}).items() if k.startswith(b"segtable")}
+    head = json.loads(entries[b"segtable"])
+    head.pop("bases")
+    entries |= {b"segtable": json.dumps(head).encode(), b"segtable.checksum": checkpoint._BLANK}
+    sink = pa.BufferOutputStream()
+    rows = file.read().drop_columns(["base"]).replace_schema_metadata(None)
+    with pq.ParquetWriter(sink, rows.schema, store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata(entries)
+    made = sink.getvalue().to_pybytes()
+    at = made.rindex(checkpoint._BLANK)
+    sum_ = checkpoint._BLANK[:10] + digest(made).encode()
+    return made[:at] + sum_ + made[at + len(sum_) :]
+
+
+def test_a_checkpoint_without_bases_tells_them_as_far_as_numbers_do() -> None:
+    """What a major compaction wrote is a base; what was restored is none until it is compacted."""
+    made, again = (ChunkKey(JANUARY, BASE + n) for n in (5, 9))
+    core = tuple(
+        replace(first(p, chunk=made), shard=Shard.first_generation(p, core=2, base=2))
+        for p in range(2)
+    )
+    late = first(2).carried(made.segment(2), core=2)
+    state = after(created(), Appended(segments=(*core, late, first(0, chunk=month(1)))))
+    found = read_checkpoint(older(write_checkpoint(state)))
+    summaries = found.timeline.visible_summaries()
+    assert [each.late for each in summaries.values()] == [None, 1]
+    assert [s.id for s in found.timeline.base(made)] == [s.id for s in core]
+    assert found == state
+    assert (
+        read_checkpoint(write_checkpoint(read_checkpoint(older(write_checkpoint(state))))) == state
+    )
+    moved = tuple(s.carried(again.segment(p), core=2) for p, s in enumerate(core))
+    based = (replace(s, shard=replace(s.shard, base=2)) for s in moved)
+    restored = after(created(), Appended(segments=tuple(based)))
+    assert restored.timeline.base(again) != ()
+    assert read_checkpoint(older(write_checkpoint(restored))).timeline.base(again) == ()
+
+
+def test_unknown_counts_are_copied_until_a_chunk_changes() -> None:
+    """A checkpoint made from an older one knows what is beside a base only where it looked."""
+    chunk = ChunkKey(JANUARY, BASE + 5)
+    core = replace(first(0, chunk=chunk), shard=Shard.first_generation(0, core=1, base=1))
+    state = after(created(), Appended(segments=(core,)))
+    copied = read_checkpoint(write_checkpoint(read_checkpoint(older(write_checkpoint(state)))))
+    assert copied.timeline.summary(chunk).late is None
+    assert unpublished(copied) == ""
+    grown = after(copied, Appended(segments=(first(1).carried(chunk.segment(1), core=1),)))
+    assert read_checkpoint(write_checkpoint(grown)).timeline.summary(chunk).late == 1
