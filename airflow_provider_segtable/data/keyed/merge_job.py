@@ -140,7 +140,8 @@ class _Merge:
         rows, self._events = job.amount if job.part else _amount(job.inputs)
         self._share = -(-rows // len(job.outputs))
         self._replaces = job.replaces
-        self._buckets = job.part.own_buckets if job.part else job.inputs[0].buckets
+        own = (segment.buckets for segment in job.inputs)  # a tombstone has none
+        self._buckets = job.part.own_buckets if job.part else max(own)
 
     def written(self) -> Iterator[Segment]:
         """Write the outputs one after another."""

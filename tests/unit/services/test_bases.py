@@ -150,7 +150,7 @@ def test_a_bucket_that_was_empty_gets_a_base(tmp_path: Path) -> None:
     table.delete("true")
     table.compact("major", granularity="month")
     put(table, "first", range(3))
-    table.compact("major", granularity="day")
+    table.compact("major", granularity="day", buckets=3)
     put(table, "late", range(KEYS))
     table.delete("key = 1")
     check(table, dict.fromkeys(range(3), "first"))
