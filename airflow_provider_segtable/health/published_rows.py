@@ -25,7 +25,6 @@ from airflow_provider_segtable.core.publishing.shown import shown_files
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.slices import is_base
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
@@ -102,10 +101,9 @@ def _unbased(form: Format, state: State, published: int) -> Iterator[Finding]:
     if state.table.kind.rules is None:
         return
     records = merged = buckets = 0
-    for chunk in state.timeline.visible_chunks():
-        groups = [group.segments for group in state.timeline.visible_groups(chunk)]
-        files = [segment for group in groups for segment in group if segment.rows]
-        if files and not any(map(is_base, files)):
+    for chunk, summary in state.timeline.visible_summaries().items():
+        files = state.timeline.beside_base(chunk) if summary.baseless else ()
+        if files and len(files) == summary.files:
             buckets += 1
             records += sum(segment.rows for segment in files)
             merged += any(map(_is_named_base, files))
