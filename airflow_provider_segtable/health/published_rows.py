@@ -101,9 +101,10 @@ def _unbased(form: Format, state: State, published: int) -> Iterator[Finding]:
     if state.table.kind.rules is None:
         return
     records = merged = buckets = 0
-    for chunk, summary in state.timeline.visible_summaries().items():
-        files = state.timeline.beside_base(chunk) if summary.baseless else ()
-        if files and len(files) == summary.files:
+    for chunk in state.timeline.visible_chunks():
+        groups = [group.segments for group in state.timeline.visible_groups(chunk)]
+        files = [segment for group in groups for segment in group if segment.rows]
+        if files and not any(segment.rows for segment in state.timeline.base(chunk)):
             buckets += 1
             records += sum(segment.rows for segment in files)
             merged += any(map(_is_named_base, files))

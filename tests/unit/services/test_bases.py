@@ -28,7 +28,6 @@ from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publishing.outcomes import Refused
-from airflow_provider_segtable.table.table import Table as PlainTable
 from tests.property.published_readers import NEWEST, READERS
 from tests.property.published_world import new_table as published_table
 from tests.property.test_keyed_tables import FIRST_US, SCHEMA, keyed_table
@@ -245,7 +244,7 @@ def found(table: Table) -> list[str]:
     return [each.code for each in keyed_findings(seen)]
 
 
-def forgotten(table: PlainTable) -> Table:
+def forgotten(table: Table) -> Table:
     """Return the table as a checkpoint of an older segtable has it, without its bases."""
     state = table.state()
     bare = (replace(s, shard=replace(s.shard, base=0)) for s in state.timeline.segments())
