@@ -95,7 +95,8 @@ class PlannerContext:
 
     def blocks(self, segment: Segment) -> bool:
         """Return whether a segment keeps the table from being published."""
-        return segment.schema in self.blocking and self.state.table.kind.shows(segment)
+        shown = bool(segment.shard.base) or not self.state.table.kind.shows_base
+        return segment.schema in self.blocking and shown
 
     def blocked(self, segments: Iterable[Segment]) -> str | None:
         """Return why segments keep the table from being published; None if they do not."""

@@ -266,8 +266,13 @@ def _asked_in(
     found: PlannerContext, chunk: ChunkKey, why: str, skipped: list[Skipped]
 ) -> Iterator[Plan]:
     groups, order = found.groups(chunk), found.policy.clustering
-    sorted_so = all(s.clustering == order for g in groups for s in g.segments)
-    if order and sorted_so and _in_one_piece(found, chunk, groups):
+    tidy = all(s.clustering == order for s in members(groups))
+    if (
+        order
+        and tidy
+        and not found.blocked(members(groups))
+        and _in_one_piece(found, chunk, groups)
+    ):
         skipped.append(
             skip(chunk, (), f"sorted by {order} already, all in one piece", SemiMajorPlan)
         )
