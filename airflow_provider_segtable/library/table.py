@@ -204,7 +204,7 @@ class Table(base.Table):
         interval: TimeRange | None = None,
         segments: Sequence[SegmentId | str] | None = None,
         granularity: Granularity | str | None = None,
-        clustering: str | None = None,
+        clustering: str | Sequence[str] | None = None,
         buckets: int | None = None,
         wait_s: float | None = None,
     ) -> CompactionResult:
@@ -222,7 +222,7 @@ class Table(base.Table):
                 ``minor`` joins exactly these, the others take the chunks that they lie in.
             granularity: with ``major``: the new length of time chunks.
             clustering: with ``semi-major`` or ``major``: sort by these columns,
-                ``"carrier,origin"`` or ``"zorder(carrier,origin)"``.
+                ``"carrier,origin"``, ``["carrier", "origin"]`` or ``"zorder(carrier,origin)"``.
             buckets: with ``major`` and a primary key: the new number of buckets of these chunks.
             wait_s: how long to wait for locks; by default as long as the kind is worth.
 

@@ -6,6 +6,7 @@ from threading import Barrier
 
 import pytest
 
+from airflow_provider_segtable.coordination import waiting
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     LimitReached,
@@ -238,6 +239,23 @@ def test_a_time_out_says_who_and_what_to_do(world: World) -> None:
     text = str(refused.value)
     for said in ("_1 and 1 more", TABLE, "spark-7 pid 42", "plan-of-g", rival.address, "stop that"):
         assert said in text
+
+
+def test_a_long_wait_says_for_whom_and_how_long(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names the holder, its purpose, since when, and the longest wait."""
+    monkeypatch.setattr(waiting, "SAY_AFTER_S", 0.05)
+    holder = world.client().acquire(request("g", 1, 2, holder="spark-7 pid 42"), wait_s=0)
+    waiter = Running(lambda: world.client().acquire(request("h", 1, 2), wait_s=PATIENCE_S))
+    eventually(lambda: bool(caplog.messages))
+    (said,) = caplog.messages
+    for part in ("_1 and 1 more", "spark-7 pid 42 for plan-of-g", "since 2", "Waits 60 s more"):
+        assert part in said
+    assert "its locks end with its session" in said
+    holder.release()
+    assert waiter.result().state is LeaseState.HELD
+    assert len(caplog.messages) == 1  # a minute later again
 
 
 # ---- tokens and counters -------------------------------------------------------------------------

@@ -19,7 +19,12 @@ from airflow_provider_segtable.coordination.memory.memory_service import (
     Place,
     Session,
 )
-from airflow_provider_segtable.coordination.waiting import refuse_paths, revoked_error, timed_out
+from airflow_provider_segtable.coordination.waiting import (
+    WaitLog,
+    refuse_paths,
+    revoked_error,
+    timed_out,
+)
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, LockRevoked
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest, in_turn
 from airflow_provider_segtable.core.segments.segment import SegmentId
@@ -145,6 +150,7 @@ class MemoryCoordinator:
         """Grant ``request`` or raise ``LockTimeout``."""
         start = self._clock.monotonic()
         place: Place | None = None
+        said = WaitLog(request, wait_s)
         try:
             while True:
                 session = self._contact()
@@ -159,6 +165,7 @@ class MemoryCoordinator:
                     raise timed_out(
                         request, outcome.on, address=self.address, now=now, waited_s=waited_s
                     )
+                said.blocked(outcome.on, now=now, waited_s=waited_s)
                 place = self._service.queue(request, session, place, now)
                 self._clock.sleep(min(POLL_S, wait_s - waited_s))
         finally:

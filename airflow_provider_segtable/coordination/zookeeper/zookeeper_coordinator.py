@@ -54,7 +54,12 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
-from airflow_provider_segtable.coordination.waiting import overtakers, refuse_paths, timed_out
+from airflow_provider_segtable.coordination.waiting import (
+    WaitLog,
+    overtakers,
+    refuse_paths,
+    timed_out,
+)
 from airflow_provider_segtable.coordination.zookeeper.claims import (
     ClaimRequest,
     ZooKeeperClaim,
@@ -113,7 +118,8 @@ class ZooKeeperCoordinator(ZooKeeperClient):
     def acquire(self, request: LockRequest, *, wait_s: float) -> ZooKeeperLease:
         """Grant ``request`` or raise ``LockTimeout``."""
         start = time.monotonic()
-        call = Acquisition(request, self._nodes(request.table))
+        said = WaitLog(request, wait_s, self._session_timeout_s)
+        call = Acquisition(request, self._nodes(request.table), said)
         with self._border():
             link = self._live()
             try:
@@ -124,7 +130,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
                             return self._settled(link, call, outcome)
                         call.interrupted = 0
                         if isinstance(outcome, Blocked):
-                            self._wait(link, call, outcome, start=start, wait_s=wait_s)
+                            self._wait(link, call, outcome, start=start)
                     except Interrupted:
                         call.interrupted += 1
                         link = self._recover(link, call.interrupted)
@@ -351,19 +357,14 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             link.clean(lambda: call.nodes.leave_queue(link, call.guid))
         return lease
 
-    def _wait(
-        self, link: Link, call: Acquisition, blocked: Blocked, *, start: float, wait_s: float
-    ) -> None:
+    def _wait(self, link: Link, call: Acquisition, blocked: Blocked, *, start: float) -> None:
         """Queue up and wait until the blocking node changes; raise at the deadline."""
-        waited_s = time.monotonic() - start
-        if waited_s >= wait_s:
+        waited_s, now = time.monotonic() - start, time.time_ns() // 1000
+        if waited_s >= call.said.wait_s:
             raise timed_out(
-                call.asked,
-                blocked.on,
-                address=self.address,
-                now=time.time_ns() // 1000,
-                waited_s=waited_s,
+                call.asked, blocked.on, address=self.address, now=now, waited_s=waited_s
             )
+        call.said.blocked(blocked.on, now=now, waited_s=waited_s)
         if blocked.place is None:
             self._queue_up(link, call)
             return  # the next round sees requests that came in between
@@ -371,7 +372,8 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         if call.firm and not blocked.place.lock.firm:
             call.nodes.make_firm(link, call.guid)
             return
-        call.nodes.await_change(link, blocked.by, blocked.state_version, wait_s - waited_s)
+        pause_s = call.said.pause_s(waited_s)
+        call.nodes.await_change(link, blocked.by, blocked.state_version, pause_s)
 
     def _queue_up(self, link: Link, call: Acquisition) -> None:
         record = encode_lock(call.request)

@@ -13,6 +13,7 @@ class of data structures for associative searching" (1984).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,6 +58,22 @@ class Order:
         """Return the text form, which ``parse`` reads."""
         names = joined_names(self.columns)
         return f"zorder({names})" if self.curve == "zorder" else names
+
+    @staticmethod
+    def given(clustering: str | Sequence[str]) -> "Order":
+        """Return the order that a user gives as text, or as a list of columns.
+
+        Raises:
+            InvalidInput: with the value, if it is neither.
+        """
+        if isinstance(clustering, str):
+            return Order.parse(clustering)
+        if isinstance(clustering, Sequence) and all(isinstance(name, str) for name in clustering):
+            return Order(columns=tuple(clustering))
+        raise InvalidInput(
+            f"clustering {clustering!r} is not an order: write columns as text or as a list, "
+            "e.g. 'carrier,origin', ['carrier', 'origin'] or 'zorder(carrier,origin)'"
+        )
 
     @staticmethod
     def parse(text: str) -> "Order":

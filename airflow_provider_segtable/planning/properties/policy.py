@@ -107,7 +107,7 @@ class Policy:
                     f"policy {name} = {getattr(self, name)!r} is unknown: choose one of {known}"
                 )
         try:
-            order = Order.parse(self.clustering)
+            order = Order.given(self.clustering)
         except InvalidInput as error:
             raise InvalidInput(f"policy clustering: {error}") from None
         object.__setattr__(self, "clustering", str(order))

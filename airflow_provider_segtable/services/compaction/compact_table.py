@@ -93,7 +93,7 @@ def compact_table(
     interval: Interval | None = None,
     segments: Sequence[SegmentId | str] | None = None,
     granularity: Granularity | str | None = None,
-    clustering: str | None = None,
+    clustering: str | Sequence[str] | None = None,
     buckets: int | None = None,
     wait_s: float | None = None,
 ) -> CompactionResult:

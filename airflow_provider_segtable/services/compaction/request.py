@@ -35,6 +35,7 @@ from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_o
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.chosen_segments import (
@@ -64,7 +65,7 @@ def request(  # noqa: PLR0913 - each is an option
     interval: Interval | None = None,
     segments: Sequence[SegmentId | str] | None = None,
     granularity: Granularity | str | None = None,
-    clustering: str | None = None,
+    clustering: str | Sequence[str] | None = None,
     buckets: int | None = None,
     rollup: Literal["best-effort", "perfect"] | None = None,
     policy: Policy | None = None,
@@ -77,8 +78,9 @@ def request(  # noqa: PLR0913 - each is an option
         interval: compact every chunk that it overlaps; the whole table by default.
         segments: compact these, by id (rule 4); instead of an interval.
         granularity: new granularity of the region (major only).
-        clustering: sort order, e.g. ``carrier,origin`` or ``zorder(carrier,origin)``; "" sorts
-            by event time; the policy's by default (not for minor).
+        clustering: sort order, e.g. ``carrier,origin``, a list of columns, or
+            ``zorder(carrier,origin)``; "" sorts by event time; the policy's by default (not for
+            minor).
         buckets: new number of buckets of the region's chunks (major, with a primary key).
         rollup: required rollup of a rollup table; only a major compaction is perfect.
         policy: overrides the policy in the table's properties.
@@ -192,13 +194,14 @@ def _check_rollup(rollup: str | None, kind: type[Plan], state: State) -> None:
     check_allocation(kind.lock_granularity, perfect_rollup=rollup == "perfect")
 
 
-def _order(clustering: str, kind: type[Plan], state: State) -> str:
+def _order(clustering: str | Sequence[str], kind: type[Plan], state: State) -> str:
+    order = str(Order.given(clustering))
     if "clustering" not in kind.options:
         raise InvalidInput(
-            f"a {kind.kind} compaction keeps the order of rows (clustering {clustering!r}): "
+            f"a {kind.kind} compaction keeps the order of rows (clustering {order!r}): "
             f"use {with_option('clustering')}"
         )
-    return checked_order(clustering, state.table)
+    return checked_order(order, state.table)
 
 
 def _is_new(plan: Plan, state: State) -> bool:

@@ -51,6 +51,7 @@ def chunks(ports: TableContext) -> list[Interval]:
         ),
         ("minor", {"clustering": "row"}, "minor compaction keeps the order of rows"),
         ("major", {"clustering": "zorder(row)"}, r"zorder\(row\).*over 1 column:"),
+        ("semi-major", {"clustering": [1]}, r"clustering \[1\] is not an order: write columns as"),
         ("major", {"rollup": "perfect"}, "not a rollup table, so perfect rollup is impossible"),
         ("major", {"rollup": "total"}, "'total' is neither best-effort nor perfect"),
         (
@@ -106,7 +107,7 @@ def test_semi_major_sorts_in_place(ports: TableContext) -> None:
     """A chunk is sorted by the wanted columns under its version; earlier versions stay readable."""
     before = Table(ports).state().n
     version = Table(ports).state().timeline.visible_chunks()[0].version
-    asked = request(ports, SemiMajorPlan.kind, clustering="row")
+    asked = request(ports, SemiMajorPlan.kind, clustering=["row"])  # or "row"
     assert [known.plan.clustering for known in asked] == ["row", "row"]
     carried_out(ports, asked)
     segments = Table(ports).snapshot().segments()

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_segtable.coordination.waiting import WaitLog
 from airflow_provider_segtable.coordination.zookeeper.nodes import OF_TIME_CHUNK, Nodes, Seen
 from airflow_provider_segtable.core.locks.lockbox import (
     MAX_YIELDS,
@@ -21,10 +22,14 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 @dataclass(slots=True)
 class Acquisition:
-    """One call of ``acquire``: the nodes it may have made, and the groups that overtook it."""
+    """One call of ``acquire``: the nodes it may have made, and the groups that overtook it.
+
+    ``said`` logs who blocks it.
+    """
 
     asked: LockRequest
     nodes: Nodes
+    said: WaitLog
     guid: str = field(default_factory=lambda: uuid.uuid4().hex)
     queued: bool = False
     sent: list[str] = field(default_factory=list)
