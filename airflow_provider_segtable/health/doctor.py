@@ -152,7 +152,6 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
         *diagnose(seen, bounds),
         *_of_coordinator(ports, seen, workers.strays),
         *_unmerged(seen),
-        *_lost_values(ports, state),
         *_of_indexes(ports, seen, bounds),
         *_beside_data(ports, state, deletes),
     ]
@@ -243,9 +242,10 @@ def _number(entry: Entry) -> int | None:
 
 
 def _beside_data(ports: TableContext, state: State, deletes: list[Entry]) -> Iterator[Finding]:
-    """Yield findings about files of deletions, and about what is published in other formats."""
+    """Yield findings about files of deletions, what is published, and what plans left out."""
     yield from _lost_vectors(ports, state, deletes)
     yield from examine_targets(ports, state)
+    yield from _lost_values(ports, state)
 
 
 def _lost_vectors(ports: TableContext, state: State, listed: list[Entry]) -> Iterator[Finding]:
