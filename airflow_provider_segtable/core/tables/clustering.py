@@ -60,7 +60,7 @@ class Order:
         return f"zorder({names})" if self.curve == "zorder" else names
 
     @staticmethod
-    def given(clustering: str | Sequence[str]) -> "Order":
+    def given(clustering: object) -> "Order":
         """Return the order that a user gives as text, or as a list of columns.
 
         Raises:
