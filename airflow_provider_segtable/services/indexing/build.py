@@ -10,13 +10,14 @@
    the build ends.
 4. Once ``timeout_s`` is over no further event is begun. That is a pause: what is built stays, and
    the next attempt at the plan goes on. Every attempt brings at least one event.
-5. The build ends when nothing is lacking any more, and keys with several rows are settled
-   (``settle``). What is published meanwhile is fed by its writers, or is lacking, and then built,
-   too.
+5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
+   writers, or is lacking, and then built, too.
+6. Keys with several rows are settled (``settle``) before the event after which an index of records
+   lacks nothing. So an index that is current keeps its promise, also after a build that was killed.
 """
 
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
@@ -98,8 +99,6 @@ def build(
     state, done = attempt.state, dict[str, None]()
     while True:
         piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state, done))
-        if piece is None:
-            settle(ports, step.index, attempt.token, attempt.lease.check)
         if not isinstance(piece, _Piece):
             return Built(files=len(done), stop=piece)
         jobs = [*_jobs(ports, attempt, piece, parallelism)]
@@ -186,6 +185,29 @@ def _jobs(
 def _committed(
     ports: TableContext, attempt: Attempt, piece: _Piece, parts: Sequence[pa.Table]
 ) -> Outcome:
+    """Commit the entries of a piece; before the last event of an index of records, settle keys.
+
+    Raises:
+        CommitConflict: keys could not be settled.
+    """
+    if not _is_last(piece):
+        return _entered(ports, attempt, piece, parts)
+    entered = _entered(ports, attempt, replace(piece, whole=False), parts)
+    if not isinstance(entered, Committed):
+        return entered
+    settle(ports, piece.index.definition.id, attempt.token, attempt.lease.check)
+    return _entered(ports, attempt, replace(piece, stale=piece.stale.slice(0, 0)), ())
+
+
+def _is_last(piece: _Piece) -> bool:
+    """Return whether an index of records lacks nothing after a piece."""
+    left = piece.index.built(piece.interval, piece.state.n)
+    return piece.whole and left.current and not piece.index.definition.kind.about_files
+
+
+def _entered(
+    ports: TableContext, attempt: Attempt, piece: _Piece, parts: Sequence[pa.Table]
+) -> Outcome:
     """Write the entries of a piece, and commit them."""
     index, state = piece.index.definition, piece.state
     schema = to_arrow(index_table(index, state.table).schema)
@@ -201,7 +223,7 @@ def _committed(
     )
     change = Change(
         action=action,
-        commit_id=f"built-{attempt.token}-{state.n}",
+        commit_id=f"built-{attempt.token}-{state.n}{'' if piece.whole else '-part'}",
         guard=attempt.lease.check,
         feeds=(feed,),
     )
