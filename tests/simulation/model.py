@@ -243,7 +243,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """The rows of these numbers get a count; those that are not there come, with nulls."""
+    """The rows of these numbers get a count; those that are not there come, with defaults."""
 
     kind: ClassVar = "merge"
     rows: tuple[int, ...]
@@ -252,8 +252,9 @@ class Merge:
 
     def done(self, model: Model, landing: Landing) -> Model:
         """Return the model after it."""
-        empty = dict.fromkeys(column.id for column in landing.written(model) if column.id > COUNT)
-        new = {n: Row(at, empty) for n, at in zip(self.rows, self.times, strict=True)}
+        columns = (column for column in landing.written(model) if column.id > COUNT)
+        defaults = {c.id: None if c.default is None else int(c.default) for c in columns}
+        new = {n: Row(at, defaults) for n, at in zip(self.rows, self.times, strict=True)}
         rows = {**new, **{n: row for n, row in model.rows.items() if n in new}}
         merged = {number: row.counted(self.count) for number, row in rows.items()}
         return replace(model, rows={**model.rows, **merged})
