@@ -108,6 +108,12 @@ def _connection_type() -> dict[str, Any]:
                 "Spark connection",
                 "Id of a connection of type spark to submit by, instead of the master above.",
             ),
+            "log_store_options": _field(
+                "Log store options",
+                'Token and authorities of log stores as a JSON object, such as {"token": "...",'
+                ' "ca": "/path/ca.pem"}.',
+                format="password",
+            ),
             # Keys of a store are secrets, and Airflow masks what is of format password.
             "storage_options": _field(
                 "Storage options",

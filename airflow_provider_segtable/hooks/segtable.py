@@ -7,6 +7,9 @@
             zookeeper_options  user, password, TLS files, as an object or its JSON
                                text (``coordination.zookeeper.connection.access``)
             storage_options    keys of the object store, likewise
+            log_store_options  token, or token_file, and ca of log stores, likewise
+                               (``library.log_access``); the password of the connection is
+                               the token, too
             spark_master       where compaction runs without a Spark connection
             spark_conn_id      a connection of apache-airflow-providers-apache-spark
 
@@ -15,8 +18,9 @@
 
 A table is named by its path below the root, or by a whole URI.
 
-Only ``storage_options`` and ``zookeeper_options`` may hold credentials. No ``repr`` shows them, and
-they are masked in Airflow's logs and rendered fields as soon as the connection is read.
+Only ``storage_options``, ``zookeeper_options``, ``log_store_options`` and the password may hold
+credentials. No ``repr`` shows them, and they are masked in Airflow's logs and rendered fields as
+soon as the connection is read.
 """
 
 import json
@@ -45,6 +49,10 @@ _EXAMPLE = {
     "host": "/data/tables",
     "extra": {"zookeeper": "zk://host:2181"},
 }
+_EXAMPLES = {
+    "storage_options": '{"endpoint": "http://127.0.0.1:9000"}',
+    "log_store_options": '{"token_file": "/run/secrets/log-store", "ca": "ca.pem"}',
+}
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -57,12 +65,14 @@ class Place:
     zookeeper: str | None = None
     zookeeper_options: Mapping[str, str] = field(default_factory=SecretOptions)
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
+    log_store_options: Mapping[str, str] = field(default_factory=SecretOptions)
     spark_master: str | None = None
     spark_conn_id: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "storage_options", SecretOptions(self.storage_options))
         object.__setattr__(self, "zookeeper_options", SecretOptions(self.zookeeper_options))
+        object.__setattr__(self, "log_store_options", SecretOptions(self.log_store_options))
         for what, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
             if redacted(plain(what, text)) != text:
                 raise InvalidInput(
@@ -75,7 +85,7 @@ class Place:
         """Read a connection.
 
         Raises:
-            InvalidInput: if ``storage_options`` is not a JSON object, or another field holds
+            InvalidInput: if an option field is not a JSON object, or another field holds
                 credentials.
         """
         extra = connection.extra_dejson
@@ -84,7 +94,8 @@ class Place:
             root=connection.host or "",
             zookeeper=extra.get("zookeeper") or None,
             zookeeper_options=SecretOptions(_zookeeper_options(connection.conn_id, extra)),
-            storage_options=_options(connection.conn_id, extra.get("storage_options")),
+            storage_options=_options(connection.conn_id, "storage_options", extra),
+            log_store_options=_log_store_options(connection, extra),
             spark_master=extra.get("spark_master") or None,
             spark_conn_id=extra.get("spark_conn_id") or None,
         )
@@ -118,6 +129,7 @@ class Place:
             zookeeper=self.zookeeper,
             zookeeper_options=self.zookeeper_options,
             storage_options=self.storage_options,
+            log_store_options=self.log_store_options,
             author=author,
         )
         try:
@@ -132,15 +144,21 @@ def _zookeeper_options(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]
     return parse_options(extra.get("zookeeper_options"), where)
 
 
-def _options(conn_id: str, given: Any) -> dict[str, str]:
+def _log_store_options(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:
+    found = _options(connection.conn_id, "log_store_options", extra)
+    token = {} if "token_file" in found else {"token": connection.password or ""}
+    return {**{name: text for name, text in token.items() if text}, **found}
+
+
+def _options(conn_id: str, name: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    given = extra.get(name)
     try:
         found = json.loads(given or "{}") if isinstance(given, str) else given or {}
     except ValueError:
         found = None
     if not isinstance(found, dict):
         raise InvalidInput(
-            f"storage_options of connection {conn_id} is not a JSON object: "
-            'write e.g. {"endpoint": "http://127.0.0.1:9000"}'
+            f"{name} of connection {conn_id} is not a JSON object: write e.g. {_EXAMPLES[name]}"
         )
     return {str(key): str(value) for key, value in found.items()}
 
@@ -203,6 +221,7 @@ class SegtableHook(BaseHook):
         place = Place.of(defined_connection(self.segtable_conn_id, _EXAMPLE))
         mask_credentials(place.storage_options)
         mask_credentials(place.zookeeper_options)
+        mask_credentials(place.log_store_options)
         return place
 
     def get_conn(self) -> Place:

@@ -46,6 +46,7 @@ def checkpoint_log(ports: TableContext, *, wait_s: float) -> LogCheckpoint:
             f"logstore serve {ports.uri}`"
         )
     services = sorted({at.address for at in served.values()})
-    made = [log_provider().connect(each).checkpoint(wait_s=wait_s) for each in services]
+    provider = log_provider(ports.log_store_options)
+    made = [provider.connect(each).checkpoint(wait_s=wait_s) for each in services]
     newest = max((version for version in made if version is not None), default=None)
     return LogCheckpoint(services=tuple(services), version=newest)

@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
+from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_store.directory import BucketAddress, addresses
 from airflow_provider_segtable.table.context import TableContext
 
@@ -69,7 +70,8 @@ def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBuck
     """
     state = state or ports.log.load()
     served = addresses(ports.coordinator, state.table.table_id)
-    answers = {each: _asked(each) for each in {at.address for at in served.values()}}
+    provider = log_provider(ports.log_store_options)
+    answers = {each: _asked(provider, each) for each in {at.address for at in served.values()}}
     state = ports.log.refresh(state)
     wanted = range(LogStoreSettings.read(state.table.properties).buckets)
     found = []
@@ -89,9 +91,9 @@ def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBuck
     return found
 
 
-def _asked(address: str) -> Mapping[int, BucketStatus] | str:
+def _asked(provider: LogStoreProvider, address: str) -> Mapping[int, BucketStatus] | str:
     """Return the status of a service's buckets, or why it does not say."""
     try:
-        return log_provider().connect(address).status()
+        return provider.connect(address).status()
     except SegtableError as error:
         return str(error)

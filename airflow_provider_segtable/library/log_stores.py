@@ -21,7 +21,9 @@ def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) ->
             "zookeeper='host:port' (--zookeeper on the command line), or read the table alone"
         )
     addresses(coordinator, table)  # an error now: later, an absent coordinator is no service
-    return BucketFinder(coordinator, table, (provider or log_provider()).connect)
+    return BucketFinder(
+        coordinator, table, (provider or log_provider(ports.log_store_options)).connect
+    )
 
 
 def finder_if_any(ports: TableContext, provider: LogStoreProvider | None = None) -> Finder:

@@ -142,7 +142,7 @@ class Table(base.Table):
         """
         return open_log_writer(
             self.ports,
-            provider=provider or log_provider(),
+            provider=provider or log_provider(self.ports.log_store_options),
             buckets=buckets,
             embedded=embedded,
             checkpoint_seconds=checkpoint_seconds,

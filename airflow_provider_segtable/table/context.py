@@ -51,7 +51,8 @@ class TableContext:
     Kernels rebuild ``files`` inside Spark tasks from ``uri`` and ``storage_options``. ``author``
     names this process in events and locks. ``most_skew_s`` is the largest accepted clock
     difference. A local ``uri`` is absolute, because tasks run in other working directories.
-    ``formats`` are those in which versions can be published.
+    ``formats`` are those in which versions can be published. ``log_store_options`` are what log
+    stores of other processes are reached with; what they lack is taken from the environment.
     """
 
     uri: str
@@ -61,6 +62,7 @@ class TableContext:
     randomness: Randomness
     author: str
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
+    log_store_options: Mapping[str, str] = field(default_factory=SecretOptions)
     optional_coordinator: Coordinator | None = None
     most_skew_s: float = MOST_SKEW_S
     clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
@@ -204,6 +206,7 @@ def open_context(
     storage_options: Mapping[str, str] | None = None,
     author: str | None = None,
     zookeeper_options: Mapping[str, str] | None = None,
+    log_store_options: Mapping[str, str] | None = None,
 ) -> TableContext:
     """Open the real ports of a table.
 
@@ -214,6 +217,7 @@ def open_context(
         author: author of events and holder of locks; by default the host and process id.
         zookeeper_options: user, password and TLS files; by default from the environment
             (``coordination.zookeeper.connection.access``).
+        log_store_options: token and authorities of log stores; likewise (``library.log_access``).
     """
     options = SecretOptions(storage_options)
     return TableContext(
@@ -224,6 +228,7 @@ def open_context(
         randomness=SystemRandomness(),
         author=author or this_process(),
         storage_options=options,
+        log_store_options=SecretOptions(log_store_options),
         optional_coordinator=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
         most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),
         clock_check=_OF_THIS_PROCESS,

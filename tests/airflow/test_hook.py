@@ -11,7 +11,9 @@ from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator impo
     ZooKeeperCoordinator,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.hooks import segtable
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.library.log_access import OPTIONS_VARIABLE, log_provider
 
 from .conftest import CONNECTION, JANUARY, Flights
 
@@ -81,6 +83,38 @@ def test_zookeeper_options_reach_the_ports_and_show_in_no_text(
     hook = connect(monkeypatch, host="/t", extra={"zookeeper_options": "open-sesame-42"})
     with pytest.raises(InvalidInput, match=r"zookeeper_options .* not a JSON") as refused:
         _ = hook.place
+    assert "sesame" not in str(refused.value)
+
+
+@pytest.mark.parametrize("password", [None, "open-sesame-42"])
+def test_the_token_of_log_stores_comes_from_the_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, password: str | None
+) -> None:
+    """In its extra, or as its password; no text shows it, and logs mask it."""
+    masked: list[str] = []
+    monkeypatch.setattr(segtable, "mask_secret", masked.append)
+    options = {} if password else {"token": "open-sesame-42"}
+    fields = {"password": password} if password else {}
+    hook = connect(
+        monkeypatch, host=str(tmp_path), extra={"log_store_options": json.dumps(options)}, **fields
+    )
+    assert dict(hook.place.log_store_options) == {"token": "open-sesame-42"}
+    assert masked == ["open-sesame-42"]
+    assert "sesame" not in repr(hook.place)
+    with hook.table_ports("t") as ports:
+        assert "sesame" not in repr(ports)
+        security = log_provider(ports.log_store_options).security
+        assert security.token
+        assert security.token.reveal() == "open-sesame-42"
+    file = tmp_path / "token"
+    file.write_text("of the file")
+    monkeypatch.setenv(OPTIONS_VARIABLE, json.dumps({"token_file": str(file)}))
+    given = log_provider(hook.place.log_store_options).security.token
+    assert given
+    assert given.reveal() == "open-sesame-42"  # the connection comes first
+    wrong = connect(monkeypatch, host="/t", extra={"log_store_options": "open-sesame-42"})
+    with pytest.raises(InvalidInput, match=r"log_store_options .* not a JSON") as refused:
+        _ = wrong.place
     assert "sesame" not in str(refused.value)
 
 

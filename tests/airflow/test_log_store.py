@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,8 +21,11 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_segtable import Table
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
+from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.logstore.buckets import Buckets
+from airflow_provider_segtable.logstore.flight_security import FlightSecurity
+from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
 from airflow_provider_segtable.ports.log_store import Cut
@@ -76,6 +80,26 @@ def test_a_checkpoint_commits_what_was_appended_before(
     assert named == {"kind": "checkpoint", "event": state.n, "rows": 3, "records": 3}
     assert log.checkpoint() == state.n
     assert checkpoint() == ({**told, "records": 0}, [])
+
+
+def test_tasks_show_services_the_token_of_their_connection(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator and the sensor do; without it the store refuses them."""
+    security = FlightSecurity(token=Secret("open-sesame-42"))
+    table = Table.open(str(flights.root / flights.name), zookeeper=flights.zookeeper)
+    with table.log_writer(
+        automatic=False, provider=FlightLogStoreProvider(security=security)
+    ) as writer:
+        writer.append(pa.table([[JANUARY], [2000]], schema=SCHEMA))
+        with pytest.raises(LogStoreUnavailable):
+            checkpoint()
+        place = json.loads(os.environ[CONNECTION])
+        place["extra"]["log_store_options"] = {"token": "open-sesame-42"}
+        monkeypatch.setenv(CONNECTION, json.dumps(place))
+        assert sensor().poke({}) is False
+        assert checkpoint()[0]["records"] == 1
+        assert sensor().poke({}) is True
 
 
 def test_a_table_without_a_service_fails_with_the_way_out_or_is_skipped(flights: Flights) -> None:
