@@ -112,6 +112,7 @@ class Table(base.Table):
         embedded: bool | None = None,
         checkpoint_seconds: float | None = None,
         automatic: bool = True,
+        overflow: bool = False,
         wait_s: float = WAIT_S,
         provider: LogStoreProvider | None = None,
     ) -> TableLogWriter:
@@ -129,13 +130,16 @@ class Table(base.Table):
                 ``log_store.checkpoint_seconds``; if embedded.
             automatic: commit by the table's ``log_store.*``; otherwise only ``checkpoint`` and
                 ``close`` do; if embedded.
+            overflow: with ``automatic=False``: keep rows beyond ``log_store.bucket_mb`` in
+                temporary files until ``checkpoint``: a batch of any size is committed as one.
             wait_s: how long calls wait for room, and for a service.
             provider: what stores are made with, and reached by; by default Arrow Flight on
                 loopback, with the token of ``$SEGTABLE_LOG_STORE_OPTIONS``.
 
         Raises:
             InvalidInput: the table is of a kind that cannot have a log store, or a bucket that it
-                does not have.
+                does not have; or rows are to overflow although checkpoints make room.
+            LogStoreServed: a store is to run here, and services have the buckets.
             LogStoreUnavailable: no service has the buckets, or the store cannot listen.
             CoordinatorUnavailable: external services are to be used, and there is no ZooKeeper.
             CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
@@ -147,6 +151,7 @@ class Table(base.Table):
             embedded=embedded,
             checkpoint_seconds=checkpoint_seconds,
             automatic=automatic,
+            overflow=overflow,
             wait_s=wait_s,
         )
 

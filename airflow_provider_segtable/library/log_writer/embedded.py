@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.bucket_log import Limits
 from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
 from airflow_provider_segtable.core.log_store.position import Epoch
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
@@ -43,6 +44,7 @@ class EmbeddedLog:
         provider: makes the store.
         policy: when checkpoints are made.
         name: the service's name, for people.
+        limits: in place of those of the table.
     """
 
     def __init__(
@@ -54,12 +56,13 @@ class EmbeddedLog:
         provider: LogStoreProvider,
         policy: CheckpointPolicy,
         name: str,
+        limits: Limits | None = None,
     ) -> None:
         context = LogContext(
             table=state.table.table_id,
             schema=log_schema(state, ports.uri),
             buckets=tuple(buckets),
-            limits=LogStoreSettings.read(state.table.properties).limits,
+            limits=limits or LogStoreSettings.read(state.table.properties).limits,
         )
         store = provider.create(context)
         self.service = LogService(ports, store, policy, columns=state, on_lost=self._lost)
@@ -78,8 +81,7 @@ class EmbeddedLog:
 
     def publish(self, epoch: Epoch) -> None:
         """Publish the address, and keep it so: the writer's epoch has begun."""
-        self._wanted, self._epoch = self._buckets, epoch
-        self._claim()
+        self._announce(epoch)
         if self._claims is not None and not self._thread.is_alive():
             self._thread.start()
             with suppress(SegtableError):
@@ -130,6 +132,13 @@ class EmbeddedLog:
             service=name,
             deploy_mode=self.service.store.deploy_mode,
         )
+
+    def _announce(self, epoch: Epoch) -> None:
+        """Claim the buckets in an epoch, and have the store answer again if it did not."""
+        self._wanted, self._epoch = self._buckets, epoch
+        self._claim()
+        with suppress(SegtableError):
+            self.service.look()
 
     def _lost(self, bucket: int) -> None:
         with self._claiming:

@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.checkpoint_policy import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
 from airflow_provider_segtable.library.log_writer.external import ExternalLog
+from airflow_provider_segtable.library.log_writer.overflow import Overflow
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
 from airflow_provider_segtable.library.log_writer.table_log_writer import Log, TableLogWriter
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
@@ -24,6 +25,8 @@ from airflow_provider_segtable.services.log_store.directory import (
 )
 from airflow_provider_segtable.table.context import TableContext
 
+UNBOUNDED = 1 << 62
+
 
 def open_log_writer(
     ports: TableContext,
@@ -33,6 +36,7 @@ def open_log_writer(
     embedded: bool | None = None,
     checkpoint_seconds: float | None = None,
     automatic: bool = True,
+    overflow: bool = False,
     wait_s: float,
 ) -> TableLogWriter:
     """Open a writer; arguments and errors as for ``Table.log_writer``."""
@@ -43,17 +47,36 @@ def open_log_writer(
     owner = f"{ports.author} {ports.randomness.token()[:8]}"
     table = state.table.table_id
     log: Log
+    _check_overflow(ports.uri, overflow=overflow, automatic=automatic)
     served = _served(ports, provider, table, mine)
-    if embedded and served:
+    if (embedded or overflow) and served:
         raise _refused(ports.uri, served)
-    if embedded or (embedded is None and not served):
+    if embedded or overflow or (embedded is None and not served):
         policy = _policy(settings, checkpoint_seconds, automatic=automatic)
-        log = EmbeddedLog(ports, state, mine, provider=provider, policy=policy, name=owner)
+        limits = replace(settings.limits, bucket_bytes=UNBOUNDED) if overflow else None
+        log = EmbeddedLog(
+            ports, state, mine, provider=provider, policy=policy, name=owner, limits=limits
+        )
     else:
         find = BucketFinder(ports.coordinator, table, provider.connect)
         log = ExternalLog(ports.uri, mine, find)
-    writer = TableLogWriter(ports, log, splitter, mine, owner=owner, wait_s=wait_s)
+    beyond = _overflow(settings, mine) if overflow else None
+    writer = TableLogWriter(ports, log, splitter, mine, owner=owner, wait_s=wait_s, overflow=beyond)
     return writer.open()
+
+
+def _check_overflow(uri: str, *, overflow: bool, automatic: bool) -> None:
+    if overflow and automatic:
+        raise InvalidInput(
+            f"overflow=True was given for a writer of the log store of {uri} that makes "
+            "checkpoints by itself, which make room: add automatic=False, or leave it out"
+        )
+
+
+def _overflow(settings: LogStoreSettings, buckets: Sequence[int]) -> Overflow:
+    """Return where records beyond the memory of the buckets go; kept checkpoints are in it, too."""
+    room = settings.limits.bucket_bytes * len(buckets)
+    return Overflow(room // (settings.kept_checkpoints + 1))
 
 
 def checked_buckets(

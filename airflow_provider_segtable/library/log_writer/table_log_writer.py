@@ -43,6 +43,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.library.log_writer.lane import Lane
+from airflow_provider_segtable.library.log_writer.overflow import Overflow
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
@@ -119,6 +120,7 @@ class TableLogWriter:
         *,
         owner: str,
         wait_s: float = WAIT_S,
+        overflow: Overflow | None = None,
     ) -> None:
         self._ports, self._log, self._splitter = ports, log, splitter
         self._lanes = {bucket: Lane(bucket) for bucket in buckets}
@@ -130,6 +132,7 @@ class TableLogWriter:
         self._checked_s = ports.clock.monotonic()
         self._answered: Mapping[int, Offset] = {}
         self._lost: dict[int, range] = {}
+        self._overflow = overflow
 
     def open(self) -> Self:
         """Start the store if it is the writer's own, and begin an epoch.
@@ -217,7 +220,8 @@ class TableLogWriter:
             lane = self._lanes[bucket]
             for batch in batches:
                 wait_s = REST_S if first else self._wait_s
-                offset = self._accepted(lane, batch, wait_s)
+                kept = batch if self._overflow is None else self._overflow.kept(batch)
+                offset = self._accepted(lane, kept, wait_s)
                 first.setdefault(bucket, offset)
         return first
 
@@ -265,7 +269,7 @@ class TableLogWriter:
         except PASSING as error:
             failed = error  # a store of the writer's own tries again at its end
         finally:
-            self._end(self._log.close)
+            self._end(self._close_log)
         if failed is not None and self._settled():  # the log decides
             raise failed
 
@@ -278,12 +282,20 @@ class TableLogWriter:
             self._closed = True
             self._end(self._log.discard)
 
+    def _close_log(self) -> None:
+        try:
+            self._log.close()
+        except Fenced as error:
+            raise self._fenced(error) from error
+
     def _end(self, end: Callable[[], None]) -> None:
         self._over = self._over or InvalidInput(
             f"this writer of the log store of {self._ports.uri} was closed: open another one"
         )
         for lane in self._lanes.values():
             lane.close()
+        if self._overflow is not None:
+            self._overflow.close()
         end()
 
     def _split(self, rows: Rows, deleted: str | None) -> Mapping[int, list[pa.RecordBatch]]:
@@ -359,6 +371,8 @@ class TableLogWriter:
             lane.forget(min(end, lane.end))
             if end < lane.end:
                 waiting.append(f"{end}-{lane.end - 1} of bucket {bucket}")
+        if self._overflow is not None and not waiting:
+            self._overflow.emptied()
         return ", ".join(waiting)
 
     def _lost_of(self, state: State, bucket: int, end: Offset) -> range:
@@ -378,7 +392,9 @@ class TableLogWriter:
                 return act(max(0.0, deadline - self._clock.monotonic()))
             except LogStoreFull as error:
                 raise self._full(error) from error
-            except (LogStoreUnavailable, Fenced):
+            except Fenced:
+                pass  # the table's log says whose epoch it is, and what is lost
+            except LogStoreUnavailable:
                 if self._clock.monotonic() > deadline + FAILOVER_S:
                     raise
             self._begin_within(FAILOVER_S)

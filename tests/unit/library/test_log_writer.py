@@ -258,6 +258,27 @@ def test_a_full_bucket_is_told_and_nothing_is_appended() -> None:
     assert len(ids(table)) == kept + 5
 
 
+def test_rows_beyond_the_memory_wait_in_files_for_their_checkpoint() -> None:
+    """A batch of any size is committed once, as one; what is in memory stays below the bound."""
+    table = new_table(bucket_mb="0.02", kept_checkpoints="0")
+    log = table.log_writer(automatic=False, overflow=True, provider=MemoryLogStoreProvider())
+    beyond = log._overflow
+    assert beyond
+    for batch in range(2):
+        for part in range(30):
+            log.append(rows(*range(part * 100, part * 100 + 100)))
+        assert table.scan().count() == batch * 3000
+        assert log.checkpoint(f"batch-{batch}") == table.state().n
+    assert table.state().n == 3
+    assert beyond.written > 2 * 3000 * 20 - 2 * 20_480
+    assert beyond._used == 0
+    log.append(rows(1))
+    log.close()
+    assert logged(table) == [*range(3000), *range(3000), 1]
+    with pytest.raises(InvalidInput, match="add automatic=False"):
+        table.log_writer(overflow=True)
+
+
 def test_large_appends_go_piece_by_piece() -> None:
     """Rows that exceed a bucket many times wait for checkpoints, and keep their order."""
     table = new_table(bucket_mb="0.02", checkpoint_mb="0.005", checkpoint_seconds="0.1")

@@ -5,8 +5,9 @@
    committed, by the commit id of the batch (``stream``): exactly once. No other checkpoint is made.
 2. A batch that is run again was committed, then it is skipped; or it was not, then what readers saw
    of it is discarded by the new epoch, and they are reset.
-3. So a batch has to fit into the store: ``log_store.bucket_mb`` for each of ``log_store.buckets``.
-   Rows of an append table go to the buckets in turn, piece by piece.
+3. A batch may be of any size: rows beyond ``log_store.bucket_mb`` for each of ``log_store.buckets``
+   wait in temporary files of the driver for the commit, which needs memory for the batch once. Rows
+   of an append table go to the buckets in turn, piece by piece.
 4. A query that ends, in whatever way, leaves nothing uncommitted behind.
 """
 
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from airflow_provider_segtable.core.errors import LogStoreFull
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
 from airflow_provider_segtable.spark.tasks.arrow_pieces import (
@@ -33,7 +33,8 @@ class LogSink:
     """The log store of one query, from its first batch on.
 
     Args:
-        open_writer: opens a writer with a store beside it, which makes no checkpoint by itself.
+        open_writer: opens a writer with a store beside it, which makes no checkpoint by itself, and
+            overflows.
         deleted: the column that says which rows delete their key, if any.
     """
 
@@ -47,21 +48,15 @@ class LogSink:
         """Make the rows of a micro-batch readable, then commit them, once.
 
         Raises:
-            LogStoreFull: the batch does not fit into the store.
+            LogStoreServed: services have the table's log store.
             Fenced: another writer has taken the table's log store.
             SegtableError: as ``TableLogWriter.append`` and ``checkpoint``.
         """
         writer = self._opened()
         if writer.committed_as(commit_id) is not None:
             return
-        try:
-            for rows in arrow_rows(batch):
-                writer.append(rows, deleted=self._deleted)
-        except LogStoreFull as error:
-            raise LogStoreFull(
-                f"{error}; a micro-batch is committed as a whole, so make batches smaller, as by "
-                "maxFilesPerTrigger, or raise log_store.bucket_mb or log_store.buckets"
-            ) from error
+        for rows in arrow_rows(batch):
+            writer.append(rows, deleted=self._deleted)
         writer.checkpoint(commit_id)
 
     def close(self) -> None:

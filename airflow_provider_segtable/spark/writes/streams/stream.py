@@ -122,7 +122,7 @@ def ingest_stream(  # noqa: PLR0913 - each is an option of a user
 
 def stream_writer(ports: TableContext, wait_s: float) -> TableLogWriter:
     """Open the writer of a stream: its store is here, and each batch is a checkpoint."""
-    return Table(ports).log_writer(embedded=True, automatic=False, wait_s=wait_s)
+    return Table(ports).log_writer(embedded=True, automatic=False, overflow=True, wait_s=wait_s)
 
 
 def batch_id(query: str | None, number: int) -> str:
