@@ -96,6 +96,27 @@ class Bucket:
             if late:
                 self._changes.made()
 
+    def takes(self, size: int) -> bool:
+        """Return whether batches of this size would be taken and answered now."""
+        return self._confirmed() and writing.has_room(self._opened(), size, self._limits)
+
+    def wait_until_it_takes(self, size: int, wait_s: float) -> None:
+        """Wait until the bucket ``takes`` batches of a size.
+
+        Raises:
+            LogStoreFull, LogStoreUnavailable: it did not until the deadline.
+        """
+        deadline = time.monotonic() + wait_s
+        while True:
+            seen = self._changes.number
+            self._refuse_if_sealed()
+            if self.takes(size):
+                return
+            if not self._changes.wait(seen, deadline - time.monotonic()):
+                raise (
+                    self._no_room(size, wait_s) if self._confirmed() else self._unconfirmed(wait_s)
+                )
+
     @contextmanager
     def held(self) -> Iterator[State]:
         """Hold the state as it is."""
@@ -204,6 +225,13 @@ class Bucket:
             f"{writing.named(self._log)} did not answer within {wait_s} s, because its service has "
             "not read the table's log for too long, and another writer may have taken the bucket: "
             "look whether the table's storage can be reached"
+        )
+
+    def _no_room(self, size: int, wait_s: float) -> LogStoreFull:
+        waiting = self._log.buffer.since(self._log.committed.offset).size
+        return LogStoreFull(
+            f"{writing.named(self._log)} had no room for {describe_size(size)} within {wait_s} s, "
+            f"because {describe_size(waiting)} wait for a checkpoint: run one, or raise the limit"
         )
 
     def _full(self, full: Full, new: Append[Any], wait_s: float) -> LogStoreFull:

@@ -13,7 +13,7 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from airflow_provider_segtable.core.errors import (
@@ -93,6 +93,29 @@ class Buckets:
             self._until = begun + lease_s
             for each in self._buckets.values():
                 each.confirm(self._until)
+
+    @contextmanager
+    def together(self, sizes: Mapping[int, int], wait_s: float) -> Iterator[bool]:
+        """Let batches for several buckets be one for status and cuts: appends of the block.
+
+        Yields:
+            Whether it is so; batches that exceed a bucket come in parts.
+
+        Raises:
+            LogStoreFull, LogStoreUnavailable: there was no room until the deadline.
+        """
+        if max(sizes.values(), default=0) > self.context.limits.bucket_bytes:
+            yield False
+            return
+        deadline = time.monotonic() + wait_s
+        while True:
+            with self._cutting:
+                slow = [n for n, size in sizes.items() if not self.bucket(n).takes(size)]
+                if not slow:
+                    yield True
+                    return
+            left_s = deadline - time.monotonic()
+            self.bucket(slow[0]).wait_until_it_takes(sizes[slow[0]], left_s)
 
     def check_schema(self, schema: Schema) -> None:
         """Raise ``SchemaMismatch`` unless a schema is that of the table."""

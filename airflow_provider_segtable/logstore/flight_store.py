@@ -3,8 +3,8 @@
 Rules of the records are those of every store (``core.log_store``); ``flight_server`` serves them.
 """
 
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -168,3 +168,12 @@ class FlightLogClient:
             (answer,) = connection.act(messages.CHECKPOINT, {"wait_s": wait_s}, wait_s=wait_s)
         version: int | None = answer["version"]
         return version
+
+    def together(
+        self,
+        sizes: Mapping[int, int],  # noqa: ARG002 - the port's form
+        *,
+        wait_s: float,  # noqa: ARG002 - the port's form
+    ) -> AbstractContextManager[bool]:
+        """Do nothing: each bucket has a stream of its own."""
+        return nullcontext(enter_result=False)

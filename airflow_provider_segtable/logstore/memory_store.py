@@ -6,7 +6,7 @@
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
@@ -144,6 +144,10 @@ class MemoryLogClient:
     def checkpoint(self, *, wait_s: float) -> int | None:
         """Have a checkpoint made."""
         return self._buckets.request_checkpoint(wait_s)
+
+    def together(self, sizes: Mapping[int, int], *, wait_s: float) -> AbstractContextManager[bool]:
+        """Let the appends of a block be seen and committed as one."""
+        return self._buckets.together(sizes, wait_s)
 
 
 class MemoryLogWriter:

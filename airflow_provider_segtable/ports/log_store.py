@@ -212,6 +212,18 @@ class LogClient(Protocol):
         """
         ...
 
+    def together(self, sizes: Mapping[int, int], *, wait_s: float) -> AbstractContextManager[bool]:
+        """Let the appends of a block, of so many bytes a bucket, be seen and committed as one.
+
+        Status and cuts have all of them or none; a follower of a bucket sees its own part. The
+        block may not wait. It is told whether this is so: not over the network, and not for more
+        than a bucket holds.
+
+        Raises:
+            LogStoreFull, LogStoreUnavailable: there was no room until the deadline.
+        """
+        ...
+
 
 class LogStore(Protocol):
     """One service: the buckets of a context, between append and commit."""

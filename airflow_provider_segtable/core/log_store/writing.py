@@ -115,6 +115,11 @@ def append(log: BucketLog[T], new: Append[T], limits: Limits) -> Stored[T] | Ful
     )
 
 
+def has_room(log: BucketLog[T], size: int, limits: Limits) -> bool:
+    """Return whether batches of this size fit, if committed records are evicted."""
+    return _with_room(log, size, limits) is not None
+
+
 def fence(log: BucketLog[T], epoch: Epoch) -> BucketLog[T]:
     """Return the bucket without a writer, if its epoch is not a later one."""
     if log.epoch > epoch or is_fenced(log):

@@ -20,6 +20,7 @@ A writer belongs to one thread.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -32,6 +33,7 @@ from airflow_provider_segtable.core.errors import (
     CoordinationError,
     Fenced,
     InvalidInput,
+    LogStoreError,
     LogStoreFull,
     LogStoreUnavailable,
     SchemaMismatch,
@@ -215,15 +217,46 @@ class TableLogWriter:
         return first
 
     def _sent(self, rows: Rows, deleted: str | None) -> Mapping[int, Offset]:
+        split = self._split(rows, deleted)
+        parts = {bucket: [*map(self._kept, batches)] for bucket, batches in split.items()}
+        if sum(map(len, parts.values())) > 1:
+            first = self._carried_out(lambda wait_s: self._as_one(parts, wait_s), self._wait_s)
+            if first is not None:
+                self._carried_out(self._pushed, REST_S)  # what a failing store did not take
+                return first
+        return self._piece_by_piece(parts)
+
+    def _as_one(
+        self, parts: Mapping[int, Sequence[pa.RecordBatch]], wait_s: float
+    ) -> Mapping[int, Offset] | None:
+        """Send the batches of one call as one; None if the store cannot take them so."""
+        sizes = {bucket: sum(each.nbytes for each in parts[bucket]) for bucket in parts}
+        client = self._log.client(next(iter(parts)))
+        with client.together(sizes, wait_s=wait_s) as whole:
+            if not whole:
+                return None
+            first = {bucket: self._lanes[bucket].end for bucket in parts}
+            for bucket, batches in parts.items():
+                for batch in batches:
+                    self._lanes[bucket].accept(batch)
+            with suppress(LogStoreError):
+                self._pushed(0.0)
+        return first
+
+    def _piece_by_piece(
+        self, parts: Mapping[int, Sequence[pa.RecordBatch]]
+    ) -> Mapping[int, Offset]:
         first: dict[int, Offset] = {}
-        for bucket, batches in self._split(rows, deleted).items():
+        for bucket, batches in parts.items():
             lane = self._lanes[bucket]
             for batch in batches:
                 wait_s = REST_S if first else self._wait_s
-                kept = batch if self._overflow is None else self._overflow.kept(batch)
-                offset = self._accepted(lane, kept, wait_s)
+                offset = self._accepted(lane, batch, wait_s)
                 first.setdefault(bucket, offset)
         return first
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._overflow is None else self._overflow.kept(batch)
 
     def flush(self) -> None:
         """Wait until readers can see all rows; errors as for ``append``.

@@ -13,18 +13,20 @@ import pytest
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import (
     Fenced,
+    LogStoreFull,
     LogStoreServed,
     LogStoreUnavailable,
     StorageError,
     TableGone,
 )
 from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
+from airflow_provider_segtable.library.log_writer.lane import Lane
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.services.log_store.directory import addresses
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from tests.contract.worlds import PATIENCE_S, eventually
+from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.library.log_world import SCHEMA, ExternalService, ids, new_table, rows
 
 
@@ -214,6 +216,44 @@ class Away:
         if not self.back:
             raise StorageError("away")
         return getattr(self._inner, name)
+
+
+def test_the_rows_of_one_append_are_seen_and_committed_together() -> None:
+    """Though they go to several buckets; a call that finds no room appends nothing."""
+    table = new_table(keyed=True, buckets="3", bucket_mb="0.1")
+    many, seen = 400, set[int]()
+    with table.log_writer(automatic=False, provider=MemoryLogStoreProvider()) as log:
+        service = service_of(log)
+        pushed, right = 0, Lane.push
+
+        def push(lane: Lane, *, wait_s: float) -> None:
+            nonlocal pushed
+            pushed += 1
+            reading.append(Running(service.store.status))
+            reading[-1]._thread.join(0.02)  # so long a reader that is let in would take
+            right(lane, wait_s=wait_s)
+
+        reading: list[Running] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Lane, "push", push)
+            for turn in range(2):
+                log.append(rows(*range(turn * many, turn * many + many)))
+        for each in reading:
+            found = each.result().values()
+            seen.add(sum(status.end.offset for status in found))
+        assert pushed >= 2
+        assert seen <= {0, many, 2 * many}
+        with pytest.raises(LogStoreFull):
+            _fill(log, many)
+        assert sum(log.end.values()) % many == 0
+        log.checkpoint()
+    assert len(ids(table)) % many == 0
+
+
+def _fill(log: TableLogWriter, many: int) -> None:
+    log._wait_s = 0.05
+    for turn in range(99):
+        log.append(rows(*range(turn * many, turn * many + many)))
 
 
 def test_the_rows_of_the_newer_writer_are_read_though_the_older_one_claims_anew() -> None:
