@@ -87,40 +87,44 @@ def _connection_type() -> dict[str, Any]:
             "relabeling": {"host": "Root of the tables"},
             "placeholders": {"host": "/data/tables, s3://lake/tables, gs://..., az://..."},
         },
-        "conn-fields": {
-            "zookeeper": _field(
-                "ZooKeeper",
-                "ZooKeeper for locks of writers and compactions, as zk://host:2181[,host:2181][/chroot]."
-                " Reading needs no ZooKeeper.",
-            ),
-            "zookeeper_options": _field(
-                "ZooKeeper options",
-                'User, password and TLS files as a JSON object, such as {"user": "...",'
-                ' "password_file": "..."}.',
-                format="password",
-            ),
-            "spark_master": _field(
-                "Spark master",
-                "Spark master for compaction, such as local[*] or spark://host:7077; all cores of"
-                " the worker if empty.",
-            ),
-            "spark_conn_id": _field(
-                "Spark connection",
-                "Id of a connection of type spark to submit by, instead of the master above.",
-            ),
-            "log_store_options": _field(
-                "Log store options",
-                'Token and authorities of log stores as a JSON object, such as {"token": "...",'
-                ' "ca": "/path/ca.pem"}.',
-                format="password",
-            ),
-            # Keys of a store are secrets, and Airflow masks what is of format password.
-            "storage_options": _field(
-                "Storage options",
-                'Options of the object store as a JSON object, such as {"endpoint": "..."}.',
-                format="password",
-            ),
-        },
+        "conn-fields": _fields(),
+    }
+
+
+def _fields() -> dict[str, Any]:
+    return {
+        "zookeeper": _field(
+            "ZooKeeper",
+            "ZooKeeper for locks of writers and compactions, as zk://host:2181[,host:2181][/chroot]."
+            " Reading needs no ZooKeeper.",
+        ),
+        "zookeeper_options": _field(
+            "ZooKeeper options",
+            'User, password and TLS files as a JSON object, such as {"user": "...",'
+            ' "password_file": "..."}.',
+            format="password",
+        ),
+        "spark_master": _field(
+            "Spark master",
+            "Spark master for compaction, such as local[*] or spark://host:7077; all cores of"
+            " the worker if empty.",
+        ),
+        "spark_conn_id": _field(
+            "Spark connection",
+            "Id of a connection of type spark to submit by, instead of the master above.",
+        ),
+        "log_store_options": _field(
+            "Log store options",
+            'Token and authorities of log stores as a JSON object, such as {"token": "...",'
+            ' "ca": "/path/ca.pem"}.',
+            format="password",
+        ),
+        # Keys of a store are secrets, and Airflow masks what is of format password.
+        "storage_options": _field(
+            "Storage options",
+            'Options of the object store as a JSON object, such as {"endpoint": "..."}.',
+            format="password",
+        ),
     }
 
 

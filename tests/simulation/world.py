@@ -90,6 +90,8 @@ class Shape:
     log_writers: int = 0
     sends_each: int = 3
     log_readers: int = 0
+    log_owners: int = 0
+    live_readers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +261,7 @@ def commit_ids(shape: Shape) -> Iterator[str]:
         (batch_id, shape.streams, shape.batches_each),
         (wish_id, shape.requesters, shape.wishes_each),
         (send_id, shape.log_writers, shape.sends_each),
+        (own_id, shape.log_owners, shape.sends_each),
     ):
         yield from (name(number, turn) for number in range(authors) for turn in range(turns))
 
@@ -306,6 +309,11 @@ def wish_id(requester: int, turn: int) -> str:
 def send_id(writer: int, turn: int) -> str:
     """Return the name of the records that a writer of the log store sends as its ``turn``-th."""
     return f"send-{writer}-{turn}"
+
+
+def own_id(owner: int, turn: int) -> str:
+    """Return the name of the ``turn``-th time that an owner of a log store opens it."""
+    return f"own-{owner}-{turn}"
 
 
 def failed(actor: Actor, what: str, error: SegtableError) -> None:

@@ -11,7 +11,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
+from airflow_provider_segtable.core.time.interval import Instant
 
 Content: TypeAlias = tuple[object, ...]
 """The values of a record."""
@@ -46,6 +47,8 @@ class LogBook:
         ends: the highest committed end of an epoch of a bucket.
         versions: the committed records of each bucket, by version.
         newest: the newest epoch of each bucket.
+        now: the time of the simulation.
+        ended: when an epoch of a bucket ended.
     """
 
     written: dict[tuple[int, Epoch], list[Content]] = field(default_factory=dict)
@@ -54,6 +57,8 @@ class LogBook:
     )
     newest: dict[int, Epoch] = field(default_factory=dict)
     ends: dict[tuple[int, Epoch], Offset] = field(default_factory=dict)
+    now: Callable[[], Instant] = lambda: 0
+    ended: dict[tuple[int, Epoch], Instant] = field(default_factory=dict)
 
     def appended(
         self, bucket: int, epoch: Epoch, first: Offset, records: Sequence[Content]
@@ -98,6 +103,7 @@ class LogBook:
     def _begin(self, bucket: int, epoch: Epoch, records: Sequence[Committed]) -> None:
         before = self.newest.get(bucket, 0)
         assert epoch > before, f"epochs of bucket {bucket} do not grow: {epoch} after {before}"
+        self.ended[bucket, before] = self.now()
         self.newest[bucket] = epoch
         self.written[bucket, epoch] = [each.content for each in records]
         self.ends[bucket, epoch] = len(records)

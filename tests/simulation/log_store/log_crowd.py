@@ -124,13 +124,16 @@ class LogCrowd:
 
     world: World
     made: RowsMade | UpsertsMade
-    provider: MemoryLogStoreProvider = field(default_factory=MemoryLogStoreProvider)
+    provider: MemoryLogStoreProvider = field(init=False)
     addresses: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Let the ledger know what records mean."""
         assert isinstance(self.world.ledger, BookedLedger)
         self.world.ledger.means = partial(self.made.intention, self.world.shape)
+        simulation = self.world.simulation
+        self.provider = MemoryLogStoreProvider(monotonic=lambda: simulation.now / 1e6)
+        self.book.now = lambda: simulation.now
 
     @cached_property
     def book(self) -> LogBook:

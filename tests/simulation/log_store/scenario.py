@@ -8,7 +8,7 @@ Every third seed has a primary-key table. Beyond what its ledger checks of any t
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from unittest.mock import patch
@@ -28,6 +28,7 @@ from tests.simulation.log_store.log_crowd import (
 )
 from tests.simulation.log_store.log_readers import log_reader
 from tests.simulation.log_store.log_writers import log_writer, store_keeper
+from tests.simulation.log_store.promises import APART_US, Promises, live_reader, log_owner
 from tests.simulation.scenario import checkpoints_of, run
 from tests.simulation.world import Shape, World
 
@@ -61,6 +62,14 @@ def populate(crowd: LogCrowd) -> None:
         for number in range(count):
             act = until_gone(world, many(crowd, number))
             world.simulation.spawn(world.named(f"{many.__name__}{number}"), act)
+    promises = Promises(crowd)
+    for number in range(shape.log_owners):
+        act = until_gone(world, log_owner(promises, number))
+        skew_us = (number % 2 * 2 - 1) * APART_US
+        world.simulation.spawn(world.named(f"log_owner{number}"), act, skew_us=skew_us)
+    for number in range(shape.live_readers):
+        act = until_gone(world, live_reader(promises))
+        world.simulation.spawn(world.named(f"live_reader{number}"), act)
 
 
 def shape_of(seed: int) -> Shape:
@@ -88,7 +97,15 @@ def shape_of(seed: int) -> Shape:
         log_writers=random.randint(buckets, buckets + 1),
         sends_each=random.randint(2, 6),
         log_readers=2 * buckets,
+        **_promised(seed, random),
     )
+
+
+def _promised(seed: int, random: Random) -> Mapping[str, int]:
+    """Return how many writers of users there are, and readers of their rows."""
+    owners = 0 if seed % 3 == 1 else random.randint(1, 2)
+    altered = {"alterers": 0} if owners else {}
+    return {"log_owners": owners, "live_readers": min(owners, 1), **altered}
 
 
 @contextmanager

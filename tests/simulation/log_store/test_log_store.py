@@ -11,8 +11,14 @@ from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.log_store.position import NO_EPOCHS
+from airflow_provider_segtable.library.log_writer.lane import Lane
+from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.logstore.bucket import Bucket
+from airflow_provider_segtable.services.log_store.directory import BucketAddress
+from airflow_provider_segtable.services.log_store.service import LogService
 from airflow_provider_segtable.table.log_store import epochs
 from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.log_store.promises import LEASE_S
 from tests.simulation.log_store.scenario import build, build_keyed, small
 from tests.simulation.scenario import run
 from tests.simulation.world import Shape
@@ -31,6 +37,17 @@ ALONE = Shape(
     log_readers=2,
 )
 RESTORED = replace(ALONE, restorers=3, restores_each=4, sends_each=4)
+OWNED = Shape(
+    appenders=0,
+    compactors=1,
+    planners=1,
+    chunks=1,
+    log_buckets=1,
+    log_owners=2,
+    sends_each=2,
+    live_readers=1,
+)
+UNDONE = replace(OWNED, log_owners=1, restorers=3, restores_each=4, sends_each=3)
 EVERYBODY = replace(
     ALONE,
     appenders=1,
@@ -62,6 +79,13 @@ def test_a_log_store_of_a_primary_key_table() -> None:
     """The table is the merge of the committed records and of all others."""
     with small(1):
         run(build_keyed(1, KEYED, mixed(1)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_writers_were_promised_is_kept(seed: int) -> None:
+    """Over takeovers from living writers and restores, with clocks ten minutes apart."""
+    with small(1):
+        run(build(seed, (OWNED, UNDONE)[seed], mixed(seed)))
 
 
 def epochs_not_checked(monkeypatch: Patch) -> None:
@@ -143,6 +167,39 @@ def resets_too_late(monkeypatch: Patch) -> None:
     monkeypatch.setattr(manifest, "common_end", lambda one, other: min(one.end, other.end))
 
 
+def epochs_unheard(monkeypatch: Patch) -> None:
+    """A store hears of epochs at its checkpoints alone, as it once did."""
+
+    def look(service: LogService) -> None:
+        with service.store.confirming(LEASE_S):
+            pass
+
+    monkeypatch.setattr(LogService, "look", look)
+
+
+def no_lease(monkeypatch: Patch) -> None:
+    """A store answers however long ago its service has read the log."""
+    monkeypatch.setattr(Bucket, "_confirmed", lambda _: True)
+
+
+def stores_believed(monkeypatch: Patch) -> None:
+    """Checkpoints and closes return when the store has nothing more to commit."""
+    epochs_unheard(monkeypatch)
+    no_lease(monkeypatch)
+    monkeypatch.setattr(TableLogWriter, "_settled", lambda _: "")
+    monkeypatch.setattr(Lane, "check", lambda _, wait_s: None)  # noqa: ARG005
+
+
+def claims_shared(monkeypatch: Patch) -> None:
+    """A bucket has one claim, which an older writer keeps as long as it lives."""
+    monkeypatch.setattr(BucketAddress, "claim_name", property(lambda at: str(at.bucket)))
+
+
+def losses_unnamed(monkeypatch: Patch) -> None:
+    """A writer that is fenced does not say which records are lost."""
+    monkeypatch.setattr(TableLogWriter, "lost", property(lambda _: {}))
+
+
 PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (epochs_not_checked, ALONE, 0, "a fenced service committed"),
     (starts_not_checked, ALONE, 7, "offsets are not dense"),
@@ -153,6 +210,11 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (lineage_lost, RESTORED, 3, "the records of"),
     (ends_read_before_the_epoch, ALONE, 3, "an append at"),
     (resets_too_late, RESTORED, 0, "the records of"),
+    (epochs_unheard, OWNED, 0, "after its end"),
+    (no_lease, UNDONE, 5, "after its end"),
+    (stores_believed, UNDONE, 1, "log_owner"),
+    (claims_shared, OWNED, 0, "is read to"),
+    (losses_unnamed, OWNED, 0, "are lost, and"),
 )
 
 
