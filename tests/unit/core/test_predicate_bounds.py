@@ -169,3 +169,16 @@ def test_nan_is_above_all_bounds() -> None:
     for how in Compares:
         value = 1.0 if how is Compares.UNEQUAL else 9.0 if how in kept else 0.5
         assert can_be(Compare("n", how, value), lambda _: block) is (how in kept), how
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_large_set_is_as_many_comparisons(text: bool) -> None:  # noqa: FBT001
+    """A block is kept if one of the values lies within its bounds, ends included."""
+    some: list[Value] = [f"{n:04}" if text else n for n in range(0, 400, 10)]
+    for low in range(-3, 405, 4):
+        for high in (low, low + 5, low + 12):
+            ends: list[Value] = [f"{n:04}" if text else n for n in (max(low, 0), max(high, 0))]
+            block = Bounds(low=ends[0], high=ends[1], nulls=0, rows=9)
+            bounds = {"n": block}.get
+            one_by_one = any(can_be(Among("n", (one,)), bounds) for one in some)
+            assert can_be(Among("n", (None, *some)), bounds) is one_by_one

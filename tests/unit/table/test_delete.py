@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -206,3 +207,13 @@ def test_a_result_reads_well(table: Table) -> None:
         "0 rows matched, 0 deleted, 0 inserted: nothing to do, no event"
     )
     assert "Timeline" not in repr(done)
+
+
+def test_a_doubled_quote_is_a_quote(table: Table) -> None:
+    """``'O''Hare'`` deletes O'Hare, and leaves OHare; a new value in SQL has the quote, too."""
+    table.update({"name": "O'Hare"}, "row = 1")
+    table.update({"name": Sql("'O''H' 'are'")}, "row = 2")
+    table.update({"name": "OHare"}, "row = 3")
+    assert table.scan(where="name = 'O''Hare'").count() == 2
+    assert table.delete("name IN ('O''Hare', 'x')").deleted == 2
+    assert table.scan(where="name = 'OHare'").count() == 1
