@@ -69,17 +69,21 @@ def unclear_part(tree: Tree) -> Tree | None:
         elif isinstance(node, _COMPARED):
             unclear = isinstance(left, _TESTS) or isinstance(right, (*_TESTS, *_COMPARED))
         else:
+            ends = (node.args.get("low"), node.args.get("high"))
             unclear = not isinstance(node, exp.Not) and isinstance(left, _TESTS)
+            unclear = unclear or any(isinstance(each, (*_TESTS, *_COMPARED)) for each in ends)
         if unclear:
             return node
     return None
 
 
 def _bare(tree: Tree) -> Tree:
-    """Return ``IS`` without parentheses, which sqlglot adds; others as they are."""
+    """Return ``IS`` and ``NOT IN`` without parentheses, which sqlglot adds; others as they are."""
     inner = tree.unnest()
-    test = inner.this if isinstance(inner, exp.Not) else inner
-    return inner if isinstance(test, exp.Is) else tree
+    added = isinstance(inner, exp.Is) or (
+        isinstance(inner, exp.Not) and isinstance(inner.this, _TESTS)
+    )
+    return inner if added else tree
 
 
 def unknown_part(tree: Tree) -> tuple[Tree, str] | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
 from math import isfinite
 from typing import Any, TypeAlias
@@ -35,6 +35,7 @@ _NUMBER_OR_TIME = re.compile(r"\s*[+-]?\.?\d|\s*[+-]?(inf|nan)", re.IGNORECASE)
 _Type = exp.DataType.Type
 _TIMES = {_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ}
 _WHOLE = {_Type.TINYINT: 7, _Type.SMALLINT: 15, _Type.INT: 31, _Type.BIGINT: 63}
+_EXACT = Context(prec=1500)
 _SHOWN = 3
 """Values of a long list that a message shows."""
 
@@ -207,7 +208,7 @@ def _decimal(text: str, to: Tree) -> Literal | None:
     fits = isinstance(exponent, int) and -exponent <= scale
     if not fits or number.adjusted() >= precision - scale:
         return None
-    return Literal(Kind.NUMBER, f"{number.quantize(Decimal(1).scaleb(-scale)):f}")
+    return Literal(Kind.NUMBER, f"{number.quantize(Decimal(1).scaleb(-scale), context=_EXACT):f}")
 
 
 def is_double(text: str) -> bool:
