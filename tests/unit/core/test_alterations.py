@@ -83,7 +83,7 @@ def test_an_alteration_names_the_newest_one(known: int) -> None:
 
 
 def test_pending_plans_keep_the_columns_that_they_sort_by() -> None:
-    """The first of these is named; finished plans and other columns do not matter."""
+    """The first of these is named, also if another column gets the name; others do not matter."""
     plain = major_plan(TWO)
     by_carrier = major_plan(TWO, clustering="carrier")
     state = after(created(), Appended(segments=TWO))
@@ -101,3 +101,6 @@ def test_pending_plans_keep_the_columns_that_they_sort_by() -> None:
     assert admit(drop, done) == drop
     assert lost_columns(plain, DROPPED, DEFINITION.schema) == []
     assert lost_columns(by_carrier, DROPPED, DEFINITION.schema) == ["carrier"]
+    columns = DEFINITION.schema.numbered
+    moved = tuple(replace(c, id=99) if c.name == "carrier" else c for c in columns)
+    assert lost_columns(by_carrier, Schema(moved, 1), DEFINITION.schema) == ["carrier"]
