@@ -103,4 +103,4 @@ def test_pending_plans_keep_the_columns_that_they_sort_by() -> None:
     assert lost_columns(by_carrier, DROPPED, DEFINITION.schema) == ["carrier"]
     columns = DEFINITION.schema.numbered
     moved = tuple(replace(c, id=99) if c.name == "carrier" else c for c in columns)
-    assert lost_columns(by_carrier, Schema(moved, 1), DEFINITION.schema) == ["carrier"]
+    assert lost_columns(by_carrier, replace(DEFINITION.schema, columns=moved), DEFINITION.schema) == ["carrier"]
