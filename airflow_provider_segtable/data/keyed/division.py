@@ -31,7 +31,7 @@ from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.merge_job import FILE_COST, MergeJob
-from airflow_provider_segtable.data.keyed.part import Part
+from airflow_provider_segtable.data.keyed.part import Part, rows_in_parts
 from airflow_provider_segtable.data.keyed.record_columns import record_columns
 from airflow_provider_segtable.data.merge.merge_runs import merge_runs, windows
 from airflow_provider_segtable.data.merge.merging import key_codes
@@ -83,7 +83,7 @@ class CountJob:
             time_column=time_column,
             columns=list(dict.fromkeys([*self.parts[0].key, time_column])),
         ).batches():
-            found += [part.of(batch, time_column).sum() for part in self.parts]
+            found += rows_in_parts(self.parts, batch, time_column)
         return tuple(found.tolist())
 
 
@@ -137,7 +137,7 @@ class PartedJob:
         orders = RootOrders.of_table(reader.roots(self.segments))
         found = np.zeros(len(self.parts), np.int64)
         for rows in merge_runs(runs, self.rules, orders):
-            found += [part.of(rows, time).sum() for part in self.parts]
+            found += rows_in_parts(self.parts, rows, time)
         return tuple(found.tolist())
 
 

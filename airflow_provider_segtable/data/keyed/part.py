@@ -6,6 +6,7 @@
    modulo the greatest common divisor of ``m`` and ``n``. So twice the buckets read each file twice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_segtable.core.segments.segment import Place, Segment
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 
@@ -61,3 +63,30 @@ class Part:
 
     def _divided_by(self, segment: Segment) -> int:
         return segment.buckets or self.standard
+
+
+def rows_in_parts(
+    parts: Sequence[Part], rows: pa.Table | pa.RecordBatch, time_column: str
+) -> npt.NDArray[np.int64]:
+    """Return the number of rows in each part, with one look at each row.
+
+    Args:
+        parts: parts of one layout, with one key: their time chunks are equal or apart.
+        rows: rows with the key and the event time.
+        time_column: the event time.
+    """
+    times = np.asarray(instants(rows.column(time_column)))
+    chunks = sorted({part.place.interval for part in parts})
+    starts = np.array([chunk.start for chunk in chunks], np.int64)
+    ends = np.array([chunk.end for chunk in chunks], np.int64)
+    at = np.searchsorted(starts, times, side="right") - 1
+    inside = (at >= 0) & (times < ends[at])
+    found: dict[tuple[int, Interval, int], int] = {}
+    for number in {part.buckets for part in parts}:
+        buckets = buckets_of(rows, parts[0].key, number)
+        pairs = np.stack([at[inside], buckets[inside].astype(np.int64)])
+        places, counts = np.unique(pairs, axis=1, return_counts=True)
+        for (chunk, bucket), count in zip(places.T.tolist(), counts.tolist(), strict=True):
+            found[number, chunks[chunk], bucket] = count
+    keys = ((part.buckets, part.place.interval, part.place.bucket) for part in parts)
+    return np.array([found.get(key, 0) for key in keys], np.int64)

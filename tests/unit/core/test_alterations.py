@@ -102,5 +102,6 @@ def test_pending_plans_keep_the_columns_that_they_sort_by() -> None:
     assert lost_columns(plain, DROPPED, DEFINITION.schema) == []
     assert lost_columns(by_carrier, DROPPED, DEFINITION.schema) == ["carrier"]
     columns = DEFINITION.schema.numbered
-    moved = tuple(replace(c, id=99) if c.name == "carrier" else c for c in columns)
-    assert lost_columns(by_carrier, replace(DEFINITION.schema, columns=moved), DEFINITION.schema) == ["carrier"]
+    other = tuple(replace(c, id=99) if c.name == "carrier" else c for c in columns)
+    moved = replace(DEFINITION.schema, columns=other)
+    assert lost_columns(by_carrier, moved, DEFINITION.schema) == ["carrier"]

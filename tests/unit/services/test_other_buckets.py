@@ -4,16 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Place
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.part import Part, rows_in_parts
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -223,3 +226,22 @@ def test_rows_without_a_key_are_in_no_bucket(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path), schema=SCHEMA, time_column="at")
     with pytest.raises(InvalidInput, match="no primary key"):
         request(table.ports, "major", buckets=4)
+
+
+def test_rows_are_counted_by_part_as_parts_choose_them() -> None:
+    """One look at each row gives what each part says of all rows."""
+    times = np.arange(200) * HOUR_US * 7 // 5
+    rows = pa.table(
+        {"key": np.arange(200) * 31 % 97, "at": pa.array(times, pa.timestamp("us", "UTC"))}
+    )
+    parts = [
+        Part(place=Place(chunk, bucket), buckets=buckets, standard=3, key=("key",))
+        for number, chunk in enumerate(Granularity.DAY.chunks(Interval(0, 12 * DAY_US)))
+        for buckets in [3 if number % 2 else 4]
+        for bucket in range(buckets)
+        if number != 5
+    ]
+    expected = [int(part.of(rows, "at").sum()) for part in parts]
+    assert rows_in_parts(parts, rows, "at").tolist() == expected
+    assert 0 < sum(expected) < rows.num_rows
+    assert rows_in_parts(parts, rows.slice(0, 0), "at").sum() == 0
