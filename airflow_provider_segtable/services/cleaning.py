@@ -21,7 +21,11 @@
    an event that the log no longer keeps, and its publisher publishes a newer one. With a retention
    of 0 hours its readers may miss files until then. At last obsolete files of targets go; those
    that a publisher may be about to name are young enough to stay, as orphans are.
-9. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
+9. *Full storage*: a table that was cleaned has a reserve, a file of ``RESERVE_BYTES``. If there is
+   no space for an event, the reserve is deleted, and the cleaning begins again. Then what needs no
+   event goes first: orphans, and files that an earlier cleaning gave up. The next cleaning that
+   meets no such error makes the reserve anew.
+10. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
    (``table.indexes.gone_entries``). Then the feeds are copied, and the indexes' own tables are
    cleaned by the same steps. What fails there is in the run, and concerns no other table.
 
@@ -29,9 +33,11 @@ Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan clean
 """
 
 import contextlib
+import hashlib
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count, islice
 
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import (
@@ -39,6 +45,7 @@ from airflow_provider_segtable.core.errors import (
     CommitConflict,
     LogExpired,
     SegtableError,
+    StorageFull,
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
@@ -76,6 +83,9 @@ from airflow_provider_segtable.table.versions.consumers import unread_since
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000
+RESERVE = "_segtable/reserve/space"
+RESERVE_BYTES = 65_536
+"""Room for the events and markers of a cleaning: some thousand segments."""
 LOOKS = 10
 """Number of looks if versions are tagged, or the log expires, during a cleaning."""
 
@@ -120,8 +130,36 @@ def clean(
         StorageError, CorruptTable: the read or a deletion failed; no needed file was deleted.
         CommitConflict: versions were tagged in each of ``LOOKS`` tries; run it again.
     """
+    if dry_run:
+        return _clean_all(ports, retention, _foreseen_run)
+    try:
+        run = _clean_all(ports, retention, _clean_one)
+    except StorageFull:
+        ports.storage.delete(RESERVE)
+        return _clean_all(ports, retention, _clean_full)
+    _reserve(ports)
+    return run
+
+
+def _reserve(ports: TableContext) -> None:
+    """Make the reserve, if there is space for it; its bytes are random, so none compresses them."""
+    if [*ports.storage.list(posixpath.dirname(RESERVE))]:
+        return
+    token = ports.randomness.token().encode()
+    blocks = (hashlib.sha512(token + bytes([n // 256, n % 256])).digest() for n in count())
+    with contextlib.suppress(StorageFull):
+        data = b"".join(islice(blocks, RESERVE_BYTES // hashlib.sha512().digest_size))
+        ports.storage.replace(RESERVE, data)
+
+
+def _clean_all(
+    ports: TableContext,
+    retention: Retention | None,
+    clean_one: "Callable[[_Cleaning], CleaningRun]",
+) -> CleaningRun:
+    """Clean a table and those of its indexes."""
+    dry_run = clean_one is _foreseen_run
     now = ports.clock.now() if dry_run else _earlier_now(ports)
-    clean_one = _foreseen_run if dry_run else _clean_one
     run = clean_one(_Cleaning(ports=ports, retention=retention, now=now))
     if not dry_run:
         forward_all(ports, ports.log.load())
@@ -190,6 +228,15 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     expire(ports, look.run.log_from, look.run.log_files)
     targets = _swept(cleaning, look.keep, dry_run=False)
     return replace(look.run, entries=entries, targets=targets)
+
+
+def _clean_full(cleaning: _Cleaning) -> CleaningRun:
+    """Clean one table in a full storage: first delete what needs no event."""
+    look = _look(cleaning)
+    _delete_pending(cleaning, look.keep, look.head)
+    _delete_orphans(cleaning, look, look.head)
+    run = _clean_one(cleaning)
+    return replace(run, orphans=look.run.orphans)
 
 
 def _earlier_now(ports: TableContext) -> Instant:
@@ -341,12 +388,9 @@ def _sweep(cleaning: _Cleaning, keep: Retention, head: State) -> tuple[State, di
         The newest state, and the number of deleted entries by index.
     """
     ports = cleaning.ports
-    going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
+    going = _delete_pending(cleaning, keep, head)
     if not going:
         return head, {}
-    ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
-    for path in sorted(going):
-        ports.files.delete(path)
     entries = tombstones(ports, head, going)
     change = Change(
         action=Swept(paths=tuple(sorted(going))),
@@ -357,6 +401,17 @@ def _sweep(cleaning: _Cleaning, keep: Retention, head: State) -> tuple[State, di
     if not isinstance(outcome, Committed):
         return head, {}
     return outcome.state, {name: count for name, (_, count) in entries.items()}
+
+
+def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozenset[str]:
+    """Delete the files that the log gave up and no published version shows; return them."""
+    ports = cleaning.ports
+    going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
+    if going:
+        ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
+    for path in sorted(going):
+        ports.files.delete(path)
+    return going
 
 
 def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:

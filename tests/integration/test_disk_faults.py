@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -25,8 +26,10 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
 )
 from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage import LocalStorage, probe
 from airflow_provider_segtable.storage.local import TEMPORARY
+from tests.unit.table.conftest import SCHEMA, rows
 
 Mount = Callable[[str], Path]
 
@@ -262,3 +265,38 @@ def test_a_folder_removed_meanwhile_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "table/t").rmdir()
     storage.create("t/1", b"")
     assert files_below(tmp_path) == ["table/t/1"]
+
+
+def _fill(disk: Path) -> None:
+    """Write until no byte fits any more."""
+    with (disk / "ballast").open("ab", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(b"x" * 512)
+
+
+@pytest.mark.parametrize("cleaned_before", [True, False])
+def test_a_full_disk_is_cleaned(
+    mount: Mount, monkeypatch: pytest.MonkeyPatch, *, cleaned_before: bool
+) -> None:
+    """A cleaning needs no free space: it has a reserve, and deletes first what needs no event."""
+    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
+    disk = mount("size=4m")
+    table = Table.create(str(disk / "t"), schema=SCHEMA, time_column="at", granularity="all")
+    if cleaned_before:
+        table.clean()
+    for turn in range(3):
+        table.append(rows(range(turn * 10, turn * 10 + 10)))
+    table.compact("semi-major")
+    orphan = disk / "t/data/x/00000-0123456789abcdef.parquet"
+    if not cleaned_before:  # then there is no reserve, and an orphan makes room
+        orphan.parent.mkdir()
+        orphan.write_bytes(b"x" * 1_000_000)
+    _fill(disk)
+    with pytest.raises(StorageFull):
+        table.append(rows(range(30, 40)))
+    done = table.clean(retention_hours=0, retention_versions=1, orphan_hours=0)
+    assert (len(done.files), len(done.orphans)) == (3, 0 if cleaned_before else 1)
+    assert len(files_below(disk / "t/data")) == 1
+    table.append(rows(range(30, 40)))
+    assert sorted(table.scan().to_arrow()["row"].to_pylist()) == list(range(40))
+    assert not table.verify().findings

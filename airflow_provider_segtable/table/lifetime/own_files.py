@@ -36,6 +36,7 @@ _OWN = re.compile(
             rf"{LOG}/(clock|results)/{_NAME}",
             rf"{LOG}/probe-{_NAME}",
             rf"{LOG}/lost/.+",
+            rf"{LOG}/reserve/space",
         )
     )
     + ")"
