@@ -35,6 +35,7 @@ from airflow_provider_segtable.table.context import TableContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_segtable.data.files.bad_rows import BadRows
     from airflow_provider_segtable.data.files.input_files import InputFile
 
 
@@ -55,6 +56,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
         delimiter: of CSV: what separates fields, one character or ``tab``; a comma by default.
         encoding: of CSV: the encoding of the text.
         header: of CSV: whether the first line names the columns; if not, they are the table's.
+        bad_rows: a file on the worker that takes rows without a valid event time, and CSV rows
+            with a field that does not fit, as JSON lines; the result has their number,
+            ``set_aside``. The task itself then reads the files. By default such a row refuses its
+            file.
         null_text: of CSV: texts that stand for null, e.g. ``["NA"]``, besides an empty field
             without quotes.
         kwargs: see ``SegtableCommitOperator``; ``options``, e.g. ``{"multiLine": "false"}``, need
@@ -66,11 +71,11 @@ class SegtableFilesOperator(SegtableCommitOperator):
     nothing = "appended nothing"
     done: ClassVar[str]
     template_fields: Sequence[str] = (
-        *("files", "format", "engine", "delimiter", "encoding", "null_text"),
+        *("files", "format", "engine", "delimiter", "encoding", "null_text", "bad_rows"),
         *SegtableCommitOperator.template_fields,
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a field of the task
         self,
         *,
         files: str | Sequence[str],
@@ -81,6 +86,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         encoding: str = "utf-8",
         header: bool = True,
         null_text: str | Sequence[str] = (),
+        bad_rows: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -92,6 +98,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         self.encoding = encoding
         self.header = header
         self.null_text = null_text
+        self.bad_rows = bad_rows
 
     @property
     def what(self) -> str:
@@ -100,6 +107,8 @@ class SegtableFilesOperator(SegtableCommitOperator):
 
     def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
+        if self.bad_rows and Engine.of(self.engine) is Engine.SPARK:
+            raise InvalidInput("bad_rows needs the task itself: set engine to auto or local")
         Engine.of(self.engine)
         sources = (option("source", name) for name in self._for_spark())
         named = (option("commit-id", commit_id),) if commit_id else ()
@@ -144,6 +153,8 @@ class SegtableFilesOperator(SegtableCommitOperator):
         """Write the files' rows in this process, unless Spark has to."""
         import pyarrow as pa
 
+        from airflow_provider_segtable.data.files.bad_rows import BadRows
+
         state, files = ports.log.load(), given_files(self.files)
         choice = self._choice(state, files, ports.storage_options)
         self.log.info("%s %s", counted(len(files), "path"), choice)
@@ -154,11 +165,15 @@ class SegtableFilesOperator(SegtableCommitOperator):
                 f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
                 "set engine to auto or spark"
             )
+        bad = BadRows(self.bad_rows) if self.bad_rows else None
         rows = []
         for file in self._there(files, ports.storage_options):
-            rows.append(self.rows_of(file, state))
+            rows.append(self.rows_of(file, state, bad))
             self.log.info("%s: %s", file.place, counted(rows[-1].num_rows, "row"))
         told = self.written(ports, pa.concat_tables(rows), commit_id)
+        if bad is not None:
+            self.log.warning("%s set aside in %s", counted(bad.count, "row"), bad.path)
+            told = {**told, "set_aside": bad.count}
         return {**told, self.before: False}
 
     def written(
@@ -167,9 +182,9 @@ class SegtableFilesOperator(SegtableCommitOperator):
         """Write rows in this process, and return the result."""
         raise NotImplementedError
 
-    def rows_of(self, file: "InputFile", state: State) -> "pa.Table":
-        """Return a file's rows, checked."""
-        return rows_of(file, state)
+    def rows_of(self, file: "InputFile", state: State, bad: "BadRows | None") -> "pa.Table":
+        """Return a file's rows, checked; those that do not fit go to ``bad``."""
+        return rows_of(file, state, bad=bad)
 
     def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
         """Return why only Spark can do it; empty if this process can.
@@ -229,7 +244,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
             yield from found
 
     def _choice(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> Choice:
-        wish = Engine.of(self.engine)
+        wish = Engine.LOCAL if self.bad_rows else Engine.of(self.engine)
         why = self.only_spark(state, files, stored) if wish is Engine.AUTO else ""
         sized = wish is Engine.AUTO and not why
         return chosen_engine(
@@ -269,9 +284,9 @@ class SegtableIngestOperator(SegtableFilesOperator):
         gone = (option("deleted", self.deleted),) if self.deleted else ()
         return (*super().asked(commit_id), *gone)
 
-    def rows_of(self, file: "InputFile", state: State) -> "pa.Table":
+    def rows_of(self, file: "InputFile", state: State, bad: "BadRows | None") -> "pa.Table":
         """Return a file's rows, checked, with the column that says which are deleted."""
-        return rows_of(file, state, self.deleted or None)
+        return rows_of(file, state, self.deleted or None, bad)
 
     def kind_in(self, ports: TableContext) -> str:
         """Return the work in one word."""
@@ -308,18 +323,28 @@ def given_files(files: str | Sequence[str]) -> list[str]:
     return [plain("files", file) for file in found]
 
 
-def rows_of(file: "InputFile", state: State, deleted: str | None = None) -> "pa.Table":
+def rows_of(
+    file: "InputFile",
+    state: State,
+    deleted: str | None = None,
+    bad: "BadRows | None" = None,
+) -> "pa.Table":
     """Return a file's rows in the table's columns and types, and the column ``deleted``.
 
     Raises:
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
     """
-    from airflow_provider_segtable.data.files.input_files import read_rows
+    from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
     from airflow_provider_segtable.data.jobs.row_checks import check_rows
     from airflow_provider_segtable.table.lifetime.definition import given_schema
     from airflow_provider_segtable.table.writes.given import flagged_rows
 
-    rows = read_rows(file, given_schema(state.table))
+    schema = given_schema(state.table)
+    if bad is None:
+        rows = read_rows(file, schema)
+    else:
+        found, numbers = read_fitting(file, schema, bad)
+        rows = bad.timed(found, numbers, state.table.time_column, file.place)
     try:
         return flagged_rows(rows, state, deleted, check_rows)
     except InvalidInput as error:

@@ -247,6 +247,19 @@ def test_how_a_csv_is_written_is_said_to_both_engines(landing: Path) -> None:
         assert option in launcher.launched[0]
 
 
+def test_bad_rows_are_set_aside(flights: Flights, landing: Path) -> None:
+    """The task appends the other rows, and returns how many it has set aside, and where."""
+    (landing / "f.csv").write_text("time_hour,row\n,1\n2013-01-05T00:00:00Z,2\n")
+    aside = landing / "aside.jsonl"
+    given = {"task_id": "load", "table": "flights", "files": str(landing / "f.csv")}
+    before = len(flights.rows())
+    done = SegtableIngestOperator(**given, bad_rows=str(aside)).execute(RUN)
+    assert (done["rows"], done["set_aside"], len(flights.rows())) == (1, 1, before + 1)
+    assert '"row": 0' in aside.read_text()
+    with pytest.raises(AirflowFailException, match="bad_rows needs the task itself"):
+        SegtableIngestOperator(**given, bad_rows="x", engine="spark").execute({"ti": OTHER_TI})
+
+
 def test_files_without_rows_are_no_error(flights: Flights, landing: Path) -> None:
     """An hourly task whose file has no rows commits nothing, and says so."""
     (landing / "e.csv").write_text("time_hour,row\n")

@@ -33,6 +33,7 @@ from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Inst
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.storable_types import storable
 from airflow_provider_segtable.data.arrow.text_times import TIME, are_times
+from airflow_provider_segtable.data.files.bad_rows import BadRows
 from airflow_provider_segtable.data.files.filesystems import STORES, object_store
 from airflow_provider_segtable.data.files.text_values import (
     first_fault,
@@ -166,6 +167,23 @@ def read_rows(file: InputFile, schema: pa.Schema) -> pa.Table:
     kind = file.format
     with _readable(file.place):
         return read[kind]()
+
+
+def read_fitting(
+    file: InputFile, schema: pa.Schema, bad: BadRows
+) -> "tuple[pa.Table, pa.Array[pa.Int64Scalar]]":
+    """Return rows as ``read_rows`` does, and their numbers; CSV rows that do not fit go to ``bad``.
+
+    Raises:
+        InvalidInput: the file is missing or broken.
+        SchemaMismatch: a value of another format does not fit the column's type.
+    """
+    if file.format != "csv":
+        rows = read_rows(file, schema)
+        return rows, pa.array(np.arange(rows.num_rows))
+    with _readable(file.place):
+        texts, numbers = bad.fitting_texts(read_texts(file, schema), schema, file.place)
+        return typed_texts(texts, schema), numbers
 
 
 def event_times(file: InputFile, time_column: str) -> list[Instant] | None:

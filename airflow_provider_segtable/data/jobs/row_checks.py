@@ -3,7 +3,8 @@
 1. Columns and types must match the table's. Errors name the column or row, the value and the
    expectation.
 2. A type that differs only in width or representation (timestamp unit, large strings, a
-   dictionary) is cast if the cast is lossless; anything else is a mismatch.
+   dictionary) is cast if the cast is lossless; anything else is a mismatch. Floating numbers may be
+   rounded to a narrower type, but none becomes infinite.
 3. A column that was added to the table may be left out: it has its default.
 4. Event times must be in range, never null.
 """
@@ -68,9 +69,21 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
         if pa.types.is_dictionary(field.type):
             return column.cast(field.type.value_type).dictionary_encode()
-        return column.cast(field.type)
+        made = column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatch(f"{expected}, and casting would lose data ({error})") from None
+    if pa.types.is_floating(field.type) and pa.types.is_floating(column.type):
+        _check_finite(column, made, expected)
+    return made
+
+
+def _check_finite(column: pa.ChunkedArray, made: pa.ChunkedArray, expected: str) -> None:
+    """Refuse a number that became infinite in a narrower type."""
+    endless = pc.is_inf(made.cast(pa.float64()))
+    lost = pc.and_(endless, pc.invert(pc.is_inf(column.cast(pa.float64()))))
+    row = pc.index(lost, True).as_py()
+    if row >= 0:
+        raise SchemaMismatch(f"{expected}, which is too small for {column[row]} in row {row}")
 
 
 def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
@@ -158,10 +171,7 @@ def check_times(
     first, last = bounds["min"].as_py(), bounds["max"].as_py()
     if not times.null_count and first >= ALL_TIME.start and last < ALL_TIME.end:
         return first, last
-    bad = pc.invert(
-        pc.and_(pc.greater_equal(times, ALL_TIME.start), pc.less(times, ALL_TIME.end))
-    ).fill_null(True)
-    row = pc.index(bad, True).as_py()
+    row = pc.index(impossible_times(column), True).as_py()
     found = column.cast(column.type).slice(row, 1)
     value = found.cast(_plain(found.type))[0].as_py()
     shown = "null" if value is None else f"{value} ({found.type})"
@@ -169,6 +179,13 @@ def check_times(
         f"row {first_row + row}: event time {name} is {shown}: it must lie in {ALL_TIME}; "
         "drop such rows, or check the unit"
     )
+
+
+def impossible_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return which event times are null, or outside the range of a table."""
+    times = instants(column)
+    inside = pc.and_(pc.greater_equal(times, ALL_TIME.start), pc.less(times, ALL_TIME.end))
+    return pc.invert(inside).fill_null(True)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

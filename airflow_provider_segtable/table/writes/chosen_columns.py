@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.tables.column_names import split_outside, un
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_segtable.data.files.bad_rows import BadRows
     from airflow_provider_segtable.data.files.input_files import InputFile
 
 
@@ -27,15 +28,22 @@ if TYPE_CHECKING:
 class FileColumns:
     """Which columns of a file to take, under which names, and whether to cast them.
 
-    ``deleted`` says which rows delete their key.
+    ``deleted`` says which rows delete their key; ``bad`` takes rows that do not fit.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     cast: bool = False
     deleted: str | None = None
+    bad: "BadRows | None" = None
 
     @staticmethod
-    def parse(columns: str | None, *, cast: bool, deleted: str | None = None) -> "FileColumns":
+    def parse(
+        columns: str | None,
+        *,
+        cast: bool,
+        deleted: str | None = None,
+        bad: "BadRows | None" = None,
+    ) -> "FileColumns":
         """Parse ``A,NEW=OLD,...``.
 
         Raises:
@@ -51,7 +59,7 @@ class FileColumns:
             names[new] = old or new
         if names and deleted is not None:
             names.setdefault(deleted, deleted)
-        return FileColumns(names=names, cast=cast, deleted=deleted)
+        return FileColumns(names=names, cast=cast, deleted=deleted, bad=bad)
 
     def sources(self, found: Sequence[str], table: TableCreated) -> Mapping[str, str]:
         """Return the file's column for each column to append.
@@ -81,16 +89,20 @@ class FileColumns:
         return pa.schema([each.with_name(old) for old, each in some.items()])
 
     def read(self, file: "InputFile", table: TableCreated) -> "pa.Table":
-        """Return the rows of a file as rows to append.
+        """Return the rows of a file as rows to append, without those that are set aside.
 
         Raises:
             InvalidInput, SchemaMismatch: the file cannot be read, or its columns do not fit.
         """
-        from airflow_provider_segtable.data.files.input_files import read_rows
+        from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
         from airflow_provider_segtable.table.lifetime.definition import given_schema
 
         schema = self.with_flag(given_schema(table))
-        return self.taken(read_rows(file, self.in_file(schema)), schema, table)
+        if self.bad is None:
+            return self.taken(read_rows(file, self.in_file(schema)), schema, table)
+        found, numbers = read_fitting(file, self.in_file(schema), self.bad)
+        rows = self.taken(found, schema, table)
+        return self.bad.timed(rows, numbers, table.time_column, file.place)
 
     def with_flag(self, schema: "pa.Schema") -> "pa.Schema":
         """Return the columns to read: the table's, and the one that says what is deleted."""

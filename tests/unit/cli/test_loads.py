@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, trips
 
 Facts = Callable[..., Any]
 HEAD = "at,who,amount\n"
@@ -94,3 +96,49 @@ def test_a_file_without_rows_appends_nothing(
     assert (again.exit_code, "no rows: nothing to append" in again.stderr) == (0, True)
     load(LINES)
     assert _rows(facts) == WHO
+
+
+BAD = (
+    "at,who,amount\n"
+    "2013-01-01T00:00:00Z,a,1\n"
+    ",b,2\n"
+    "2013-01-01T00:00:00Z,c,much\n"
+    "2013-02-30T00:00:00Z,d,3\n"
+    "0000-01-01T00:00:00Z,e,4\n"
+    "2013-01-01T00:00:00Z,f,5\n"
+)
+
+
+@pytest.mark.parametrize("more", [(), ("--overwrite", "chunks"), ("--commit-id", "z")])
+def test_bad_rows_are_set_aside(
+    run: Run, table: str, facts: Facts, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """Rows that do not fit go to a file, with their numbers and reasons; the others are loaded."""
+    (tmp_path / "bad.csv").write_text(BAD)
+    assert run("ingest", table, "bad.csv", *more).exit_code == 2
+    told = facts("ingest", table, "bad.csv", "--bad-rows", "aside.jsonl", *more)
+    assert told["set_aside"] == 4
+    assert _rows(facts) == ["a", "f"]
+    lines = [json.loads(line) for line in (tmp_path / "aside.jsonl").read_text().splitlines()]
+    assert sorted((line["row"], line["values"]["who"]) for line in lines) == [
+        *[(1, "b"), (2, "c"), (3, "d"), (4, "e")]
+    ]
+    assert (
+        "'much' is not a value of type double" in {line["row"]: line["reason"] for line in lines}[2]
+    )
+    assert {line["file"] for line in lines} == {"bad.csv"}
+    again = run("ingest", table, "bad.csv", "--bad-rows", "aside.jsonl", *more)
+    assert "4 rows set aside in aside.jsonl" in again.stderr
+    assert len((tmp_path / "aside.jsonl").read_text().splitlines()) == 4
+
+
+def test_bad_rows_of_parquet(run: Run, table: str, facts: Facts, tmp_path: Path) -> None:
+    """In other formats these are the rows without a valid event time; Spark sets none aside."""
+    at = pa.array([0, None, 2], pa.timestamp("us", "UTC"))
+    pq.write_table(trips().set_column(0, "at", at), tmp_path / "bad.parquet")
+    told = facts("ingest", table, "bad.parquet", "--bad-rows", "aside.jsonl")
+    assert (told["set_aside"], _rows(facts)) == (1, ["user 0", "user 2"])
+    given = ("ingest", table, "bad.parquet", "--bad-rows", "x", "--engine", "spark")
+    assert "only with --engine local" in run(*given).stderr
+    for path in ("s3://bucket/x", str(tmp_path)):
+        assert "cannot take the bad rows" in run(*given[:4], path).stderr

@@ -129,6 +129,16 @@ def test_types_are_written_in_either_way() -> None:
         made.alter(columns=[AddColumn(name="e", type="money")])
 
 
+def test_no_number_becomes_infinite() -> None:
+    """A number that is too large for a narrower type is refused with its row; infinity stays."""
+    made = _create(("x", pa.float32()))
+    at = pa.array([0, 0], AT[1])
+    with pytest.raises(SchemaMismatch, match=r"1e\+300 in row 1"):
+        made.append(pa.table([at, pa.array([float("inf"), 1e300])], names=["at", "x"]))
+    made.append(pa.table([at, pa.array([float("inf"), 1.5])], names=["at", "x"]))
+    assert made.scan().to_arrow()["x"].to_pylist() == [float("inf"), 1.5]
+
+
 @pytest.mark.parametrize("child", ["item", "element", "thing"])
 def test_items_of_lists_keep_their_name(child: str) -> None:
     """However rows name the items of a list, readers see the table's name, in every type."""

@@ -10,7 +10,13 @@ from airflow_provider_segtable.cli.advice import advise_filled
 from airflow_provider_segtable.cli.changing import tell
 from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
-from airflow_provider_segtable.cli.display.output import note, print_json, progress
+from airflow_provider_segtable.cli.display.output import (
+    Facts,
+    note,
+    print_json,
+    print_warning,
+    progress,
+)
 from airflow_provider_segtable.cli.file_overwrite import only_spark, overwritten
 from airflow_provider_segtable.cli.input.csv_options import CsvOptions
 from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
@@ -23,12 +29,14 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     store_options,
 )
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
 
 if TYPE_CHECKING:
+    from airflow_provider_segtable.data.files.bad_rows import BadRows
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.table.writes.load import Loaded
 
@@ -100,6 +108,15 @@ def ingest(  # noqa: PLR0913 - each is an option
             "--dry-run", help="Report how many rows an overwrite would replace; write nothing."
         ),
     ] = False,
+    bad_rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Set rows without a valid event time, and CSV rows with a field that does not "
+            "fit, aside in this file (JSON lines) instead of refusing theirs (local engine).",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     csv: CsvOptions,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = None,
@@ -130,7 +147,8 @@ def ingest(  # noqa: PLR0913 - each is an option
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
 
-    taken = FileColumns.parse(columns, cast=cast, deleted=deleted)
+    bad = _bad_rows(bad_rows, engine)
+    taken = FileColumns.parse(columns, cast=cast, deleted=deleted, bad=bad)
     options = store_options(storage_options)
     named = [each for place in files for each in _objects(place, options, engine)]
     sources = [InputFile(place, format_, options, csv.form()) for place in named]
@@ -139,11 +157,11 @@ def ingest(  # noqa: PLR0913 - each is an option
     _check_deleted(deleted, whole=request is not None)
     if request is not None:
         with writable_table(table, storage_options, zookeeper) as opened:
-            local = _local_does(sources, engine, None, only_spark(opened, request))
+            local = bool(bad) or _local_does(sources, engine, None, only_spark(opened, request))
             told = overwritten(
                 *(table, opened, sources, taken, request), local=local, master=master
             )
-        tell(told, as_json=as_json)
+        tell({**told, **_aside(bad)}, as_json=as_json)
         return
     _check_names(sources, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
@@ -152,7 +170,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         if not keyed:
             _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         fresh = not len(before.timeline)
-        if _local_does(sources, engine, rows_per_append):
+        if bad or _local_does(sources, engine, rows_per_append):
             appends = _local(opened, sources, taken, rows_per_append, commit_id)
         else:
             appends = _on_spark(opened, sources, taken, commit_id, master)
@@ -162,12 +180,33 @@ def ingest(  # noqa: PLR0913 - each is an option
     if fresh:
         advise_filled(table, after)
     if as_json:
-        print_json({"table": table, "version": after.n, "appends": done})
+        print_json({"table": table, "version": after.n, "appends": done, **_aside(bad)})
         return
     what = "upserted" if keyed else "appended"
+    _aside(bad)
     for append in done:
         n = f"event {append['version']}, " if append["version"] is not None else ""
         note(f"[green]{what}[/] {append['file']}: {n}{append['summary']}")
+
+
+def _bad_rows(path: str | None, engine: Engine) -> "BadRows | None":
+    """Return what takes bad rows; only this process can set them aside."""
+    if path is None:
+        return None
+    if engine is Engine.SPARK:
+        raise InvalidInput("--bad-rows works only with --engine local: leave out one of them")
+    from airflow_provider_segtable.data.files.bad_rows import BadRows
+
+    return BadRows(path)
+
+
+def _aside(bad: "BadRows | None") -> Facts:
+    """Return the number of rows that were set aside, and say it."""
+    if bad is None:
+        return {}
+    if bad.count:
+        print_warning(f"{counted(bad.count, 'row')} set aside in {bad.path}")
+    return {"set_aside": bad.count}
 
 
 def _objects(place: str, options: Mapping[str, str], engine: Engine) -> list[str]:

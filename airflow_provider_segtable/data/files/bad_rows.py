@@ -1,0 +1,104 @@
+"""Rows of files that do not fit, set aside instead of refusing the file.
+
+1. A row is set aside if it has no event time, one out of range, or, in CSV, a field that is no
+   value of its column. A file that is broken, or lacks a column, is refused all the same.
+2. They are written as JSON lines, each with the ``file``, the number of the ``row`` in it from 0,
+   the ``reason`` and the ``values``. This happens before any other row of the file is appended, so
+   no row is lost if the disk is full.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.data.files.text_values import faults, shown
+from airflow_provider_segtable.data.jobs.row_checks import impossible_times
+
+
+@dataclass(slots=True)
+class BadRows:
+    """The file of rows that are set aside, and their number so far; made with the first one."""
+
+    path: str
+    count: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a path that is no file's of this machine."""
+        if not self.path or "://" in self.path or Path(self.path).is_dir():
+            raise InvalidInput(
+                f"{self.path!r} cannot take the bad rows: give the path of a file on this machine"
+            )
+
+    def fitting_texts(
+        self, rows: pa.Table, schema: pa.Schema, place: str
+    ) -> "tuple[pa.Table, pa.Array[pa.Int64Scalar]]":
+        """Set rows of texts aside that do not fit; return the others, and their numbers."""
+        reasons: dict[int, str] = {}
+        for name in rows.column_names:
+            if name in schema.names:
+                kind, texts = schema.field(name).type, rows.column(name)
+                for row in faults(texts, name, kind):
+                    what = f"{shown(texts[row].as_py())} is not a value of type {kind}"
+                    reasons.setdefault(row, f"column {name!r}: {what}")
+        numbers = pa.array(np.arange(rows.num_rows))
+        return self._without(rows, numbers, place, reasons)
+
+    def timed(
+        self, rows: pa.Table, numbers: "pa.Array[pa.Int64Scalar]", time: str, place: str
+    ) -> pa.Table:
+        """Set rows aside that have no event time, or an impossible one; return the others."""
+        if time not in rows.column_names or not is_time(rows.schema.field(time).type):
+            return rows
+        bad = impossible_times(rows.column(time))
+        found = np.flatnonzero(bad.to_numpy(zero_copy_only=False)).tolist()
+        reason = f"event time {time} is null or out of range"
+        return self._without(rows, numbers, place, dict.fromkeys(found, reason))[0]
+
+    def _without(
+        self,
+        rows: pa.Table,
+        numbers: "pa.Array[pa.Int64Scalar]",
+        place: str,
+        reasons: Mapping[int, str],
+    ) -> "tuple[pa.Table, pa.Array[pa.Int64Scalar]]":
+        if not reasons:
+            return rows, numbers
+        at = sorted(reasons)
+        some = rows.take(pa.array(at))
+        columns = zip(*map(_values, some.columns), strict=True)
+        values = (dict(zip(some.column_names, each, strict=True)) for each in columns)
+        self._write(
+            {"file": place, "row": numbers[row].as_py(), "reason": reasons[row], "values": each}
+            for row, each in zip(at, values, strict=True)
+        )
+        good = np.ones(rows.num_rows, bool)
+        good[at] = False
+        return rows.filter(pa.array(good)), pc.filter(numbers, pa.array(good))
+
+    def _write(self, lines: Iterable[Mapping[str, object]]) -> None:
+        texts = [json.dumps(line, default=str, ensure_ascii=False) + "\n" for line in lines]
+        try:
+            with Path(self.path).open("a" if self.count else "w", encoding="utf-8") as file:
+                file.writelines(texts)
+        except OSError as error:
+            raise InvalidInput(
+                f"{self.path} cannot take the bad rows: {error.strerror}: nothing of their file "
+                "was appended"
+            ) from error
+        self.count += len(texts)
+
+
+def _values(column: pa.ChunkedArray) -> Any:
+    """Return the values of a column; of times that Python cannot hold the numbers."""
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        return column.cast(pa.int64()).to_pylist()
