@@ -182,9 +182,12 @@ def ingest(  # noqa: PLR0913 - each is an option
     if as_json:
         print_json({"table": table, "version": after.n, "appends": done, **_aside(bad)})
         return
-    what = "upserted" if keyed else "appended"
     _aside(bad)
-    for append in done:
+    _tell(done, "upserted" if keyed else "appended")
+
+
+def _tell(appends: list[Facts], what: str) -> None:
+    for append in appends:
         n = f"event {append['version']}, " if append["version"] is not None else ""
         note(f"[green]{what}[/] {append['file']}: {n}{append['summary']}")
 
