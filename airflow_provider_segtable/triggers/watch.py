@@ -11,6 +11,9 @@
 4. It never raises: an error ends as an event with status ``error``. A failing storage is retried
    several times before that.
 5. A deadline is a point in time, so a triggerer that takes over a trigger does not extend it.
+6. A trigger that fires at once may have its task start again before the scheduler has heard of the
+   end of the process that deferred it; then Airflow takes the task for killed, and fails it. So a
+   trigger can have a time before which it does not fire.
 """
 
 import asyncio
@@ -123,6 +126,7 @@ class TableTrigger(BaseTrigger):
         segtable_conn_id: the connection.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up, in microseconds since the epoch; never if None.
+        not_before: when to look for the first time; at once if None.
     """
 
     def __init__(
@@ -132,12 +136,14 @@ class TableTrigger(BaseTrigger):
         segtable_conn_id: str,
         poll_interval: float = 30.0,
         deadline: Instant | None = None,
+        not_before: Instant | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.question = question
         self.segtable_conn_id = segtable_conn_id
         self.poll_interval = poll_interval
         self.deadline = deadline
+        self.not_before = not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path, and the arguments to rebuild this trigger: the question's too."""
@@ -161,6 +167,8 @@ class TableTrigger(BaseTrigger):
         loop = asyncio.get_running_loop()
         said = ""
         try:
+            if self.not_before is not None:
+                await asyncio.sleep(max(0.0, seconds_until(self.not_before)))
             while True:
                 answer = await loop.run_in_executor(own, watch.look)
                 pause = min(self.poll_interval, seconds_until(self.deadline))

@@ -281,7 +281,13 @@ def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
 def succeeded(stack: AirflowStack, dag_id: str) -> Run:
     """Run a DAG to its end."""
     run = stack.wait_run(dag_id, stack.trigger(dag_id), timeout_s=PATIENCE_S)
-    assert run.state == "success", stack.tasks(dag_id, run.run_id)
+    failed = [task for task in stack.tasks(dag_id, run.run_id) if task.state == "failed"]
+    logs = [line for task in failed for line in stack.task_log(dag_id, run.run_id, task.task_id)]
+    for task in failed:
+        logs += [x for log in stack.trigger_logs(dag_id, run.run_id, task.task_id) for x in log]
+    heard = stack.log_of("scheduler").read_text().splitlines() if failed else []
+    logs += [line for line in heard if dag_id in line or "error" in line][-20:]
+    assert run.state == "success", "\n".join([*map(str, failed), *logs])
     return run
 
 
@@ -374,6 +380,27 @@ def test_the_factorys_dags_build_an_index_of_the_policy(
     built = stack.wait_run(index_dags.INDEX_BUILDS, emitted.run_id, timeout_s=PATIENCE_S)
     assert built.state == "success", stack.tasks(index_dags.INDEX_BUILDS, built.run_id)
     assert table.index("by_row").current
+
+
+@pytest.mark.long
+def test_an_index_that_a_cluster_builds_is_waited_for_in_the_triggerer(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The task holds no slot while the driver works; a pause defers it again, and is no try."""
+    root = (flights.root / index_dags.DEFERRED).parent
+    table = make_flights(root, flights.zookeeper, 2, granularity="hour").table
+    table.create_index("files", "files")
+    build = succeeded(stack, index_dags.DEFERRED_BUILD)
+    assert table.index("files").current
+    (known,) = table.state().plans.values()
+    assert (known.completed, known.attempts, known.yields) == (True, 2, 1)
+    said = stack.task_log(index_dags.DEFERRED_BUILD, build.run_id, "build")
+    ended = [text.partition(";")[0] for text in said if "index plans" in text]
+    assert ended == ["index plans: 1 yielded", "index plans: 1 completed"]
+    (task,) = stack.tasks(index_dags.DEFERRED_BUILD, build.run_id)
+    assert task.try_number == 1
+    logs = stack.trigger_logs(index_dags.DEFERRED_BUILD, build.run_id, "build")
+    assert any("fired event" in text for log in logs for text in log)
 
 
 def test_a_wait_for_a_log_store_is_woken_by_its_checkpoint(
