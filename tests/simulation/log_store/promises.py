@@ -9,13 +9,15 @@ the seed chooses. Promises:
 2. From then on, until a later epoch begins, a read with the live tail has the records; whatever
    became of the writers before it. (If no session with the coordinator ends in this world.)
 3. ``checkpoint`` or ``close`` returned: all records that were answered have been committed.
-4. ``Fenced``: the records that were answered and never committed are among those that it names.
+4. ``Fenced``, and then ``close``, which commits what is left of buckets that nobody took: the
+   records that were answered and never committed are among those that the writer names.
 
 The clocks of owners are ten minutes apart.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -277,6 +279,9 @@ def _live(promises: Promises, life: Life, actor: Actor, ports: TableContext) -> 
         (writer.close if closed else writer.checkpoint)()
         promises.committed(life, "close" if closed else "checkpoint")
     except Fenced:
+        life.open = False
+        with suppress(Fenced):
+            writer.close()  # commits what it has of buckets that nobody took
         promises.fenced(life, writer.lost)
         raise
     finally:

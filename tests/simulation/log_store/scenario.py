@@ -8,8 +8,9 @@ Every third seed has a primary-key table. Beyond what its ledger checks of any t
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from unittest.mock import patch
 
@@ -77,7 +78,7 @@ def shape_of(seed: int) -> Shape:
     random = Random(seed)
     keyed = seed % 3 == 2
     buckets = 1 if keyed else random.randint(1, 2)
-    return Shape(
+    shape = Shape(
         appenders=0 if keyed else random.choice((0, 1)),
         appends_each=2,
         upserters=random.choice((0, 1)) if keyed else 0,
@@ -97,15 +98,11 @@ def shape_of(seed: int) -> Shape:
         log_writers=random.randint(buckets, buckets + 1),
         sends_each=random.randint(2, 6),
         log_readers=2 * buckets,
-        **_promised(seed, random),
     )
-
-
-def _promised(seed: int, random: Random) -> Mapping[str, int]:
-    """Return how many writers of users there are, and readers of their rows."""
     owners = 0 if seed % 3 == 1 else random.randint(1, 2)
-    altered = {"alterers": 0} if owners else {}
-    return {"log_owners": owners, "live_readers": min(owners, 1), **altered}
+    if not owners:
+        return shape
+    return replace(shape, log_owners=owners, live_readers=1, alterers=0)
 
 
 @contextmanager

@@ -210,7 +210,7 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (lineage_lost, RESTORED, 3, "the records of"),
     (ends_read_before_the_epoch, ALONE, 3, "an append at"),
     (resets_too_late, RESTORED, 0, "the records of"),
-    (epochs_unheard, OWNED, 0, "after its end"),
+    (epochs_unheard, OWNED, 5, "after its end"),
     (no_lease, UNDONE, 5, "after its end"),
     (stores_believed, UNDONE, 1, "log_owner"),
     (claims_shared, OWNED, 0, "is read to"),
