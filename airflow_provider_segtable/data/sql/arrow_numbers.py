@@ -99,6 +99,7 @@ def divided(left: Values, right: Values) -> Values:
     """Return ``left / right``: of decimals a decimal, of other numbers a double."""
     if _decimals(left, right) and not pa.types.is_null(left.type):
         return quotients(_as_decimal(left, right), _as_decimal(right, left))
+    _common_number(left, right)
     kind = pa.float64()  # of two floats, too
     return pc.divide(widened(left, kind), _not_zero(widened(right, kind), left))
 

@@ -52,7 +52,8 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
             )
 
 
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_SAME = (exp.NullSafeEQ, exp.NullSafeNEQ)
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, *_SAME)
 _TESTS = (exp.Between, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.Is, exp.Not)
 
 
@@ -67,10 +68,12 @@ def unclear_part(tree: Tree) -> Tree | None:
         if isinstance(node, exp.DPipe):
             unclear = isinstance(right, exp.Add | exp.Sub)
         elif isinstance(node, _COMPARED):
-            unclear = isinstance(left, _TESTS) or isinstance(right, (*_TESTS, *_COMPARED))
+            unclear = isinstance(left, (*_TESTS, *_SAME)) or isinstance(
+                right, (*_TESTS, *_COMPARED)
+            )
         else:
             ends = (node.args.get("low"), node.args.get("high"))
-            unclear = not isinstance(node, exp.Not) and isinstance(left, _TESTS)
+            unclear = not isinstance(node, exp.Not) and isinstance(left, (*_TESTS, *_SAME))
             unclear = unclear or any(isinstance(each, (*_TESTS, *_COMPARED)) for each in ends)
         if unclear:
             return node
@@ -80,7 +83,7 @@ def unclear_part(tree: Tree) -> Tree | None:
 def _bare(tree: Tree) -> Tree:
     """Return ``IS`` and ``NOT IN`` without parentheses, which sqlglot adds; others as they are."""
     inner = tree.unnest()
-    added = isinstance(inner, exp.Is) or (
+    added = isinstance(inner, (exp.Is, *_SAME)) or (
         isinstance(inner, exp.Not) and isinstance(inner.this, _TESTS)
     )
     return inner if added else tree

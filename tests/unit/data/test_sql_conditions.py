@@ -88,3 +88,22 @@ def test_a_missing_column_is_found_anywhere(text: str) -> None:
     """Also within functions that only Spark knows."""
     with pytest.raises(SchemaMismatch, match="no column 'nope'"):
         sql_condition(text, SCHEMA, "at")
+
+
+def test_fields_of_structs() -> None:
+    """They are read from their column; a missing one is named, also where a struct is null."""
+    inner = pa.struct([("fare", pa.int32()), ("by", pa.struct([("card", pa.string())]))])
+    rides = [{"fare": 7, "by": {"card": "x"}}, {"fare": None, "by": None}, None]
+    (batch,) = pa.table({"at": BATCH["at"][:3], "ride": pa.array(rides, inner)}).to_batches()
+    for text, kept in {
+        "ride.fare > 5.5": 1,
+        "ride.by.card = 'x'": 1,
+        "ride.fare is null": 2,
+        "`ride`.`by` is not null": 1,
+        "coalesce(ride.fare, -1) < 0 and at > '2026-01-02'": 1,
+    }.items():
+        found = sql_condition(text, batch.schema, "at")
+        assert found.keep(batch).num_rows == kept, text
+        assert "ride" in found.columns
+    with pytest.raises(SchemaMismatch, match=r"no field 'ride\.tip'"):
+        sql_condition("ride.tip = 1", batch.schema, "at")

@@ -230,6 +230,8 @@ def test_what_is_no_value_of_the_column_is_no_value_on_spark_either(
         ("yes", "a = b > 1", "parentheses"),
         ("yes", "a between 1 and b = 2", "parentheses"),
         ("s", "s || a + 1", "parentheses"),
+        ("yes", "d is distinct from d is null", "parentheses"),
+        ("f", "yes / m", "together"),
         ("yes", "a not between 1 and 2 between true and yes", "parentheses"),
         ("a", "source.a", "source.a"),
         ("yes", "s like f", "pattern is a text"),
