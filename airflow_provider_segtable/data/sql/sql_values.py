@@ -229,7 +229,10 @@ class _Computer:
         found = literal(tree)
         if found is not None and found.kind is not Kind.NUMBER:
             return constant(found)
-        return cast_to(self.value(tree.this), _cast_type(tree))
+        of, kind = literal(tree.this), _cast_type(tree)
+        if of is not None and of.kind is Kind.LOCAL_TIME and pa.types.is_integer(kind):
+            raise OnlySpark("a time without zone is not cast to a number")
+        return cast_to(self.value(tree.this), kind)
 
     def texts(self, tree: Tree) -> Values:
         values = self.value(tree)
