@@ -10,14 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, SegmentsRefused
 from airflow_provider_segtable.core.log import codec
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed.slices import slices
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
+from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.findings.health_findings import Observed
 from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings
@@ -338,3 +340,26 @@ def test_a_lost_file_falls_back_only_if_a_compaction_made_it(tmp_path: Path) -> 
     assert len(late) == 1
     assert advice[late[0]].endswith("--accept-loss")
     assert "fall back to its inputs" in advice[made[0]]
+
+
+def test_a_base_of_several_files_is_one_run(tmp_path: Path) -> None:
+    """Each key is in one of them; a restore keeps their order, and no compaction takes some."""
+    table = keyed_table(str(tmp_path), PrimaryKey(key=("key",), buckets=1), Granularity.ALL)
+    table.alter(set={"compaction.target_size": "2000"})
+    put(table, "new", range(600))
+    table.compact("major")
+    merged = texts(table)
+    put(table, "late", [1])
+    version = table.state().n
+    put(table, "gone", range(9))
+    table.restore(version=version)
+    (each,) = slices(table.state().timeline)
+    assert each.base_files > 1
+    assert (each.log_files, each.runs) == (1, 2)
+    check(table, merged)
+    *base, log = table.state().timeline.visible_segments()
+    some = [segment.id for segment in (*base[1:], log) if segment.rows]
+    with pytest.raises(SegmentsRefused, match="a part of the base of their bucket"):
+        table.compact("minor", segments=some)
+    table.compact("semi-major")
+    check(table, merged | {1: "late"})
