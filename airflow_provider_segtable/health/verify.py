@@ -56,6 +56,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     violations_since,
     worst,
 )
+from airflow_provider_segtable.core.segments.base import with_base_of
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
@@ -333,11 +334,12 @@ def same_state(one: State, other: State) -> bool:
 
 
 def _same_segment(one: Segment, other: Segment) -> bool:
-    """Return whether two descriptors are equal; an older segtable knew no completion time."""
+    """Return whether two descriptors are equal; an older segtable knew no completion, no bases."""
     if one == other:
         return True
-    unknown = not (one.completed and other.completed)
-    return unknown and replace(one, completed=other.completed) == other
+    if not (one.completed and other.completed):
+        one = replace(one, completed=other.completed)
+    return with_base_of(one, other) == other
 
 
 def tagged_number(path: str) -> int | None:

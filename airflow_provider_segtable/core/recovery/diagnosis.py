@@ -18,6 +18,7 @@ from enum import StrEnum
 
 from airflow_provider_segtable.core.log.events import Event, touched
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.base import with_base_of
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
@@ -127,6 +128,7 @@ _OF_THE_SEGMENT = ("shard", "lineage", "replaces")
 
 def disagreements(segment: Segment, footer: Segment) -> Iterator[str]:
     """Yield the differences between a segment's descriptors in the log and in the file's footer."""
+    footer = with_base_of(footer, segment)
     names = _OF_THE_FILE if segment.origin else (*_OF_THE_FILE, *_OF_THE_SEGMENT)
     for name in names:
         logged, found = getattr(segment, name), getattr(footer, name)

@@ -119,3 +119,19 @@ def implied(shard: Shard, segment_id: SegmentId, *, carried: bool) -> Shard:
     if segment_id.bucket == NO_BUCKET or shard.root_start != first:
         return shard
     return replace(shard, base=max(shard.root_end, shard.core))
+
+
+def with_base_of(one: Segment, other: Segment) -> Segment:
+    """Return a descriptor with the base of another one of the same segment.
+
+    It is unchanged if they differ although none of them is by an older segtable, which told as much
+    as numbers do.
+    """
+    if all(each.shard.base not in (0, _by_numbers(each)) for each in (one, other)):
+        return one
+    return replace(one, shard=replace(one.shard, base=other.shard.base))
+
+
+def _by_numbers(segment: Segment) -> int:
+    bare = replace(segment.shard, base=0)
+    return implied(bare, segment.id, carried=segment.origin is not None).base

@@ -269,6 +269,7 @@ def test_a_bucket_that_lost_its_base_gets_one(tmp_path: Path, late: bool) -> Non
     check(harmed, {})
     assert planned(harmed) == {"semi-major"}
     assert found(harmed) == ["bucket-without-base"]
+    assert {each.code for each in harmed.verify().findings} == {"published-empty"}
     harmed.compact()
     check(harmed, texts(harmed))
     assert found(harmed) == []
