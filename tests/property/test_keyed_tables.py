@@ -189,7 +189,7 @@ class World:
         if n in self.bests:
             self.table.restore(version=n)
             self.best = dict(self.bests[n])
-            self.promised = self.bases[n]
+            self.promised = self.bases.get(n)
 
     def follow(self, since: int) -> None:
         """Apply the changes of a window to the copy."""
