@@ -1,0 +1,381 @@
+"""One plain model, and every way to read a table: they must agree.
+
+``Shown`` says which rows versions have, in plain Python. Each reader compares one way of reading
+with it: the newest version and those kept, by number, time and tag; whole, counted, in part, and
+filtered with and without the indexes; base files alone; with the log store's tail; as windows and
+as changes; and what is published in other formats. ``disagreements`` asks all of them, or some.
+
+A reader to add is one function in ``READERS``.
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log.events import (
+    PlanCompleted,
+    PlanRequested,
+    VersionRestored,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes import pruning
+from airflow_provider_segtable.table.log_store.union_scan import union_scan
+from airflow_provider_segtable.table.reads.scan import Scan
+from tests.simulation.publishing.decoders import Decoder, DeltaDecoder, IcebergDecoder
+
+Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = Counter[Row]
+READ_AGAIN = 2
+"""Versions that one look reads again; the next look takes others."""
+MANY = 1_000_000
+_WAYS: Sequence[tuple[str, Callable[[Any, Any], bool]]] = (
+    ("=", operator.eq),
+    (">=", operator.ge),
+    ("<=", operator.le),
+    ("<>", operator.ne),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What each version shows.
+
+    Attributes:
+        names: the columns that are compared, which all versions have; an integer first.
+        rows: the rows by version; versions that are not there are not read.
+        key: the name of the column that tells rows of a primary-key table apart.
+    """
+
+    names: tuple[str, ...]
+    rows: Mapping[int, Rows]
+    key: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A table at its newest version, and what is expected of it.
+
+    ``settled`` says that base files have all rows, because nothing was written since a compaction.
+    """
+
+    ports: TableContext
+    state: State
+    shown: Shown
+    settled: bool = False
+
+    @cached_property
+    def table(self) -> Table:
+        """Return the table."""
+        return Table(self.ports)
+
+    @property
+    def newest(self) -> Rows:
+        """Return the newest rows."""
+        return self.shown.rows[self.state.n]
+
+    @property
+    def kind(self) -> DeletionForm:
+        """Return how rows are deleted, by which the three kinds of tables differ."""
+        return self.state.table.kind.deletion
+
+    @cached_property
+    def versions(self) -> tuple[int, ...]:
+        """Return some of the versions before the newest that are kept and known, by turns."""
+        kept = [n for n in sorted(self.shown.rows) if n < self.state.n and self.state.keeps(n)]
+        step = max(1, len(kept) // READ_AGAIN)
+        return tuple(kept[self.state.n % step :: step][:READ_AGAIN])
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Return those of the versions since which no event has expired."""
+        return tuple(n for n in self.versions if n >= self.state.retained_from)
+
+    def read(self, **given: Any) -> Rows:
+        """Read rows; a rollup table's groups as wholes."""
+        rolls = self.kind is DeletionForm.PREDICATE and "since_version" not in given
+        request = read_request(columns=self.shown.names, rolled_up=rolls, **given)
+        return rows_of(self.table.read(request).to_arrow())
+
+
+Reader: TypeAlias = Callable[[Look], Iterator[str]]
+
+
+def rows_of(table: pa.Table) -> Rows:
+    """Return rows, with times as integers."""
+    columns = (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns)
+    return Counter(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def differences(label: str, found: Rows, right: Rows) -> Iterator[str]:
+    """Yield in what rows that were found differ from the right ones."""
+    if found != right:
+        lost, extra = (sorted(map(str, some.elements())) for some in (right - found, found - right))
+        yield f"{label}: lost {lost[:8]}, extra {extra[:8]}"
+
+
+def whole(look: Look) -> Iterator[str]:
+    """Compare a scan."""
+    yield from differences("scan", look.read(), look.newest)
+
+
+def snapshot(look: Look) -> Iterator[str]:
+    """Compare a snapshot, which reads files by another way; and its count."""
+    if look.kind is DeletionForm.PREDICATE:
+        return
+    found = look.table.snapshot()
+    yield from differences("snapshot", rows_of(found.to_arrow(columns=look.shown.names)), look.newest)
+    if found.count() != look.newest.total():
+        yield f"snapshot: counts {found.count()} rows, not {look.newest.total()}"
+
+
+def counted(look: Look) -> Iterator[str]:
+    """Compare the number of rows."""
+    request = read_request(rolled_up=look.kind is DeletionForm.PREDICATE)
+    found = look.table.read(request).count()
+    if found != look.newest.total():
+        yield f"count: {found} rows, not {look.newest.total()}"
+
+
+def projected(look: Look) -> Iterator[str]:
+    """Compare each column by itself."""
+    rolls = look.kind is DeletionForm.PREDICATE
+    name = look.shown.names[look.state.n % len(look.shown.names)]
+    request = read_request(columns=[name], rolled_up=rolls)
+    at = look.shown.names.index(name)
+    right = Counter((row[at],) for row in look.newest.elements())
+    yield from differences(f"column {name}", rows_of(look.table.read(request).to_arrow()), right)
+
+
+def filtered(look: Look) -> Iterator[str]:
+    """Compare conditions, with the indexes and without them."""
+    at = look.state.n % len(look.shown.names)
+    name = look.shown.names[at]
+    known = sorted({row[at] for row in look.newest if isinstance(row[at], int)})
+    if name == "at" or not known:
+        at, name = 0, look.shown.names[0]
+        known = sorted({row[0] for row in look.newest}) or [0]
+    sign, compare = _WAYS[look.state.n // 3 % len(_WAYS)]
+    value = known[look.state.n * 7 % len(known)]
+    right = Counter(
+        row for row in look.newest.elements() if row[at] is not None and compare(row[at], value)
+    )
+    where = f"`{name}` {sign} {value}"
+    for least, how in ((1, "with indexes"), (MANY, "without indexes")):
+        if how == "with indexes" and not look.state.indexes:
+            continue
+        with patch.object(pruning, "LEAST_FILES", least):
+            yield from differences(f"where {where} {how}", look.read(where=where), right)
+
+
+def with_log(look: Look) -> Iterator[str]:
+    """Compare a read with the log store's tail; no service runs, so it is the newest version."""
+    if look.kind is DeletionForm.PREDICATE:
+        return
+    request = read_request(columns=look.shown.names, include_log=True)
+    found = union_scan(look.ports, lambda _: None, request).to_arrow()
+    yield from differences("include_log", rows_of(found), look.newest)
+
+
+def earlier(look: Look) -> Iterator[str]:
+    """Compare versions that are kept, by number and by time."""
+    for n in look.versions:
+        yield from differences(f"version {n}", look.read(version=n), look.shown.rows[n])
+    for n in look.versions[-1:]:
+        event = look.ports.log.event(n)
+        if event is not None:
+            found = look.read(as_of=as_datetime(event.time))
+            yield from differences(f"as of version {n}", found, look.shown.rows[n])
+
+
+def as_datetime(instant: int) -> Any:
+    """Return a time as users give it."""
+    return pa.scalar(instant, pa.timestamp("us", "UTC")).as_py()
+
+
+def tagged(look: Look) -> Iterator[str]:
+    """Compare tags."""
+    for tag, n in look.state.tags.items():
+        if n in look.shown.rows:
+            yield from differences(f"tag {tag}", look.read(tag=tag), look.shown.rows[n])
+
+
+def changes(look: Look) -> Iterator[str]:
+    """Add the changes since a version to its rows: they are the newest rows."""
+    if look.kind is DeletionForm.PREDICATE:
+        return
+    names = (*look.shown.names, "_segtable_change")
+    for n in look.starts:
+        request = read_request(columns=names, since_version=n, changes=True)
+        rows = Counter(look.shown.rows[n])
+        for *row, effect in rows_of(look.table.read(request).to_arrow()).elements():
+            rows[tuple(row)] += 1 if effect in ("insert", "update_after") else -1
+        if any(count < 0 for count in rows.values()):
+            yield f"changes since {n}: rows go that were not there: {-rows}"
+        yield from differences(f"changes since {n}", +rows, look.newest)
+
+
+def windows(look: Look) -> Iterator[str]:
+    """Rows added since a version are newest rows; all that no version up to it had are told.
+
+    Rows that a restore brought back were added before.
+    """
+    if look.kind is DeletionForm.PREDICATE:
+        return
+    for n in look.starts:
+        found = look.read(since_version=n)
+        if strange := found - look.newest:
+            yield f"added since {n}: {strange} is not there"
+        before = [rows for m, rows in look.shown.rows.items() if m <= n]
+        new = Counter({r: c for r, c in look.newest.items() if not any(r in b for b in before)})
+        if lost := new - found:
+            yield f"added since {n}: {lost} is not told"
+
+
+def base_files(look: Look) -> Iterator[str]:
+    """Base files show each bucket as of a version, not older than its last base compaction."""
+    if look.kind is not DeletionForm.TOMBSTONES or not look.shown.key:
+        return
+    found = look.read(base_only=True)
+    for place, least in promised(look).items():
+        mine = [n for n in sorted(look.shown.rows) if n >= (look.state.n if look.settled else least)]
+        here = _of_place(look, found, place)
+        if not here and not least and not look.settled:
+            continue  # it was never compacted
+        if not any(_of_place(look, look.shown.rows[n], place) == here for n in mine):
+            newest = _of_place(look, look.newest, place)
+            told = [*differences("against the newest rows", here, newest)]
+            yield f"base_only: {place} is as of no version from {least} on; {told}"
+
+
+def promised(look: Look) -> dict[Any, int]:
+    """Return the least version that base files show, by chunk.
+
+    It is that of the request of the last completed semi-major or major compaction over the chunk,
+    as far as the log is kept; 0 without one, and after a restore.
+    """
+    least = dict.fromkeys(look.state.timeline.visible_chunks(), 0)
+    asked: dict[str, int] = {}
+    for event in look.ports.log.events(look.ports.log.first()):
+        match event.action:
+            case PlanRequested(plan=plan) if plan.kind in ("semi-major", "major"):
+                asked[plan.id] = event.n
+            case PlanCompleted(plan_id=name) if name in asked:
+                for chunk in least:
+                    if any(s.id.chunk == chunk for s in event.action.segments):
+                        least[chunk] = asked[name]
+            case VersionRestored():
+                least = dict.fromkeys(least, 0)
+    return least
+
+
+def _of_place(look: Look, rows: Rows, chunk: Any) -> Rows:
+    """Return the rows of a bucket of a time chunk."""
+    names = look.shown.names
+    time, key = names.index("at"), names.index(look.shown.key)
+    here = [row for row in rows.elements() if chunk.interval.holds(row[time])]
+    number = {s.buckets for s in look.state.timeline.visible_segments() if s.id.chunk == chunk}
+    count = max(number, default=0) or look.state.table.kind.buckets  # type: ignore[attr-defined]
+    keys = pa.table({look.shown.key: pa.array([row[key] for row in here], pa.int64())})
+    found = buckets_of(keys, [look.shown.key], count)
+    return Counter(row for row, bucket in zip(here, found, strict=True) if bucket == chunk.bucket)
+
+
+def published(look: Look) -> Iterator[str]:
+    """Compare what is published, decoded from the bytes as readers of the formats do."""
+    for name, found in decoded(look.ports).items():
+        if isinstance(found, str):
+            yield f"{name}: {found}"
+            continue
+        event, rows = found
+        if event not in look.shown.rows or not look.state.keeps(event):
+            continue
+        right = look.shown.rows[event]
+        if look.kind is DeletionForm.TOMBSTONES:
+            right = look.read(version=event, base_only=True)
+        common = [each for each in look.shown.names if all(each in row for row in rows)]
+        at = [look.shown.names.index(each) for each in common]
+        right = Counter(tuple(row[i] for i in at) for row in right.elements())
+        mine = Counter(tuple(row[each] for each in common) for row in rows)
+        yield from differences(f"{name} of event {event}", mine, right)
+
+
+def decoded(ports: TableContext) -> dict[str, tuple[int, list[dict[str, Any]]] | str]:
+    """Return the event and rows that each format's readers find, or why they find none."""
+    found: dict[str, tuple[int, list[dict[str, Any]]] | str] = {}
+    paths = sorted(entry.path for entry in ports.storage.list(""))
+    marks: dict[str, tuple[Decoder, str]] = {
+        "delta": (DeltaDecoder(), "_delta_log/"),
+        "iceberg": (IcebergDecoder(), "_iceberg/metadata/v"),
+    }
+    for name, (decoder, mark) in marks.items():
+        mine = [p for p in paths if p.startswith(mark) and p.endswith(".json")]
+        if name == "iceberg":
+            mine = sorted(mine, key=lambda p: int(p.rsplit("/v", 1)[1].split(".")[0]))[-1:]
+        try:
+            for path in mine:
+                version = decoder.take(path, ports.storage.read(path), ports.storage.read)
+                assert version is not None
+                found[name] = version.event, []
+            if mine:
+                found[name] = version.event, [*_visible(ports, version.files)]
+        except Exception as error:  # noqa: BLE001 - whatever a reader would fail with
+            found[name] = f"cannot be read: {error!r}"
+    return found
+
+
+def _visible(ports: TableContext, files: Mapping[str, frozenset[int]]) -> Iterator[dict[str, Any]]:
+    for path, hidden in files.items():
+        table = pq.read_table(pa.BufferReader(ports.storage.read(path)))
+        columns = [
+            c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns
+        ]
+        rows = pa.table(columns, names=table.column_names).to_pylist()
+        yield from (row for at, row in enumerate(rows) if at not in hidden)
+
+
+READERS: tuple[Reader, ...] = (
+    whole,
+    snapshot,
+    counted,
+    projected,
+    filtered,
+    with_log,
+    earlier,
+    tagged,
+    changes,
+    windows,
+    base_files,
+    published,
+)
+
+
+def disagreements(
+    ports: TableContext,
+    shown: Shown,
+    readers: Sequence[Reader] = READERS,
+    *,
+    settled: bool = False,
+) -> Iterator[str]:
+    """Yield in what readers of the newest version differ from the plain model."""
+    state = ports.log.load()
+    look = Look(ports=ports, state=state, shown=shown, settled=settled)
+    if state.n not in shown.rows or state.dropped:
+        return
+    for reader in readers:
+        try:
+            yield from reader(look)
+        except SegtableError as error:
+            yield f"{reader.__name__}: {type(error).__name__}: {error}"

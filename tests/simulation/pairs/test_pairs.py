@@ -1,0 +1,106 @@
+"""Any two actions at once, on any kind of table, leave what the plain model says.
+
+The pairs are made of the table of ``actions``, so an action that is missing there fails a test. A
+run holds each action once on each kind of table, beside a crowd of others; the long one takes more
+of the matrix, and ``python -m tests.simulation.pairs.matrix`` as much as it is given time for.
+"""
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_segtable.core.log.events import KINDS as EVENTS
+from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.log.event_log import EventLog
+from tests.simulation.pairs.actions import ACTIONS
+from tests.simulation.pairs.matrix import LONG, Play, held_once, matrix
+from tests.simulation.pairs.pair import AGES, KINDS, UNFIT, base, fits, solo
+
+ELSEWHERE = {
+    "Voided": "an append whose files are lost gives its id up: the simulation of faults",
+    "PlanYielded": "a lock that is taken away: the simulation of faults",
+    "PlanAborted": "a plan that failed too often: the simulation of faults",
+    "Restored": "a repair has something to do only where the log is damaged: tests of repair",
+}
+"""Events that no action here writes, and where they are."""
+READS = {
+    "consumers": "what others wrote",
+    "change": "what `delete`, `update`, `merge` and `overwrite` call",
+    "connect": "no table",
+    "history": "the log",
+    "index": "state",
+    "index_entries": "read by the check of the indexes",
+    "index_summary": "state",
+    "indexes": "state",
+    "log_lag": "positions",
+    "log_positions": "state",
+    "log_reader": "the simulation of the log store",
+    "open": "no table",
+    "published": "state",
+    "read": "what `scan` calls",
+    "scan": "every reader",
+    "snapshot": "every reader",
+    "state": "state",
+    "verify": "asked at the end of each play",
+}
+"""Methods of ``Table`` that write nothing."""
+
+
+def test_each_method_of_a_table_is_an_action() -> None:
+    """A method that is added is held beside all others, or named as one that reads."""
+    public = {name for name, _ in inspect.getmembers(Table, callable) if name[0] != "_"}
+    called = {action.calls for action in ACTIONS.values() if action.calls}
+    assert public == called | READS.keys()
+
+
+def test_each_kind_of_event_is_written_by_an_action() -> None:
+    """An event that is added is written beside all others, or named with the suite that has it."""
+    found = {event.kind for kind, name in _fitting() for event in solo(kind, "old", name)}
+    found |= {event.kind for each in KINDS for event in _events(each)}
+    assert found == {kind.name for kind in EVENTS} - ELSEWHERE.keys()
+
+
+def test_each_kind_of_plan_is_carried_out_by_an_action() -> None:
+    """A plan that is added is held beside all others."""
+    events = [event for kind, name in _fitting() for event in solo(kind, "old", name)]
+    found = {e.action.plan.kind for e in events if isinstance(e.action, PlanRequested)}
+    assert found == {kind.kind for kind in plan_kinds()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_action_that_a_kind_of_table_refuses_is_named(kind: str) -> None:
+    """Alone, each other action of the table is done: so no pair is empty."""
+    for age in AGES:
+        refused = {name for name in ACTIONS if not fits(kind, age, name)}
+        assert refused == {*UNFIT[kind], *UNFIT.get(f"{age} {kind}", ())}
+
+
+@pytest.mark.parametrize("play", held_once(), ids=str)
+def test_an_action_is_held_beside_others(play: Play) -> None:
+    """Every reader agrees with the model: while one is held, after all, and in the end."""
+    play.run()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_matrix(kind: str) -> None:
+    """Likewise before each effect of each action, beside crowds of all others."""
+    failed = []
+    for play in matrix(kind, every=LONG):
+        try:
+            play.run()
+        except AssertionError as error:
+            failed.append(f"{play}: {error}")
+    assert not failed, "\n\n".join(failed)
+
+
+def _fitting() -> Iterator[tuple[str, str]]:
+    return ((kind, name) for kind in KINDS for name in ACTIONS if fits(kind, "old", name))
+
+
+def _events(kind: str) -> Iterator[object]:
+    log = EventLog(base(kind, "old").stage.storage)
+    return iter(log.events(0))
