@@ -228,7 +228,7 @@ def changes(look: Look) -> Iterator[str]:
 
 
 def windows(look: Look) -> Iterator[str]:
-    """Rows added since a version are newest rows; all that no version up to it had are told.
+    """Rows added since a version are newest rows, and those that it lacks are among them.
 
     Rows that a restore brought back were added before.
     """
@@ -238,9 +238,8 @@ def windows(look: Look) -> Iterator[str]:
         found = look.read(since_version=n)
         if strange := found - look.newest:
             yield f"added since {n}: {strange} is not there"
-        before = [rows for m, rows in look.shown.rows.items() if m <= n]
-        new = Counter({r: c for r, c in look.newest.items() if not any(r in b for b in before)})
-        if lost := new - found:
+        back = any(isinstance(e.action, VersionRestored) for e in look.ports.log.events(n + 1))
+        if not back and (lost := look.newest - look.shown.rows[n] - found):
             yield f"added since {n}: {lost} is not told"
 
 

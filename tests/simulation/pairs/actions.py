@@ -240,8 +240,17 @@ def _updated(history: History, event: Event, who: int) -> Plain:
     return model.with_rows({number: {**model.rows[number], ids(model)["n"]: 50 + who}})
 
 
+def merged_rows(who: int, *, keyed: bool) -> dict[int, int | None]:
+    """Return what an actor merges: a row that is there, a new one, and a key that was deleted.
+
+    The last one only by a primary key: elsewhere a restore and a merge may both bring a row.
+    """
+    return {OWN[who][2]: 60, 300 + who: 62, **({GONE[who]: 61} if keyed else {})}
+
+
 def _merge(ports: TableContext, who: int) -> object:
-    rows = values_of(ports, {OWN[who][2]: 60, GONE[who]: 61, 300 + who: 62})
+    keyed = ports.log.load().table.kind.rules is not None
+    rows = values_of(ports, merged_rows(who, keyed=keyed))
     return Table(ports).merge(rows.select(["at", "id", "n"]), on=["id"])
 
 
@@ -249,7 +258,7 @@ def _merged(history: History, event: Event, who: int) -> Plain:
     model = history[event.n - 1]
     known = ids(model)
     new: dict[int, Values] = {}
-    for number, n in {OWN[who][2]: 60, GONE[who]: 61, 300 + who: 62}.items():
+    for number, n in merged_rows(who, keyed=model.keyed).items():
         there = number in model.rows
         filled = model.rows.get(number, {}) if there else inserted(model, event)
         new[number] = {**filled, known["n"]: n}
@@ -269,17 +278,28 @@ def _overwrite(ports: TableContext, who: int) -> object:
 def _overwritten(history: History, event: Event, who: int) -> Plain:
     model, action = history[event.n - 1], event.action
     assert isinstance(action, RowsChanged)
-    for n in range(action.seen, 0, -1):
-        found = {each for each in history[n].rows if SECOND_DAY.holds(time_of(each))}
-        gone_now = 0 if action.predicate else len(found & model.rows.keys())
-        if (action.matched, action.deleted) == (len(found), gone_now):
-            break
-    else:
-        raise AssertionError(f"no version explains {action.matched} rows, {action.deleted} gone")
+    n = looked_at(history, event)
+    found = {each for each in history[n].rows if SECOND_DAY.holds(time_of(each))}
     there = {each for each in model.rows if SECOND_DAY.holds(time_of(each))}
     gone = {each for each in there if each in found or model.loaded.get(each, 0) > n}
     left = model.without(lambda each: each in gone)
     return left.with_rows(given(model, {401 + 2 * who: 51}), event.n)
+
+
+def looked_at(history: History, event: Event) -> int:
+    """Return the version that an overwrite looked at, by the numbers of rows that it found.
+
+    Of a rollup table it is the newest one, because it has a condition instead of rows.
+    """
+    model, action = history[event.n - 1], event.action
+    assert isinstance(action, RowsChanged)
+    if action.predicate:
+        return event.n - 1
+    for n in range(action.seen, 0, -1):
+        found = {each for each in history[n].rows if SECOND_DAY.holds(time_of(each))}
+        if (action.matched, action.deleted) == (len(found), len(found & model.rows.keys())):
+            return n
+    raise AssertionError(f"no version explains {action.matched} rows, {action.deleted} gone")
 
 
 # ---- services -----------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ from tests.simulation.pairs.actions import (
     values_of,
     written,
 )
-from tests.simulation.pairs.plain_model import Column, Plain
+from tests.simulation.pairs.plain_model import Column, History, Plain
 from tests.simulation.pairs.stage import HeldStorage, Stage, points
 from tests.simulation.shared_reading import shared_reading
 
@@ -231,7 +231,7 @@ class Cell:
     base: Base
     stage: Stage
     actions: Mapping[str, Action]
-    history: dict[int, Plain]
+    history: History
     readers: Sequence[Reader] = READERS
     outcomes: dict[str, str] = field(default_factory=dict)
     ended: bool = False
@@ -321,10 +321,11 @@ def play(base: Base, first: str, at: int, others: Sequence[str], turn: int = 0) 
         base=base,
         stage=stage,
         actions={author: ACTIONS[name] for author, name in names.items()},
-        history=dict(base.history),
+        history=History(base.history),
         readers=chosen(turn),
     )
 
+    cell.history.begun = max(cell.history)
     seen: list[Exception] = []
 
     def meanwhile() -> None:

@@ -81,7 +81,11 @@ def _value(number: int, values: Values, column: Column) -> Any:
     return values.get(column.id, column.default)
 
 
-History: TypeAlias = Mapping[int, Plain]
-"""The model after each event."""
+class History(dict[int, Plain]):
+    """The model after each event; ``begun`` is the version that a held action began with."""
+
+    begun: int = 0
+
+
 Effect: TypeAlias = Callable[[History, Event, int], Plain]
 """The model after an event of an author, by its number."""

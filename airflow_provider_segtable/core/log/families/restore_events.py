@@ -267,16 +267,20 @@ def _widened(region: Interval, layout: Layout) -> Interval:
 
 def _differ(then: Sequence[Segment], now: Sequence[Segment], version: int, state: State) -> bool:
     """Return whether readers see other rows: by files, and by the deletions that apply to them."""
-    before = {_shown(s, _pending(s, version, state)) for s in then if s.rows}
-    return before != {_shown(s, state.deletions(s)) for s in now if s.rows}
+    before = {_shown(s, _pending(s, version, state), state, version) for s in then if s.rows}
+    return before != {_shown(s, state.deletions(s), state, state.n) for s in now if s.rows}
 
 
 def _shown(
-    segment: Segment, deletions: Mapping[SegmentId, Iterable[Deletion]]
-) -> tuple[str, frozenset[tuple[SegmentId, str]]]:
-    """Return a segment's file and the vectors that hide rows of it; neither depends on its id."""
+    segment: Segment,
+    deletions: Mapping[SegmentId, Iterable[Deletion]],
+    state: State,
+    version: int,
+) -> tuple[str, frozenset[tuple[SegmentId, str]], frozenset[int]]:
+    """Return a segment's file and what hides rows of it in a version; none depends on its id."""
     vectors = ((root, each.path) for root, some in deletions.items() for each in some)
-    return segment.path, frozenset(vectors)
+    erased = (each.n for each in state.erased(segment) if each.n <= version)
+    return segment.path, frozenset(vectors), frozenset(erased)
 
 
 def _pending(segment: Segment, version: int, state: State) -> dict[SegmentId, list[Deletion]]:

@@ -1,0 +1,39 @@
+"""What the pairs found, each as small as it gets."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import Done, Job, in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.table import Table
+from tests.every_reader import rows_of
+from tests.simulation.pairs.actions import values_of
+from tests.simulation.pairs.pair import base
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_restore_ends_a_compaction_that_applied_deletes_which_it_undoes(*, earlier: bool) -> None:
+    """Rows that come back are not lost again, also beside an earlier delete that stays."""
+    stage = base("rollup", "young").stage.copied()
+    table = Table(stage.ports("writer"))
+    table.append(values_of(table.ports, {1000: 1, 1002: 2}))
+    if earlier:
+        table.delete("id = 4")
+    table.tag("whole")
+    right = rows_of(table.scan(rolled_up=True).to_arrow())
+    table.delete("id = 1000")
+
+    ports = stage.ports("compactor")
+
+    def beside_a_restore(jobs: Sequence[Job]) -> Iterator[Done]:
+        done = [*in_process(ports.files)(jobs)]
+        Table(stage.ports("restorer")).restore(tag="whole")
+        return iter(done)
+
+    plans = [known.plan.id for known in request(ports, "major", granularity=Granularity.HOUR)]
+    results = compact(ports, plans, beside_a_restore)
+    assert Ended.FAILED not in {each.ended for each in results}, results
+    assert rows_of(table.scan(rolled_up=True).to_arrow()) == right
