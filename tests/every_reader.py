@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.library.table import Table
@@ -230,8 +231,11 @@ def changes(look: Look) -> Iterator[str]:
 def windows(look: Look) -> Iterator[str]:
     """Rows added since a version are newest rows, and those that it lacks are among them.
 
-    Rows that a restore brought back were added before.
+    Rows that a restore brought back were added before. By partial updates, a row also changes when
+    a delete takes some of its parts.
     """
+    rules = look.state.table.kind.rules
+    parts = rules is not None and rules.engine is MergeEngine.PARTIAL_UPDATE
     if look.kind is DeletionForm.PREDICATE:
         return
     for n in look.starts:
@@ -239,7 +243,7 @@ def windows(look: Look) -> Iterator[str]:
         if strange := found - look.newest:
             yield f"added since {n}: {strange} is not there"
         back = any(isinstance(e.action, VersionRestored) for e in look.ports.log.events(n + 1))
-        if not back and (lost := look.newest - look.shown.rows[n] - found):
+        if not (back or parts) and (lost := look.newest - look.shown.rows[n] - found):
             yield f"added since {n}: {lost} is not told"
 
 
@@ -285,7 +289,8 @@ def _of_place(look: Look, rows: Rows, chunk: Any) -> Rows:
     names = look.shown.names
     time, key = names.index("at"), names.index(look.shown.key)
     here = [row for row in rows.elements() if chunk.interval.holds(row[time])]
-    number = {s.buckets for s in look.state.timeline.visible_segments() if s.id.chunk == chunk}
+    beside = look.state.timeline.visible_segments(chunk.interval)
+    number = {s.buckets for s in beside if s.id.chunk.version == chunk.version}
     count = max(number, default=0) or look.state.table.kind.buckets  # type: ignore[attr-defined]
     keys = pa.table({look.shown.key: pa.array([row[key] for row in here], pa.int64())})
     found = buckets_of(keys, [look.shown.key], count)
@@ -367,9 +372,10 @@ def disagreements(
     readers: Sequence[Reader] = READERS,
     *,
     settled: bool = False,
+    state: State | None = None,
 ) -> Iterator[str]:
     """Yield in what readers of the newest version differ from the plain model."""
-    state = ports.log.load()
+    state = state or ports.log.load()
     look = Look(ports=ports, state=state, shown=shown, settled=settled)
     if state.n not in shown.rows or state.dropped:
         return

@@ -20,8 +20,9 @@ Files are read again only after an event that changes which files, deletions or 
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -44,7 +45,12 @@ from airflow_provider_segtable.core.time.interval import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from tests.every_reader import READERS, Reader, Shown, disagreements
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
+
+
+ASKED_EVERY = 4
+"""Another way to read is asked after one event in so many."""
 
 
 @dataclass(slots=True)
@@ -55,6 +61,7 @@ class Ledger:
     """
 
     columns: tuple[str, ...] = ()
+    key: ClassVar[str] = ""
     first: int = 0
     crowd: str = ""
     intended: dict[str, Intention] = field(default_factory=dict)
@@ -186,6 +193,9 @@ class Ledger:
         shows = _reading(state), model.rows, model.settled
         if shows != self.read:
             problems += self._wrong_rows(ports, state)
+            if state.n % ASKED_EVERY == 0:
+                reader = READERS[state.n // ASKED_EVERY % len(READERS)]
+                problems += self._read_otherwise(replace(ports), state, (reader,))
         self.read = shows
         claimed = {i for plan in state.pending_plans() for i in plan.inputs}
         problems += [f"input {i} was cleaned" for i in claimed if i not in state.timeline]
@@ -206,6 +216,20 @@ class Ledger:
         except SegtableError as error:
             yield f"the snapshot cannot be read: {error}"
 
+    def _read_otherwise(
+        self, ports: TableContext, state: State, readers: Sequence[Reader] = READERS
+    ) -> Iterator[str]:
+        """Yield what other ways to read the newest version find; each event is asked another."""
+        model = self.models[state.n]
+        if not model.settled or len(self.models) == 1 or EventLog(ports.storage).load().n > state.n:
+            return
+        names = self.columns or tuple(column.name for column in model.columns)
+        names = tuple(sorted(names, key=lambda name: name != "row"))
+        same = {c for c in model.columns if c.name in names}
+        known = {n: m for n, m in self.models.items() if m.settled and same <= {*m.columns}}
+        shown = Shown(names=names, rows=Rows(known, names), key=self.key)
+        yield from disagreements(ports, shown, readers, state=state)
+
     def differences(self, snapshot: Snapshot) -> Iterator[str]:
         """Yield in what the rows of a version differ from the model's."""
         model = self.models[snapshot.state.n]
@@ -220,6 +244,26 @@ class Ledger:
         if found != expected:
             lost, extra = (sorted(map(str, some)) for some in (expected - found, found - expected))
             yield f"rows lost: {lost[:10]}; extra: {extra[:10]} ({', '.join(names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Mapping[int, Counter[tuple[int | None, ...]]]):
+    """The rows that models show, by version, made when they are asked for."""
+
+    models: Mapping[int, Model]
+    names: Sequence[str]
+
+    def __getitem__(self, n: int) -> Counter[tuple[int | None, ...]]:
+        """Return the rows of a version."""
+        return Counter(self.models[n].shown(self.names))
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the versions."""
+        return iter(self.models)
+
+    def __len__(self) -> int:
+        """Return the number of versions."""
+        return len(self.models)
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[int | None, ...]]:

@@ -21,6 +21,8 @@ from tests.simulation.ledger import Ledger
 class KeyedLedger(Ledger):
     """The ledger of a primary-key table."""
 
+    key = "row"
+
     def _model_of(self, table: TableCreated) -> KeyedModel:
         kind = table.kind
         assert isinstance(kind, PrimaryKey)
