@@ -48,7 +48,6 @@ from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from tests.every_reader import READERS, Reader, Shown, disagreements
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
-
 ASKED_EVERY = 4
 """Another way to read is asked after one event in so many."""
 

@@ -82,7 +82,7 @@ LATE = "late"
 SECOND_DAY = Interval(FIRST_US + DAY_US, FIRST_US + 2 * DAY_US)
 
 
-class PlanFailed(Exception):  # noqa: N818 - it is what a service says
+class PlanFailed(Exception):
     """A plan ended in failure."""
 
 
@@ -260,14 +260,9 @@ def _merged(history: History, event: Event, who: int) -> Plain:
     new: dict[int, Values] = {}
     for number, n in merged_rows(who, keyed=model.keyed).items():
         there = number in model.rows
-        filled = model.rows.get(number, {}) if there else inserted(model, event)
+        filled = model.rows.get(number, {}) if there else {}  # the rest has its defaults
         new[number] = {**filled, known["n"]: n}
     return model.with_rows(new)
-
-
-def inserted(model: Plain, event: Event) -> Values:
-    """Return what a merge inserts in columns that its source lacks."""
-    return {} if model.keyed else nulls(model, event)
 
 
 def _overwrite(ports: TableContext, who: int) -> object:
@@ -382,7 +377,9 @@ def _log_rows(ports: TableContext, who: int) -> None:
 
 def _logged(history: History, event: Event, who: int) -> Plain:
     model = history[event.n - 1]
-    new = {each: {**nulls(model, event), **row} for each, row in given(model, new_rows(who)).items()}
+    new = {
+        each: {**nulls(model, event), **row} for each, row in given(model, new_rows(who)).items()
+    }
     return _recorded(model, new)
 
 
@@ -537,15 +534,11 @@ ACTIONS: Mapping[str, Action] = {
     "drop a column": Action(
         go=_alter(DropColumn(name="z")), effects={TableAltered: altered(DropColumn(name="z"))}
     ),
-    "drop and add a column": Action(
-        go=_alter(*_READD), effects={TableAltered: altered(*_READD)}
-    ),
+    "drop and add a column": Action(go=_alter(*_READD), effects={TableAltered: altered(*_READD)}),
     "rename a column": Action(go=_alter(_RENAME), effects={TableAltered: altered(_RENAME)}),
     "widen a column": Action(go=_alter(_WIDEN), effects={TableAltered: altered(_WIDEN)}),
     "set properties": Action(go=_properties),
-    "restore": Action(
-        go=_restore(TAGGED), calls="restore", effects={VersionRestored: _restored}
-    ),
+    "restore": Action(go=_restore(TAGGED), calls="restore", effects={VersionRestored: _restored}),
     "restore what was compacted": Action(
         go=_restore(COMPACTED), effects={VersionRestored: _restored}
     ),
@@ -559,7 +552,5 @@ ACTIONS: Mapping[str, Action] = {
     "drop a consumer": Action(go=_drop_consumer, calls="drop_consumer"),
     "publish": Action(go=_publish, calls="publish"),
     "unpublish": Action(go=_unpublish, calls="unpublish"),
-    "write by the log store": Action(
-        go=_log_rows, calls="log_writer", effects={Appended: _logged}
-    ),
+    "write by the log store": Action(go=_log_rows, calls="log_writer", effects={Appended: _logged}),
 }

@@ -18,9 +18,10 @@ from functools import cache
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     InvalidInput,
-    LogStoreError,
     LockLost,
     LockTimeout,
+    LogStoreError,
+    PublishingRefused,
     RestoreRefused,
     TableExists,
     TableGone,
@@ -93,6 +94,7 @@ EXPLAINED = (
     LockLost,
     LockTimeout,
     LogStoreError,
+    PublishingRefused,
     RestoreRefused,
     TableExists,
     TableGone,
@@ -245,9 +247,13 @@ class Cell:
         except EXPLAINED as error:
             self.outcomes[author] = type(error).__name__
         except PlanFailed as failed:
-            explained = any(failed.args[0].startswith(f"{e.__name__}:") for e in EXPLAINED)
-            assert explained or failed.args[0].startswith("coordination"), f"{author}: {failed}"
-            self.outcomes[author] = failed.args[0].split(":")[0]
+            why = failed.args[0].split(":")[0]
+            self.follow()
+            dropped = why == "NotFound" and (self.ended or self.created)
+            known = {"coordination", *(error.__name__ for error in EXPLAINED)}
+            if not dropped and why not in known:
+                raise AssertionError(f"{author}: {failed}") from failed
+            self.outcomes[author] = why
         else:
             self.outcomes[author] = "done"
 
@@ -297,7 +303,9 @@ class Cell:
         newest = self.history[max(self.history)]
         chosen = [c for c in newest.columns if c.name not in ("id", "z", "zz")]
         names = ("id", *(column.name for column in chosen))
-        known = {n: m for n, m in self.history.items() if n >= self.created and {*chosen} <= {*m.columns}}
+        known = {
+            n: m for n, m in self.history.items() if n >= self.created and {*chosen} <= {*m.columns}
+        }
         rows = {n: model.shown(names) for n, model in known.items()}
         return Shown(names=names, rows=rows, key="id" if newest.keyed else "")
 

@@ -100,7 +100,7 @@ def _label(what: str, path: str, data: bytes) -> str:
     """Return what an effect does: an event by its kind, anything else by its folder."""
     if path.startswith(f"{TIMELINE}/") and number(path) is not None and what == "create":
         return decode(data, path).kind
-    return f"{what} {path.split('/')[0]}"
+    return f"{what} {path.split('/', maxsplit=1)[0]}"
 
 
 def points(effects: list[str]) -> dict[str, int]:
@@ -140,7 +140,7 @@ class Stage:
         """Return a stage of its own, an hour later; nobody holds a lock there."""
         clock = LeapingClock(self.clock.now() + HOUR_US)
         storage = MemoryStorage(clock=clock)
-        storage._objects = copy(self.storage._objects)  # noqa: SLF001
+        storage._objects = copy(self.storage._objects)
         return Stage(storage, clock, MemoryService(clock), iter(range(1000, 2000)))
 
     def ports(self, author: str, held: HeldStorage | None = None) -> TableContext:
