@@ -32,7 +32,6 @@ from airflow_provider_segtable.cli.input.options import (
 from airflow_provider_segtable.cli.input.publish_options import PublishFormats, publish_properties
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.data.arrow.column_types import parse_schema
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
@@ -269,6 +268,8 @@ def alter(  # noqa: PLR0913 - each is an option
 
 def _schema(text: str | None, like: "InputFile | None") -> Any:
     if text is not None and like is None:
+        from airflow_provider_segtable.data.arrow.column_types import parse_schema
+
         return parse_schema(text)
     if text is not None or like is None:
         raise InvalidInput("give the columns by either --schema or --like FILE")
