@@ -127,21 +127,28 @@ class DeltaTarget:
         return again(lambda: self._swept(since, dry_run=dry_run))
 
     def _needed(self, since: Instant) -> frozenset[str]:
-        if self._log.is_broken_off():
-            remains = self.remains()
-            return frozenset(remains.files) if remains else frozenset()
-        retention = self._retention(since)
-        return retention.needed_files() if retention else frozenset()
+        if retention := self._retention(since):
+            return retention.needed_files()
+        remains = self.remains()  # if there is one, no reader opens it
+        return frozenset(remains.files) if remains else frozenset()
 
     def _swept(self, since: Instant, *, dry_run: bool) -> tuple[str, ...]:
-        if self._log.is_broken_off():
-            return ()
         retention = self._retention(since)
         return retention.swept(dry_run=dry_run) if retention else ()
 
     def _retention(self, since: Instant) -> Retention | None:
-        head = self.load()
-        return Retention(log=self._log, head=head, since=since) if head else None
+        """Return the retention; None if there is no version that readers could open."""
+        for last in (False, True):  # it may have been removed, or published over, meanwhile
+            try:
+                head = self.load()
+            except CorruptTable:
+                if self._log.is_broken_off():
+                    return None
+                if last:
+                    raise
+            else:
+                return Retention(log=self._log, head=head, since=since) if head else None
+        return None
 
     def _created(self, commit: Commit) -> bool:
         """Create a version; return whether it is this attempt's.

@@ -148,7 +148,7 @@ class _Publisher:
                 return
         except CorruptTable as error:
             remains = self.target.remains()
-            if remains is None or remains.event < 0:
+            if remains is not None and remains.event < 0:
                 raise
             self.mended = f"{error}"
             self.published = remains

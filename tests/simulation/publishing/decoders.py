@@ -2,13 +2,15 @@
 
 1. A decoder is given each file as it is created, and says which version readers see from then on.
 2. It reads nothing but what the format's readers read, and shares no code with the writers.
+3. A version that readers cannot open, because what it relies on is gone, is none. That may be so
+   for a while, beside a removal or a drop.
 """
 
 import json
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
@@ -17,6 +19,8 @@ import pyarrow.parquet as pq
 from fastavro import reader
 from pyroaring import BitMap64
 
+from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.ports.storage import Storage
 from tests.unit.publishing.plain_format import FOLDER as PLAIN
 
 Read: TypeAlias = Callable[[str], bytes]
@@ -26,8 +30,9 @@ Files: TypeAlias = Mapping[str, frozenset[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A published version: its number, the event that it shows, and its files."""
+    """A published version: its file, its number, the event that it shows, and its data files."""
 
+    path: str
     number: int
     event: int
     files: Files
@@ -36,7 +41,7 @@ class Version:
 class Decoder(Protocol):
     """A reader of one format."""
 
-    def take(self, path: str, data: bytes, read: Read) -> Version | None:
+    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:
         """Return the version that a new file makes the newest one; None for other files."""
         ...
 
@@ -44,47 +49,77 @@ class Decoder(Protocol):
 class PlainDecoder:
     """A reader of the plain format."""
 
-    def take(self, path: str, data: bytes, read: Read) -> Version | None:  # noqa: ARG002
+    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:  # noqa: ARG002
         """Return the version in a file."""
         if not path.startswith(f"{PLAIN}/"):
             return None
         said = json.loads(data)
         files = {name: frozenset(each["own"]["hidden"]) for name, each in said["files"].items()}
         number = int(path.removeprefix(f"{PLAIN}/").removesuffix(".json"))
-        return Version(number=number, event=said["event"], files=files)
+        return Version(path=path, number=number, event=said["event"], files=files)
 
 
-@dataclass(slots=True)
 class DeltaDecoder:
-    """A reader of Delta Lake that has followed the log from its first version on."""
+    """A reader of Delta Lake: the newest checkpoint, and all versions after it, without a gap."""
 
-    files: dict[str, frozenset[int]] = field(default_factory=dict)
-    number: int = -1
-
-    def take(self, path: str, data: bytes, read: Read) -> Version | None:
-        """Apply the actions of a version, removes first."""
-        if not (path.startswith("_delta_log/") and path.endswith(".json")):
+    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:
+        """Read the log anew."""
+        del data
+        if not (path.startswith("_delta_log/0") and path.endswith((".json", ".parquet"))):
             return None
+        try:
+            return self._newest(storage)
+        except NotFound:
+            return None
+
+    def _newest(self, storage: Storage) -> Version | None:
+        paths = [e.path for e in storage.list("_delta_log") if e.path.startswith("_delta_log/0")]
+        commits = [int(each[11:31]) for each in paths if each.endswith(".json")]
+        base = max([int(each[11:31]) for each in paths if each.endswith(".parquet")], default=-1)
+        later = [number for number in commits if number > base]
+        if later != [*range(base + 1, base + 1 + len(later))] or not (later or base >= 0):
+            return None
+        adds, event = self._checkpoint(storage, base) if base >= 0 else ({}, -1)
+        for number in later:
+            event = self._apply(adds, storage.read(f"_delta_log/{number:020d}.json"))
+        number = later[-1] if later else base
+        files = {name: _vector(each, storage.read) for name, each in adds.items()}
+        path = f"_delta_log/{number:020d}.json"
+        return Version(path=path, number=number, event=event, files=files)
+
+    def _checkpoint(self, storage: Storage, number: int) -> tuple[dict[str, Any], int]:
+        data = storage.read(f"_delta_log/{number:020d}.checkpoint.parquet")
+        rows = pq.read_table(BytesIO(data)).to_pylist()
+        (event,) = (each["txn"]["version"] for each in rows if each["txn"])
+        found = (each["add"] for each in rows if each["add"])
+        return {each["path"]: each["deletionVector"] for each in found}, event
+
+    def _apply(self, adds: dict[str, Any], data: bytes) -> int:
+        """Apply the actions of a version, removes first; return its event."""
         actions: list[dict[str, Any]] = [json.loads(line) for line in data.splitlines()]
-        number = int(path.removeprefix("_delta_log/").removesuffix(".json"))
-        assert number == self.number + 1, f"Delta version {number} follows {self.number}"
-        self.number = number
         for remove in (each["remove"] for each in actions if "remove" in each):
-            del self.files[remove["path"]]
+            adds.pop(remove["path"], None)
         for add in (each["add"] for each in actions if "add" in each):
-            assert add["path"] not in self.files, f"{add['path']} is added twice"
-            self.files[add["path"]] = _vector(add.get("deletionVector"), read)
+            vector = adds.get(add["path"], add.get("deletionVector"))
+            assert vector == add.get("deletionVector"), f"{add['path']} has two vectors"
+            adds[add["path"]] = add.get("deletionVector")
         (event,) = (each["txn"]["version"] for each in actions if "txn" in each)
-        return Version(number=number, event=event, files=dict(self.files))
+        return int(event)
 
 
 class IcebergDecoder:
     """A reader of Apache Iceberg."""
 
-    def take(self, path: str, data: bytes, read: Read) -> Version | None:
+    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:
         """Return the current snapshot of a version's metadata."""
         if not path.endswith(".metadata.json"):
             return None
+        try:
+            return self._decoded(path, data, storage.read)
+        except NotFound:
+            return None
+
+    def _decoded(self, path: str, data: bytes, read: Read) -> Version:
         metadata = json.loads(data)
         root = metadata["location"].removesuffix("_iceberg")
         current = metadata["current-snapshot-id"]
@@ -108,6 +143,7 @@ class IcebergDecoder:
                 if begun <= at:
                     hidden.add(row["pos"])
         return Version(
+            path=path,
             number=int(path.rsplit("/v", 1)[1].removesuffix(".metadata.json")),
             event=int(snapshot["summary"]["segtable.event"]),
             files={uri.removeprefix(root): frozenset(rows) for uri, (_, rows) in files.items()},

@@ -7,7 +7,12 @@ Each version is decoded from the bytes of its format as it becomes visible (``de
 3. *whole*: while a version is the newest one, and for the retention after it was replaced, none of
    its files is deleted. The exception is a version whose event the log did not keep any more when
    it was put: its publisher was slower than the retention.
-4. *found*: in the end the newest version is whole, and has the newest rows.
+4. *found*: in the end the newest version is whole, and has the newest rows, unless the format
+   cannot show these.
+
+A version is the newest one until its file is deleted: what is published may be removed. A version
+that a publisher of a dropped table puts into the folder of the next one has none of its rows; it is
+not checked, and must not be the newest one in the end.
 
 What is wrong is noted, not raised: a publisher that follows a commit swallows every error.
 """
@@ -23,7 +28,9 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.publishing.refusing import refusal
 from tests.simulation.ledger import rows_of
 from tests.simulation.publishing.decoders import Decoder, Version
 from tests.simulation.world import World
@@ -42,34 +49,44 @@ class Seen:
 class PublishedOracle:
     """Follows everything that is created and deleted below a table's root.
 
-    ``kept_us`` is the retention of cleaners; ``versions`` and ``late`` count what was published.
+    ``kept_us`` is the retention of cleaners; ``versions`` and ``late`` count what was published,
+    and ``removed`` the newest versions that were deleted.
     """
 
     world: World
     decoders: Mapping[str, Decoder]
     kept_us: int
     heads: dict[str, Seen] = field(default_factory=dict)
-    replaced: list[Seen] = field(default_factory=list)
+    replaced: dict[str, list[Seen]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     versions: int = 0
     late: int = 0
+    removed: int = 0
 
     def created(self, path: str, data: bytes) -> None:
         """Note a new file; check the version that it makes visible."""
         for name, decoder in self.decoders.items():
             try:
-                version = decoder.take(path, data, self.world.storage.read)
+                version = decoder.take(path, data, self.world.storage)
             except Exception as error:  # noqa: BLE001 - whatever a reader would fail with
                 self.problems.append(f"{name}: {path} cannot be read: {error!r}")
                 continue
-            if version is not None:
+            known = self.heads.get(name)
+            if version is not None and (known is None or known.version.number < version.number):
                 self._took(name, version)
 
     def deleting(self, path: str) -> None:
         """Check that no reader needs a file that is about to be deleted."""
         now = self.world.simulation.now
-        self.replaced = [each for each in self.replaced if each.until and each.until > now]
-        for seen in (*self.heads.values(), *self.replaced):
+        for name in [n for n, head in self.heads.items() if head.version.path == path]:
+            del self.heads[name]
+            self.replaced.pop(name, None)
+            self.removed += 1
+        if self.world.newest.ended:
+            return
+        recent = [each for some in self.replaced.values() for each in some]
+        recent = [each for each in recent if each.until and each.until > now]
+        for seen in (*self.heads.values(), *recent):
             if path in seen.version.files and not seen.late:
                 which = "the newest" if seen.until is None else "a recent"
                 n = seen.version.number
@@ -82,29 +99,42 @@ class PublishedOracle:
             AssertionError: naming what was.
         """
         assert not self.problems, "\n".join(self.problems)
-        for name in self.decoders:
+        for name in () if self.world.newest.ended else self.decoders:
             assert name in self.heads, f"{name}: nothing was published"
             version = self.heads[name].version
-            wrong = [*self._lost(version), *self._differences(version, self.newest)]
+            assert not self._is_old(version), f"{name}: a dropped table's version is the newest"
+            state = self.world.newest.ledger.checked
+            assert state is not None
+            refused = name in FORMATS and refusal(FORMATS[name], state)
+            event = version.event if refused else self.newest
+            wrong = [*self._lost(version), *self._differences(version, event)]
             assert not wrong, f"{name}: at last, version {version.number}: {wrong}"
 
     @property
     def newest(self) -> int:
         """Return the newest event of the log."""
-        return max(self.world.ledger.models)
+        return max(self.world.newest.ledger.models)
+
+    def _is_old(self, version: Version) -> bool:
+        """Return whether a version is that of a table that was dropped."""
+        return version.event < self.world.newest.ledger.first
 
     def _took(self, name: str, version: Version) -> None:
-        state, before = self.world.ledger.checked, self.heads.get(name)
+        state, before = self.world.newest.ledger.checked, self.heads.get(name)
         assert state is not None
-        late = version.event < state.retained_from
+        late = version.event < state.retained_from or state.dropped
         self.versions += 1
         self.late += late
+        if self._is_old(version):
+            self.heads[name] = Seen(version=version, late=True)
+            return
         wrong = [*self._differences(version, version.event)]
         if not late:
             wrong += self._lost(version)
         if before is not None:
             until = self.world.simulation.now + self.kept_us
-            self.replaced.append(Seen(version=before.version, late=before.late, until=until))
+            seen = Seen(version=before.version, late=before.late, until=until)
+            self.replaced.setdefault(name, []).append(seen)
             if version.event <= before.version.event:
                 wrong.append(f"event {version.event} follows {before.version.event}")
         self.heads[name] = Seen(version=version, late=late)
@@ -117,7 +147,7 @@ class PublishedOracle:
             yield f"there is no {gone}"
 
     def _differences(self, version: Version, event: int) -> Iterator[str]:
-        model = self.world.ledger.models.get(event)
+        model = self.world.newest.ledger.models.get(event)
         if model is None:
             yield f"the log has no event {event}"
             return

@@ -1,8 +1,10 @@
 """Publishing in the standing disaster: three publishers, and every commit publishes, too.
 
-Appenders, changers, overwriters, compactors and cleaners as everywhere; publishers, who publish
-again and again. All of them die, lose replies, sleep, and put what is late. The
-``PublishedOracle`` checks each version as it becomes visible, and each deletion.
+Appenders, changers, overwriters, alterers, restorers, repairers, compactors and cleaners as
+everywhere; publishers, who publish again and again; unpublishers, who switch a format off, remove
+what is published, and switch it on again; droppers, and who creates the next table. All of them
+die, lose replies, sleep, and put what is late. The ``PublishedOracle`` checks each version as it
+becomes visible, and each deletion.
 
     python -m tests.simulation.publishing.scenario --seeds 100
 
@@ -14,7 +16,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Self
@@ -25,13 +27,16 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import publish
-from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.table.publishing.removal import remove_published
+from airflow_provider_segtable.table.table import Table, create_table
 from tests.simulation.caretakers import tidied, tolerate
 from tests.simulation.disasters import faults_of
-from tests.simulation.droppers import definition
+from tests.simulation.droppers import definition, until_gone
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.ledger import Ledger
+from tests.simulation.model import Alter
 from tests.simulation.publishing.decoders import (
     Decoder,
     DeltaDecoder,
@@ -62,9 +67,55 @@ class Cast:
     publishers: int = 3
     cleaners: int = 2
     hours: float = HOURS
+    unpublishers: int = 0
+    removals_each: int = 2
+    removed: dict[str, set[str]] = field(default_factory=dict)
+
+    def is_done(self, world: World) -> bool:
+        """Return whether all removals of a table are over."""
+        return len(self.over(world)) == self.unpublishers * self.removals_each
+
+    def over(self, world: World) -> set[str]:
+        """Return the removals of a table that are over, by name."""
+        return self.removed.setdefault(world.named("removals"), set())
 
 
-def publisher(world: World, _: int) -> Callable[[Actor], None]:
+def unpublisher(world: World, cast: Cast, number: int) -> Callable[[Actor], None]:
+    """A process that removes what is published, as ``Table.unpublish`` does, and switches on."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        for turn in range(cast.removals_each):
+            name = sorted(FORMATS)[(number + turn) % len(FORMATS)]
+            what = f"unpublish-{number}-{turn}"
+            if what in cast.over(world):
+                continue
+            actor.sleep(actor.uniform() * 3)
+            _switched(world, actor, ports, name, f"{what}-off")
+            gone = partial(remove_published, ports, FORMATS[name])
+            while not tolerate(actor, what, gone):
+                actor.sleep(actor.uniform())
+            _switched(world, actor, ports, name, f"{what}-on")
+            cast.over(world).add(what)
+
+    return run
+
+
+def _switched(world: World, actor: Actor, ports: TableContext, name: str, commit_id: str) -> None:
+    """Switch a format on or off, as the end of the commit id says; not the plain one."""
+    if name == "plain":
+        return
+    wanted = Alter(set={f"publish.{name}": commit_id.rpartition("-")[2]})
+    world.ledger.intend(commit_id, wanted)
+
+    def alter() -> None:
+        Table(ports).alter(set=wanted.set, commit_id=commit_id)
+
+    while not tolerate(actor, commit_id, alter):
+        actor.sleep(actor.uniform())
+
+
+def publisher(world: World, cast: Cast, _: int) -> Callable[[Actor], None]:
     """A process that publishes again and again, and in each format once all is settled."""
 
     def run(actor: Actor) -> None:
@@ -72,7 +123,7 @@ def publisher(world: World, _: int) -> Callable[[Actor], None]:
         left = set(FORMATS)
         while left:
             name = sorted(FORMATS)[int(actor.uniform() * len(FORMATS))]
-            settled = world.settled()
+            settled = world.settled() and cast.is_done(world)
             if tolerate(actor, f"publish {name}", partial(publish, ports, FORMATS[name])):
                 left -= {name} if settled else set()
             actor.sleep(actor.uniform())
@@ -98,7 +149,7 @@ def build(seed: int, shape: Shape, cast: Cast, faults: Faults | None = None) -> 
     simulation = Simulation(seed)
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     storage = WatchedStorage(clock=outside)
-    founding = Founding(define=_defined, ledger=Ledger, populate=populate, kinds=())
+    founding = Founding(define=_defined, ledger=Ledger, populate=partial(populated, cast), kinds=())
     world = World(
         simulation=simulation,
         faults=faults or Faults.swarm(simulation.random),
@@ -115,12 +166,24 @@ def build(seed: int, shape: Shape, cast: Cast, faults: Faults | None = None) -> 
     storage.oracle = PublishedOracle(world=world, decoders=decoders, kept_us=kept_us)
     for entry in storage.list(""):
         storage.oracle.created(entry.path, storage.read(entry.path))
-    populate(world)
-    for number in range(cast.publishers):
-        simulation.spawn(f"publisher{number}", publisher(world, number), skew_us=number * 1_000_000)
-    for number in range(cast.cleaners):
-        simulation.spawn(f"cleaner{number}", cleaner(world, cast.hours), skew_us=-number * 500_000)
+    populated(cast, world)
     return world
+
+
+def populated(cast: Cast, world: World) -> None:
+    """Add the actors of a table to its simulation."""
+    populate(world)
+    for many, count, skew_us in (
+        (publisher, cast.publishers, 1_000_000),
+        (unpublisher, cast.unpublishers, 300_000),
+    ):
+        for number in range(count):
+            act = until_gone(world, many(world, cast, number))
+            name = world.named(f"{many.__name__}{number}")
+            world.simulation.spawn(name, act, skew_us=number * skew_us)
+    for number in range(cast.cleaners):
+        act = until_gone(world, cleaner(world, cast.hours))
+        world.simulation.spawn(world.named(f"cleaner{number}"), act, skew_us=-number * 500_000)
 
 
 def _defined(table_id: str) -> TableCreated:
@@ -169,9 +232,10 @@ def live(world: World) -> PublishedOracle:
                     stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
             run(world)
         oracle.conclude()
-        ports = world.raw_ports(Actor(name="o", run=lambda _: None, simulation=world.simulation))
-        tidied(world, ports)
-        oracle.conclude()
+        if not world.newest.ended:
+            outside = Actor(name="o", run=lambda _: None, simulation=world.simulation)
+            tidied(world.newest, world.newest.raw_ports(outside))
+            oracle.conclude()
     except AssertionError as error:
         error.add_note("\n".join(oracle.problems[:5]))
         raise
@@ -200,13 +264,22 @@ def shape_of(seed: int) -> Shape:
         overwrites_each=random.randint(1, 3),
         restorers=random.choice((0, 0, 1)),
         restores_each=random.randint(1, 2),
+        repairers=random.choice((0, 0, 1)),
+        alterers=random.choice((0, 0, 1)),
+        alterations_each=random.randint(1, 3),
+        droppers=random.choice((0, 0, 1)),
     )
 
 
 def cast_of(seed: int) -> Cast:
     """Return the publishers and cleaners of a seed."""
     random = Random(-seed)
-    return Cast(publishers=random.randint(1, 3), cleaners=random.choice((1, 2)))
+    return Cast(
+        publishers=random.randint(1, 3),
+        cleaners=random.choice((1, 2)),
+        unpublishers=random.choice((0, 1, 2)),
+        removals_each=random.randint(1, 3),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
