@@ -86,6 +86,8 @@ class DeltaTarget:
         if known is not None and known.table_id != revision.table.table_id:
             self._write_checkpoint(commit.number, None, changes)
             return _checkpointed(made)
+        if known is not None:
+            made = replace(made, own=replace(made.own, before=known.own.attempt))
         return self._with_checkpoint(made, commit) if _due(made) else made
 
     def remains(self) -> Published | None:
@@ -93,11 +95,16 @@ class DeltaTarget:
         return self._log.remains()
 
     def holds(self, put: Published) -> bool:
-        """Return whether the version before, or a checkpoint, is there, and the vectors are."""
+        """Return whether the version before, or a checkpoint, is there, and the vectors are.
+
+        After a removal another version may have the number of the one before.
+        """
         before = put.number - 1
         there = listed(self._storage, max(before, 0))
         whole = before < 0 or before in there.commits or there.checkpoint >= before
         if not whole or (put.number not in there.commits and there.checkpoint < put.number):
+            return False
+        if put.own.before and self._log.info(before).get("txnId", "") not in ("", put.own.before):
             return False
         own = vectors_path(UUID(put.own.attempt))
         named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}

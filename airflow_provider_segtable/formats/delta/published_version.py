@@ -54,6 +54,8 @@ class Own:
         seen: how it is listed; None if this process put it, and has not listed it yet.
         checkpoint: the newest checkpoint; -1 if there is none.
         changes: the number of files that were added or removed since.
+        before: the id of the attempt that put the version before, which this one changes; known of
+            a version that this process put.
     """
 
     protocol: Json
@@ -63,6 +65,7 @@ class Own:
     seen: Seen | None
     checkpoint: int
     changes: int
+    before: str = field(default="", compare=False)
 
 
 @dataclass(slots=True)

@@ -100,8 +100,6 @@ class DeltaDecoder:
         for remove in (each["remove"] for each in actions if "remove" in each):
             adds.pop(remove["path"], None)
         for add in (each["add"] for each in actions if "add" in each):
-            vector = adds.get(add["path"], add.get("deletionVector"))
-            assert vector == add.get("deletionVector"), f"{add['path']} has two vectors"
             adds[add["path"]] = add.get("deletionVector")
         (event,) = (each["txn"]["version"] for each in actions if "txn" in each)
         return int(event)

@@ -3,14 +3,16 @@
 Each version is decoded from the bytes of its format as it becomes visible (``decoders``). Then:
 
 1. *exact*: its files without the hidden rows have the rows of the model at its event;
-2. *forward*: a later version shows a later event;
+2. *forward*: a later version shows no earlier event;
 3. *whole*: while a version is the newest one, and for the retention after it was replaced, none of
    its files is deleted. The exception is a version whose event the log did not keep any more when
    it was put: its publisher was slower than the retention.
 4. *found*: in the end the newest version is whole, and has the newest rows, unless the format
    cannot show these.
 
-A version is the newest one until its file is deleted: what is published may be removed. A version
+A version is the newest one until its file is deleted: what is published may be removed. If it was
+put right on one that had taken the place of a removed one, its publisher takes it back; what was
+wrong with it until then is forgiven, and must not stay. A version
 that a publisher of a dropped table puts into the folder of the next one has none of its rows; it is
 not checked, and must not be the newest one in the end.
 
@@ -72,7 +74,9 @@ class PublishedOracle:
                 self.problems.append(f"{name}: {path} cannot be read: {error!r}")
                 continue
             known = self.heads.get(name)
-            if version is not None and (known is None or known.version.number < version.number):
+            if version is None or (known and known.version == version):
+                continue
+            if known is None or known.version.number <= version.number:
                 self._took(name, version)
 
     def deleting(self, path: str) -> None:
@@ -80,6 +84,8 @@ class PublishedOracle:
         now = self.world.simulation.now
         for name in [n for n, head in self.heads.items() if head.version.path == path]:
             del self.heads[name]
+            taken = f"{name}: version {_number(path)} of"
+            self.problems = [each for each in self.problems if not each.startswith(taken)]
             self.replaced.pop(name, None)
             self.removed += 1
         if self.world.newest.ended:
@@ -103,10 +109,7 @@ class PublishedOracle:
             assert name in self.heads, f"{name}: nothing was published"
             version = self.heads[name].version
             assert not self._is_old(version), f"{name}: a dropped table's version is the newest"
-            state = self.world.newest.ledger.checked
-            assert state is not None
-            refused = name in FORMATS and refusal(FORMATS[name], state)
-            event = version.event if refused else self.newest
+            event = version.event if self._refused(name) else self.newest
             wrong = [*self._lost(version), *self._differences(version, event)]
             assert not wrong, f"{name}: at last, version {version.number}: {wrong}"
 
@@ -114,6 +117,19 @@ class PublishedOracle:
     def newest(self) -> int:
         """Return the newest event of the log."""
         return max(self.world.newest.ledger.models)
+
+    def is_newest(self) -> bool:
+        """Return whether all formats show the newest rows, so that no older file is needed."""
+        model = self.world.newest.ledger.models
+        return all(
+            model[seen.version.event].shown(_NAMES) == model[self.newest].shown(_NAMES)
+            for seen in self.heads.values()
+        ) and not any(self._refused(name) for name in self.decoders)
+
+    def _refused(self, name: str) -> bool:
+        """Return whether a format cannot show the newest version."""
+        state = self.world.newest.ledger.checked
+        return name in FORMATS and state is not None and bool(refusal(FORMATS[name], state))
 
     def _is_old(self, version: Version) -> bool:
         """Return whether a version is that of a table that was dropped."""
@@ -135,7 +151,7 @@ class PublishedOracle:
             until = self.world.simulation.now + self.kept_us
             seen = Seen(version=before.version, late=before.late, until=until)
             self.replaced.setdefault(name, []).append(seen)
-            if version.event <= before.version.event:
+            if version.event < before.version.event:  # damage is published over as the same event
                 wrong.append(f"event {version.event} follows {before.version.event}")
         self.heads[name] = Seen(version=version, late=late)
         where = f"{name}: version {version.number} of event {version.event}"
@@ -164,6 +180,11 @@ class PublishedOracle:
         hidden = version.files[path]
         rows = _rows_in(self.world.storage.read(path))
         return (row for at, row in enumerate(rows) if at not in hidden)
+
+
+def _number(path: str) -> int:
+    """Return the number of the version that a file has."""
+    return int("".join(each for each in path.rpartition("/")[2] if each.isdigit()))
 
 
 _NAMES = ("at", "row", "count")

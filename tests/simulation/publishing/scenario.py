@@ -232,7 +232,7 @@ def live(world: World) -> PublishedOracle:
                     stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
             run(world)
         oracle.conclude()
-        if not world.newest.ended:
+        if not world.newest.ended and oracle.is_newest():
             outside = Actor(name="o", run=lambda _: None, simulation=world.simulation)
             tidied(world.newest, world.newest.raw_ports(outside))
             oracle.conclude()
@@ -251,6 +251,7 @@ def simulate(seed: int, shape: Shape | None = None, cast: Cast | None = None) ->
 def shape_of(seed: int) -> Shape:
     """Return the shape of a seed."""
     random = Random(seed)
+    changers = random.choice((0, 1, 2))
     return Shape(
         appenders=random.randint(1, 3),
         appends_each=random.randint(2, 4),
@@ -258,14 +259,14 @@ def shape_of(seed: int) -> Shape:
         planners=1,
         chunks=random.randint(1, 2),
         asks=random.choice((0, 2, 4)),
-        changers=random.choice((0, 1, 2)),
+        changers=changers,
         changes_each=random.randint(1, 3),
         overwriters=random.choice((0, 1)),
         overwrites_each=random.randint(1, 3),
         restorers=random.choice((0, 0, 1)),
         restores_each=random.randint(1, 2),
         repairers=random.choice((0, 0, 1)),
-        alterers=random.choice((0, 0, 1)),
+        alterers=0 if changers else random.choice((0, 1)),
         alterations_each=random.randint(1, 3),
         droppers=random.choice((0, 0, 1)),
     )

@@ -4,8 +4,13 @@ import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.formats.delta.delta_log import DeltaLog
+from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
+from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
 from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.table.publishing.publisher import _Publisher as Publisher
 from tests.simulation.publishing.scenario import Cast, simulate
 from tests.simulation.world import Shape
 from tests.unit.publishing.plain_format import PlainFormat, PlainTarget
@@ -32,6 +37,32 @@ def test_seeds_survive() -> None:
     """Whatever dies, sleeps and gets lost, each version is exact and keeps its files."""
     oracles = [simulate(seed) for seed in range(3)]
     assert sum(oracle.versions for oracle in oracles) > 30
+
+
+@pytest.mark.long
+def test_what_a_removal_leaves_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Did a publisher not look again, and mend nothing, what it leaves would be in the way."""
+    monkeypatch.setattr(Publisher, "_load", load)
+    monkeypatch.setattr(Publisher, "_take_back", lambda *_: None)
+    monkeypatch.setattr(Publisher, "_switched_off", lambda *_: "")
+    monkeypatch.setattr(DeltaTarget, "holds", lambda *_: True)
+    monkeypatch.setattr(IcebergTarget, "holds", lambda *_: True)
+    monkeypatch.setattr(DeltaLog, "is_broken_off", lambda _: False)
+    assert any(fails(seed) for seed in (3, *range(20)))
+
+
+def load(publisher: Publisher, known: Published | None) -> None:
+    """Read the target as it was read before damage was published over."""
+    publisher.published = publisher.target.load(known)
+
+
+def fails(seed: int) -> bool:
+    """Return whether a seed shows the planted error."""
+    try:
+        simulate(seed)
+    except (AssertionError, SegtableError):
+        return True
+    return False
 
 
 def caught(first: int, most: int = 20) -> bool:
