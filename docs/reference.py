@@ -36,6 +36,8 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.reads.scan": ("Scan",),
     "table.reads.snapshot": ("Snapshot",),
     "table.writes.append": ("AppendResult",),
+    "table.writes.load": ("Loaded",),
+    "core.requests.csv_format": ("CsvFormat",),
     "table.changes.row_change": ("ChangeResult",),
     "services.indexing.run_index": ("IndexRun",),
     "core.reads.read_plan": ("ReadPlan", "PruneStep", "Extent", "FilePlan", "GroupPlan"),

@@ -22,12 +22,14 @@ from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.log_store.lag import LogLag
 from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.data.files.bad_rows import BadRows
 from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.library.log_reader import TableLogReader
@@ -53,8 +55,10 @@ from airflow_provider_segtable.table.log_store.union_scan import union_scan
 from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.versions.history import HistoryEntry, history
 from airflow_provider_segtable.table.writes.append import AppendResult
+from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
 from airflow_provider_segtable.table.writes.given import append_rows
 from airflow_provider_segtable.table.writes.incoming import check_filled
+from airflow_provider_segtable.table.writes.load import Loaded, load_files
 
 
 class Table(base.Table):
@@ -80,6 +84,50 @@ class Table(base.Table):
         is more likely a mistake.
         """
         return append_rows(self.ports, rows, commit_id=commit_id, check=check_filled)
+
+    def ingest(
+        self,
+        files: str | Sequence[str],
+        *,
+        csv: CsvFormat | None = None,
+        columns: str | None = None,
+        cast: bool = False,
+        rows_per_append: int | None = None,
+        deleted: str | None = None,
+        bad_rows: str | None = None,
+        commit_id: str | None = None,
+    ) -> list[Loaded]:
+        """Append files, or upsert them by the primary key, as ``segtable ingest`` does.
+
+        Args:
+            files: paths, URIs of object stores, or patterns of either: ``*.parquet``, ``*.csv``,
+                ``*.tsv``, ``*.jsonl``.
+            csv: how CSV files are written: delimiter, encoding, header, texts for null.
+            columns: only these of the files, e.g. ``"id,price=amount"``.
+            cast: cast to the table's types where no value is lost by it.
+            rows_per_append: the most rows of an append; by default each file is one.
+            deleted: a boolean column of the files that says which keys to delete.
+            bad_rows: a file that takes rows that do not fit, instead of refusing theirs.
+            commit_id: equal ids load a file of one name once, whatever its parts are.
+
+        Returns:
+            The appends, with those that an earlier load made.
+
+        Raises:
+            NotFound: a path or pattern has no file.
+            InvalidInput: a file is broken, or other rows are committed under the id.
+            SchemaMismatch, TimeOutOfRange: rows do not fit; files before theirs stay appended.
+        """
+        bad = BadRows(bad_rows) if bad_rows else None
+        taken = FileColumns.parse(columns, cast=cast, deleted=deleted, bad=bad)
+        return load_files(
+            self.ports,
+            [files] if isinstance(files, str) else files,
+            taken,
+            csv=csv,
+            commit_id=commit_id,
+            rows_per_append=rows_per_append,
+        )
 
     def read(self, request: ReadRequest) -> Scan:
         """Return the scan that a read request describes; errors as for ``scan``.

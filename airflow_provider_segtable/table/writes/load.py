@@ -9,19 +9,22 @@
 3. A load of an earlier segtable, or of Spark, is one append of the whole file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, NotFound
 from airflow_provider_segtable.core.log.loads import LastPart, LoadPart
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.files.input_files import InputFile
+from airflow_provider_segtable.data.files.input_paths import found_files
 from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.writes.append import AppendResult, made_at
+from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
 from airflow_provider_segtable.table.writes.given import append_rows
 
 WHOLE = 2**62
@@ -91,6 +94,46 @@ def load_rows(
         if known is None:
             return  # an empty file
         given.check(known, file)  # another process may have been first
+
+
+def load_files(
+    ports: TableContext,
+    places: Sequence[str],
+    columns: FileColumns,
+    *,
+    csv: CsvFormat | None = None,
+    commit_id: str | None = None,
+    rows_per_append: int | None = None,
+) -> list[Loaded]:
+    """Load files by their paths, URIs and patterns; arguments and errors as ``load_rows``.
+
+    Raises:
+        NotFound: a path or pattern has no file.
+        InvalidInput: under a commit id two files have one name.
+    """
+    files: list[InputFile] = []
+    for place in places:
+        found = found_files(place, None, ports.storage_options, csv)
+        if not found:
+            raise NotFound(f"there is no file {place!r}: check the path or the pattern")
+        files += found
+    names = [file.name for file in files]
+    if commit_id and len(set(names)) < len(names):
+        raise InvalidInput(
+            "two files have one name, and a commit id knows a file by its name: load them "
+            "under different ids"
+        )
+    table = ports.log.load().table
+    return [
+        done
+        for file in files
+        for done in load_rows(
+            *(ports, file, columns.read(file, table)),
+            commit_id=commit_id,
+            rows_per_append=rows_per_append,
+            deleted=columns.deleted,
+        )
+    ]
 
 
 def loaded_before(state: State, name: str) -> LastPart | None:

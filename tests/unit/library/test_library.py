@@ -13,8 +13,10 @@ from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,
     InvalidInput,
+    NotFound,
     SchemaMismatch,
 )
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.library.table import Table
@@ -121,6 +123,24 @@ def test_an_append_without_rows_does_nothing(kind: dict[str, Any]) -> None:
     assert made.append(rows(range(3, 4)), commit_id="hour-1").n == 2
     with pytest.raises(SchemaMismatch):
         made.append(pa.table({"at": [], "unknown": []}))
+
+
+def test_files_are_loaded(table: Table, tmp_path: Path) -> None:
+    """Files are appended as by the command: their form, their load's id, bad rows set aside."""
+    (tmp_path / "a.csv").write_text("at;row;name;price\n1970-01-01;900;NA;1\n;901;-;2\n")
+    given: dict[str, Any] = {
+        "csv": CsvFormat(delimiter=";", nulls=("-",)),
+        "bad_rows": str(tmp_path / "aside.jsonl"),
+        "commit_id": "z",
+    }
+    (done,) = table.ingest(str(tmp_path / "*.csv"), **given)
+    assert (done.before, done.result.rows) == (False, 1)
+    (again,) = table.ingest([str(tmp_path / "a.csv")], rows_per_append=1, **given)
+    assert (again.before, again.result.n) == (True, done.result.n)
+    assert table.scan(where="row = 900").to_arrow()["name"].to_pylist() == ["NA"]
+    assert '"row": 1' in (tmp_path / "aside.jsonl").read_text()
+    with pytest.raises(NotFound):
+        table.ingest(str(tmp_path / "*.parquet"))
 
 
 def test_history_is_newest_first(table: Table) -> None:
