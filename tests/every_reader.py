@@ -333,8 +333,8 @@ def decoded(ports: TableContext) -> dict[str, tuple[int, list[dict[str, Any]]] |
         if name == "iceberg":
             mine = sorted(mine, key=lambda p: int(p.rsplit("/v", 1)[1].split(".")[0]))[-1:]
         try:
-            for path in mine:
-                version = decoder.take(path, ports.storage.read(path), ports.storage.read)
+            for path in mine[-1:]:
+                version = decoder.take(path, ports.storage.read(path), ports.storage)
                 assert version is not None
                 found[name] = version.event, []
             if mine:
