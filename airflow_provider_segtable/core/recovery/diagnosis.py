@@ -127,9 +127,13 @@ _OF_THE_SEGMENT = ("shard", "lineage", "replaces")
 
 
 def disagreements(segment: Segment, footer: Segment) -> Iterator[str]:
-    """Yield the differences between a segment's descriptors in the log and in the file's footer."""
-    footer = with_base_of(footer, segment)
-    names = _OF_THE_FILE if segment.origin else (*_OF_THE_FILE, *_OF_THE_SEGMENT)
+    """Yield the differences between a segment's descriptors in the log and in the file's footer.
+
+    A carried segment's place, and so its base, is not that of its file.
+    """
+    names = _OF_THE_FILE
+    if not segment.origin:
+        footer, names = with_base_of(footer, segment), (*_OF_THE_FILE, *_OF_THE_SEGMENT)
     for name in names:
         logged, found = getattr(segment, name), getattr(footer, name)
         if logged != found:

@@ -89,11 +89,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--alone", action="store_true", help="each pair by itself")
     parser.add_argument("--every", type=int, default=1, help="one play in so many (default 1)")
     parser.add_argument("--minutes", type=float, default=60, help="for so long at most (60)")
+    parser.add_argument("--find", action="store_true", help="in an order of luck, to the first")
     given = parser.parse_args(argv)
     until, played, failed = time.monotonic() + given.minutes * 60, 0, 0
     size = 1 if given.alone else ACTORS - 1
     for kind in [given.kind] if given.kind else KINDS:
-        for each in matrix(kind, every=given.every, size=size):
+        plays = [*matrix(kind, every=given.every, size=size)]
+        for each in sorted(plays, key=lambda one: luck(f"{one}!")) if given.find else plays:
+            if given.find and failed:
+                break
             if (given.first and each.first != given.first) or time.monotonic() > until:
                 continue
             played += 1

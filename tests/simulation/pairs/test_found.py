@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, Job, in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.every_reader import rows_of
-from tests.simulation.pairs.actions import values_of
+from tests.simulation.pairs.actions import COMPACTED, values_of
 from tests.simulation.pairs.pair import base
 
 
@@ -37,3 +38,11 @@ def test_a_restore_ends_a_compaction_that_applied_deletes_which_it_undoes(*, ear
     results = compact(ports, plans, beside_a_restore)
     assert Ended.FAILED not in {each.ended for each in results}, results
     assert rows_of(table.scan(rolled_up=True).to_arrow()) == right
+
+
+def test_a_restored_base_agrees_with_its_footer() -> None:
+    """A base of many roots is one of one root where it is restored, and the table is sound."""
+    stage = base("latest", "old").stage.copied()
+    table = Table(stage.ports("restorer"))
+    table.restore(tag=COMPACTED)
+    assert verify(table.ports, deep=True).sound
