@@ -49,9 +49,8 @@ DEFECTS: Mapping[str, Defect] = {
                 "    met = np.zeros(keys.count, np.bool_)\n\n    def keep(batch",
             ),
             (
-                "        return batch.filter(pa.array(keys.find(batch) >= 0))",
-                "        met[keys.find(batch)[keys.find(batch) >= 0]] = True\n"
-                + "        return batch.filter(pa.array(keys.find(batch) >= 0))",
+                "        return batch.filter(",
+                "        met[keys.find(batch)[keys.find(batch) >= 0]] = True\n        return batch.filter(",
             ),
             ("    met = np.zeros(keys.count, np.bool_)\n    met[keys.find(rows)] = True\n", ""),
         ],
@@ -67,14 +66,7 @@ DEFECTS: Mapping[str, Defect] = {
     "restored": Defect(  # what was restored counts as freshly compacted
         kind="rollup",
         path="core/log/families/restore_events.py",
-        lines=[
-            (
-                "yield _undeleted(carried, segment",
-                "carried = replace(carried, shard=replace(carried.shard, base=len(some)))\n"
-                + " " * 16
-                + "yield _undeleted(carried, segment",
-            )
-        ],
+        lines=[("size = len(base_of(some))", "size = len(some)")],
     ),
     "undefaulted": Defect(  # a merge inserts nulls in place of defaults
         kind="append",
