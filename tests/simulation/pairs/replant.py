@@ -29,6 +29,7 @@ class Defect:
     lines: Sequence[tuple[str, str]]
 
 
+_NOTED = "        met[keys.find(batch)[keys.find(batch) >= 0]] = True\n"
 DEFECTS: Mapping[str, Defect] = {
     "late": Defect(  # late log files in the columns of the plan's start
         kind="latest",
@@ -50,7 +51,7 @@ DEFECTS: Mapping[str, Defect] = {
             ),
             (
                 "        return batch.filter(",
-                "        met[keys.find(batch)[keys.find(batch) >= 0]] = True\n        return batch.filter(",
+                _NOTED + "        return batch.filter(",
             ),
             ("    met = np.zeros(keys.count, np.bool_)\n    met[keys.find(rows)] = True\n", ""),
         ],
