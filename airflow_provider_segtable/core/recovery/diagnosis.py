@@ -131,9 +131,8 @@ def disagreements(segment: Segment, footer: Segment) -> Iterator[str]:
 
     A carried segment's place, and so its base, is not that of its file.
     """
-    names = _OF_THE_FILE
-    if not segment.origin:
-        footer, names = with_base_of(footer, segment), (*_OF_THE_FILE, *_OF_THE_SEGMENT)
+    names = _OF_THE_FILE if segment.origin else (*_OF_THE_FILE, *_OF_THE_SEGMENT)
+    footer = footer if segment.origin else with_base_of(footer, segment)
     for name in names:
         logged, found = getattr(segment, name), getattr(footer, name)
         if logged != found:
