@@ -11,9 +11,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState
@@ -33,6 +35,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.library.table import Table as WholeTable
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.log_store import LogContext
@@ -151,6 +154,22 @@ def _append(ports: TableContext, who: int) -> object:
 def _appended(history: History, event: Event, who: int) -> Plain:
     model = history[event.n - 1]
     return model.with_rows(given(model, new_rows(who)))
+
+
+def ingested_rows(who: int) -> dict[int, int | None]:
+    """Return the rows of an actor's file."""
+    return {600 + 10 * who + each: each for each in range(3)}
+
+
+def _ingest(ports: TableContext, who: int) -> None:
+    with TemporaryDirectory() as place:
+        path = f"{place}/rows.parquet"
+        pq.write_table(values_of(ports, ingested_rows(who)), path)
+        WholeTable(ports).ingest(path)
+
+
+def _ingested(history: History, event: Event, who: int) -> Plain:
+    return written(history[event.n - 1], ingested_rows(who))
 
 
 def upserts(who: int) -> dict[int, int | None]:
@@ -501,6 +520,7 @@ _FINER, _COARSER = {"granularity": "hour"}, {"granularity": "week"}
 
 ACTIONS: Mapping[str, Action] = {
     "append": Action(go=_append, calls="append", effects={Appended: _appended}),
+    "ingest": Action(go=_ingest, calls="ingest", effects={Appended: _ingested}),
     "upsert": Action(go=_upsert, calls="upsert", effects={Appended: _upserted}),
     "move a key": Action(go=_move, effects={Appended: _moved}),
     "delete": Action(go=_delete, calls="delete", effects=_CHANGED(_deleted)),
