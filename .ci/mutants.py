@@ -155,10 +155,45 @@ SCANS = (
     "tests/unit/table/test_columns.py",
     "tests/unit/table/test_tags.py",
 )
+BASES = (
+    "tests/unit/core/test_bases.py",
+    "tests/unit/table/test_golden_keyed.py",
+    "tests/unit/services/test_bases.py",
+    "tests/unit/services/test_other_buckets.py",
+    "tests/property/test_file_slices.py",
+)
+KEYED = (
+    "tests/unit/core/test_table_kinds.py",
+    "tests/unit/table/test_keyed_columns.py",
+    "tests/unit/table/test_keyed_merge.py",
+    *BASES,
+)
+LOADS = ("tests/unit/core/test_loads.py", "tests/unit/cli/test_loads.py")
+INDEXES = (
+    "tests/unit/table/test_index_kinds.py",
+    "tests/unit/table/test_index_catch_up.py",
+    "tests/unit/table/test_indexes.py",
+    "tests/unit/table/test_fed_entries.py",
+    "tests/unit/table/test_joined_feeds.py",
+    "tests/unit/services/test_index_builds.py",
+    "tests/unit/services/test_cleaning_indexes.py",
+)
+ROUTING = ("tests/unit/table/test_record_routing.py", "tests/unit/table/test_record_index.py")
+PUBLISHING = (
+    "tests/unit/publishing",
+    "tests/unit/formats/test_damaged_targets.py",
+    "tests/unit/services/test_planned_publishing.py",
+)
 
 TESTS: dict[str, tuple[str, ...]] = {
     "core": CORE,
     "core/log_store": LOG_STORE,
+    "core/log/loads": LOADS,
+    "core/log/field_types": ("tests/unit/core/test_codec.py",),
+    "core/segments/base": BASES,
+    "core/tables/keyed": KEYED,
+    "core/indexes": INDEXES,
+    "core/publishing": PUBLISHING,
     "core/requests": REQUESTS,
     "core/deletes/predicate": PREDICATES,
     "core/deletes/predicate_bounds": PREDICATES,
@@ -176,6 +211,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "table": ("tests/unit/table", "tests/unit/services/test_changes.py"),
     "table/log_store": LOG_STORE,
+    "table/indexes": INDEXES,
+    "table/routing": ROUTING,
+    "table/publishing": PUBLISHING,
+    "table/writes/load": LOADS,
     "table/lifetime/alteration": DEFINITIONS,
     "table/lifetime/definition": DEFINITIONS,
     "table/versions/restoration": RESTORES,
