@@ -13,6 +13,7 @@ from airflow_provider_segtable.core.segments.base import (
     base_restored,
     implied,
     torn_base,
+    with_base_of,
 )
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.testing.builders import (
@@ -108,6 +109,15 @@ def test_older_descriptors_tell_what_a_compaction_wrote() -> None:
             partition=partition, root_start=start, root_end=3, minor_version=1, group_size=1
         )
         assert implied(shard, chunk.segment(partition), carried=False).base == base
+
+
+def test_a_descriptor_has_the_base_of_the_other_unless_both_tell() -> None:
+    """What numbers alone say may be an older segtable's; two bases that were recorded differ."""
+    numbers, none, two, one = (based(base, core=3)[0] for base in (3, 0, 2, 1))
+    for older in (numbers, none):
+        assert with_base_of(older, two) == two
+        assert with_base_of(two, older) == older
+    assert with_base_of(two, one) == two
 
 
 def test_older_restores_tell_by_the_files() -> None:

@@ -14,6 +14,14 @@ from airflow_provider_segtable.core.log_store.bucket_log import (
     violations,
 )
 from airflow_provider_segtable.core.log_store.buffer import BLOCK, Batch, Buffer
+from airflow_provider_segtable.core.log_store.following import (
+    LOOK_S,
+    Following,
+    Silence,
+    Source,
+    Streamed,
+    followed,
+)
 from airflow_provider_segtable.core.log_store.position import (
     MOST_BEGINS,
     CommittedEnd,
@@ -308,3 +316,19 @@ def test_late_readers_get_batches_together() -> None:
         buffer = buffer.added(Batch(first=2 * n, count=2, size=10, content=n))
     runs = [buffer.run_at(offset, size) for offset, size in ((7, 0), (7, 31), (2 * BLOCK - 1, 99))]
     assert [[batch.content for batch in run] for run in runs] == [[3], [3, 4, 5], [BLOCK - 1]]
+
+
+def test_a_follower_looks_at_the_table_after_a_long_silence() -> None:
+    """Short ones add up, until records come."""
+    served = Following(position=at(1, 2), source=Source.SERVICE)
+    silent = followed(served, Silence(seconds=LOOK_S / 2))
+    assert (silent.source, silent.silent_s) == (Source.SERVICE, LOOK_S / 2)
+    assert followed(silent, Silence(seconds=LOOK_S / 2)).source is Source.FILES
+    assert followed(silent, Streamed(after=at(1, 3))) == replace(served, position=at(1, 3))
+
+
+@pytest.mark.parametrize("second", [at(2, 0), at(1, 3), at(1, 0)])
+def test_a_lineage_that_does_not_ascend_is_damage(second: Position) -> None:
+    """Both its epochs and its offsets do."""
+    log = replace(NEW, epoch=second.epoch, lineage=Lineage(begins=(at(1, 0), second)))
+    assert violations(log) == ["the lineage does not ascend"]

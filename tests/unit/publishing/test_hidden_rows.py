@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.deletes.predicate import Moment
+from airflow_provider_segtable.core.deletes.predicate import Compare, Compares, Moment
 from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.publishing.shown import shown_files
@@ -107,6 +107,22 @@ def test_a_key_stays_while_other_rows_change(table: Table) -> None:
     assert sum(after[path].key != key for path, key in before.items()) == 1
     assert [file.whole for file in after.values()].count(False) == 2
     assert isinstance(next(iter(after.values())), ShownFile)
+
+
+def test_all_that_hides_rows_is_in_the_key(table: Table) -> None:
+    """Clips, deletions, conditions and tombstones: each alone gives another key."""
+    table.delete("row = 3")
+    (deleted,) = (file for file in shown_files(table.state()).values() if file.deletions)
+    bare = ShownFile(segment=deleted.segment)
+    hiding = (
+        deleted,
+        replace(bare, clips=(Interval(0, 1),)),
+        replace(bare, predicates=(Compare("row", Compares.EQUAL, 3),)),
+        replace(bare, tombstones=True),
+    )
+    assert bare.whole
+    assert not any(file.whole for file in hiding)
+    assert len({file.key for file in hiding}) == len(hiding)
 
 
 def test_rows_of_several_batches_have_their_positions(table: Table) -> None:

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.indexes.index_state import (
     encode_indexes,
 )
 from airflow_provider_segtable.core.log.events import IndexBuilt
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.time.interval import HOUR_US, Interval, iso
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
@@ -94,7 +94,9 @@ def test_what_is_yet_to_come_is_waited_for(service: MemoryService) -> None:
     now = table.state().time
     assert verdict(table, done).done
     assert "to pass" in verdict(table, by=now + SECOND, now=now).message
-    assert verdict(table, by=now + SECOND, now=now + 2 * SECOND).done
+    passed = verdict(table, by=now + SECOND, now=now + 2 * SECOND)
+    assert passed.done
+    assert passed.message.endswith(f"with all files up to {iso(now + SECOND)}")
 
 
 def test_an_index_that_is_not_there_is_gone(table: Table) -> None:
@@ -115,10 +117,13 @@ def test_lacks_that_were_joined_still_block_their_oldest_event(table: Table) -> 
     build(table)
     state = table.state()
     index = state.indexes["files"]
+    kept = []
     for n in range(MOST_LACKS + 1):
         hour = Interval(n * HOUR_US, (n + 1) * HOUR_US)
         index = index.lacking([hour], state.n + 1 + n, state.time + 1 + n)
-    assert len(index.lacks) < MOST_LACKS
+        kept.append(len(index.lacks))
+    assert kept[:-1] == [*range(1, MOST_LACKS + 1)]
+    assert kept[-1] < MOST_LACKS
     assert decode_indexes(encode_indexes({"files": index})) == {"files": index}
     first, last = state.n + 1, state.n + 1 + MOST_LACKS
     later = replace(state, n=last, time=state.time + MOST_LACKS + 1, indexes={"files": index})

@@ -64,6 +64,13 @@ def test_each_index_is_a_step(indexed: Table) -> None:
     assert absent.facts["steps"][-4]["index"] == "bloom"
 
 
+def test_an_index_says_nothing_of_no_files(indexed: Table) -> None:
+    """Where the steps before it have left none, it has no note."""
+    plan = indexed.scan(where="name = 'n2' AND row = 5000").explain()
+    assert plan.files == ()
+    assert notes(plan) == {}
+
+
 def test_counts_windows_and_changes_use_indexes(indexed: Table) -> None:
     """A count, rows added since a version, a delete and an update open the files of a scan."""
     for act in (

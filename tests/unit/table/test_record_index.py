@@ -101,6 +101,14 @@ def test_a_table_that_cannot_have_one_is_refused(
     assert made.state().n == 0
 
 
+def test_an_index_of_other_columns_than_the_key_is_refused(tmp_path: Any) -> None:
+    """Whoever wrote its request: a look-up by part of a key would find other records."""
+    definition = keyed_table(tmp_path).state().table
+    RecordIndex(columns=(1,)).check(definition)
+    with pytest.raises(InvalidInput, match="does not fit .*, whose key is key: leave the columns"):
+        RecordIndex(columns=(1, 2)).check(definition)
+
+
 def test_a_policy_asks_for_one_by_its_name(tmp_path: Any) -> None:
     """A table that cannot have one refuses the property."""
     made = keyed_table(tmp_path)

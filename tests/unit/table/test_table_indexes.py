@@ -10,6 +10,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.index_choice import in_words
+from airflow_provider_segtable.core.indexes.index_table import name_of
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -30,6 +32,15 @@ def test_columns_are_named_and_kept_by_their_ids(table: Table) -> None:
     assert [*table.indexes()] == ["by_price", "names"]
     shown = "IndexState(by_price: column_stats, building, lacks files of 1 interval)"
     assert repr(table.index("by_price")) == shown
+
+
+def test_messages_name_kinds_as_users_do(table: Table) -> None:
+    """Columns by their names, settings with their values, folders by the index they are of."""
+    definition = table.state().table
+    ids = {column.name: column.id for column in definition.schema.numbered}
+    chosen = BloomFilter(columns=(ids["name"], 99), rate=0.1)
+    assert in_words(chosen, definition) == "bloom_filter(name, dropped column 99, rate=0.1)"
+    assert (name_of("by-city-1f"), name_of("stray")) == ("by-city", "stray")
 
 
 @pytest.mark.parametrize(
