@@ -164,15 +164,19 @@ BASES = (
 )
 KEYED = (
     "tests/unit/core/test_table_kinds.py",
+    "tests/unit/data/test_keyed_merge.py",
     "tests/unit/table/test_keyed_columns.py",
     "tests/unit/table/test_keyed_merge.py",
     *BASES,
 )
 LOADS = ("tests/unit/core/test_loads.py", "tests/unit/cli/test_loads.py")
 INDEXES = (
+    "tests/unit/table/test_table_indexes.py",
     "tests/unit/table/test_index_kinds.py",
     "tests/unit/table/test_index_catch_up.py",
     "tests/unit/table/test_indexes.py",
+    "tests/unit/table/test_pruning.py",
+    "tests/unit/table/test_record_index.py",
     "tests/unit/table/test_fed_entries.py",
     "tests/unit/table/test_joined_feeds.py",
     "tests/unit/services/test_index_builds.py",

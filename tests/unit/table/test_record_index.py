@@ -105,7 +105,7 @@ def test_an_index_of_other_columns_than_the_key_is_refused(tmp_path: Any) -> Non
     """Whoever wrote its request: a look-up by part of a key would find other records."""
     definition = keyed_table(tmp_path).state().table
     RecordIndex(columns=(1,)).check(definition)
-    with pytest.raises(InvalidInput, match="does not fit .*, whose key is key: leave the columns"):
+    with pytest.raises(InvalidInput, match=r"does not fit .*, whose key is key: leave the columns"):
         RecordIndex(columns=(1, 2)).check(definition)
 
 
