@@ -1,14 +1,21 @@
 """Kinds of table: each survives its encoding, and one that is not known is refused by name."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.errors import UnsupportedFormat
+from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import (
+    MOST_BUCKETS,
+    PrimaryKey,
+    kind_of,
+)
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
@@ -55,6 +62,47 @@ def test_a_kind_survives_its_encoding(kind: TableKind) -> None:
     assert decode_definition(encode_definition(made, 7), "file") == (made, 7)
     assert made.kind.input_schema(made.schema, "at") == GIVEN
     json.dumps(made.kind.facts())
+
+
+@pytest.mark.parametrize(
+    ("ordering", "groups"), [("at", None), ("", {"at": ("n",)}), ("at", {"at": ("n",)})]
+)
+def test_settings_of_a_key_need_the_key(
+    ordering: str, groups: Mapping[str, Sequence[str]] | None
+) -> None:
+    """Without one they would do nothing."""
+    with pytest.raises(InvalidInput, match="name the key"):
+        kind_of(None, None, buckets=4, ordering=ordering, merge="latest", groups=groups)
+    assert kind_of(None, None, buckets=4, ordering="", merge="latest", groups=None) == Append()
+
+
+def test_a_number_of_buckets_has_bounds() -> None:
+    """For a new table, and for the buckets that a compaction makes."""
+    kind = PrimaryKey(key=("n",))
+    for possible in (1, MOST_BUCKETS):
+        kind.check_buckets(possible, "t")
+        assert replace(kind, buckets=possible).buckets == possible
+    for wrong in (0, MOST_BUCKETS + 1):
+        with pytest.raises(InvalidInput, match=f"{wrong} buckets: choose 1 to {MOST_BUCKETS}"):
+            kind.check_buckets(wrong, "t")
+        with pytest.raises(InvalidInput, match=f"{wrong} buckets"):
+            replace(kind, buckets=wrong)
+
+
+def test_only_a_default_keeps_a_partial_table_from_being_published() -> None:
+    """Files have null where readers see it; with whole rows they have the default itself."""
+    columns = (*GIVEN.columns, Column(name="mark", type="string", default="m"))
+    whole = PrimaryKey(key=("n",))
+    partial = replace(whole, merge=MergeEngine.PARTIAL_UPDATE)
+    assert partial.unpublished(Schema(columns), ()).startswith("column 'mark' has the default 'm'")
+    assert (partial.unpublished(GIVEN, ()), whole.unpublished(Schema(columns), ())) == ("", "")
+
+
+def test_the_facts_of_a_key_are_what_was_chosen() -> None:
+    """Settings that were left out are not there."""
+    bare = {"primary_key": ["n"], "buckets": "4", "merge": "latest"}
+    assert PrimaryKey(key=("n",)).facts() == bare
+    assert PrimaryKey(key=("n",), ordering="at").facts() == {**bare, "ordering": "at"}
 
 
 def test_an_unknown_kind_is_refused_by_its_name() -> None:
