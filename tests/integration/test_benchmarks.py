@@ -9,18 +9,21 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIMEOUT_S = 300
-QUICK = sorted(path.stem for path in BENCHMARKS.glob("*.py") if '"--quick"' in path.read_text())
+SOURCES = {path.stem: path.read_text() for path in sorted(BENCHMARKS.glob("*.py"))}
+QUICK = [name for name, source in SOURCES.items() if '"--quick"' in source]
+ON_SPARK = [name for name in QUICK if "spark.driver.session" in SOURCES[name]]
+"""Each starts a JVM and asks many small queries, which takes minutes: in ``make test-long``."""
 
 
 def test_every_command_has_a_quick_form() -> None:
     """A benchmark that is a command of its own can be run by the test below."""
-    commands = {
-        path.stem for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text()
-    } - set(QUICK)
-    assert not commands
+    assert {name for name, source in SOURCES.items() if "__main__" in source} == set(QUICK)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in ON_SPARK)) for name in QUICK],
+)
 def test_benchmark_runs(name: str, tmp_path: Path) -> None:
     """With ``--quick`` it ends well and prints something."""
     done = subprocess.run(
