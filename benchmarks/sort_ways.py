@@ -196,7 +196,10 @@ def named(
     """Name the outputs: the core set of a new version."""
     return {
         place: tuple(
-            (SegmentId(place.interval, START + 1, p), Shard.first_generation(p, core=count))
+            (
+                SegmentId(place.interval, START + 1, p),
+                Shard.first_generation(p, core=count, base=count),
+            )
             for p in range(count)
         )
         for place, count in counts.items()

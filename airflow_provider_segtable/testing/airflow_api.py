@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ ENDED = ("success", "failed")
 ANSWER_S = 120.0
 """How long a request waits: a busy machine may serve few requests while tasks start."""
 REPEATABLE = ("GET", "PATCH")
+TRIES = 4
 POLL_S = 0.25
 _HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
 
@@ -222,17 +224,23 @@ class AirflowApi:
             raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
 
 
-def _answer(request: urllib.request.Request, *, again: bool = True) -> bytes:
-    """Return a server's answer; a request that may be made twice is repeated once without one."""
+def _answer(request: urllib.request.Request, *, tries: int = TRIES) -> bytes:
+    """Return a server's answer; a request that may be made twice is repeated after a failure.
+
+    The database of a trial's Airflow may be busy, which the server answers with status 500.
+    """
+    more = tries > 1 and request.get_method() in REPEATABLE
     try:
         with _HTTP.open(request, timeout=ANSWER_S) as answer:
             return bytes(answer.read())
-    except urllib.error.HTTPError:
-        raise
+    except urllib.error.HTTPError as error:
+        if not more or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
     except OSError:
-        if again and request.get_method() in REPEATABLE:
-            return _answer(request, again=False)
-        raise
+        if not more:
+            raise
+    time.sleep(POLL_S)
+    return _answer(request, tries=tries - 1)
 
 
 def poll(look: Callable[[], Found | None], timeout_s: float) -> Found | None:

@@ -79,7 +79,10 @@ class World:
         """Name outputs as a major compaction does, in a version of their own."""
         return {
             place: tuple(
-                (SegmentId(place.interval, self.ids, p), Shard.first_generation(p, core=count))
+                (
+                    SegmentId(place.interval, self.ids, p),
+                    Shard.first_generation(p, core=count, base=count),
+                )
                 for p in range(count)
             )
             for place, count in counts.items()

@@ -17,7 +17,7 @@ ON_SPARK = {
     "delete": ("delete", "trips", *WHERE, *SPARK),
     "update": ("update", "trips", "--set", "amount=1", *WHERE, *SPARK),
     "merge": ("merge", "trips", "trips.parquet", "--on", "who", *SPARK),
-    "complex SQL": ("delete", "trips", "--where", "substring(who, 1, 1) = 'u'"),
+    "complex SQL": ("delete", "trips", "--where", "regexp_replace(who, 'a', 'u') = 'u'"),
 }
 WRITING = {
     name: tuple(word for word in words if word not in SPARK) for name, words in ON_SPARK.items()

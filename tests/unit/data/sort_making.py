@@ -38,7 +38,10 @@ def named(counts: Mapping[Place, int]) -> dict[Place, tuple[tuple[SegmentId, Sha
     """Name outputs as a major compaction does: a core set for each time chunk."""
     return {
         place: tuple(
-            (SegmentId(place.interval, VERSION + 1, p), Shard.first_generation(p, core=count))
+            (
+                SegmentId(place.interval, VERSION + 1, p),
+                Shard.first_generation(p, core=count, base=count),
+            )
             for p in range(count)
         )
         for place, count in counts.items()
