@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.delta.delta_schema import has_naive_times, schema_json
 from airflow_provider_segtable.formats.delta.log_files import Json, written
 from airflow_provider_segtable.formats.delta.published_version import (
+    AFTER,
     KEY,
     MARK,
     TABLE,
@@ -186,10 +187,23 @@ class _Commit:
             "engineInfo": MARK,
             "isBlindAppend": not removes and not self._all,
             "txnId": str(self.attempt),
-            MARK: mark(
-                revision.event, revision.commit, revision.time, table.table_id, table.schema.number
-            ),
+            MARK: {
+                **mark(
+                    revision.event,
+                    revision.commit,
+                    revision.time,
+                    table.table_id,
+                    table.schema.number,
+                ),
+                **self._after(),
+            },
         }
+
+    def _after(self) -> Json:
+        """Return what the mark says of the version which this one changes."""
+        if self.known is None or self._all:
+            return {AFTER: ""}
+        return {AFTER: self.known.own.attempt} if self.known.own.attempt else {}
 
     def _operation(self, *, changed: bool) -> str:
         """Return the name of the change, as Delta's own writers name theirs."""

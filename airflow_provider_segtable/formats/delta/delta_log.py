@@ -11,7 +11,7 @@
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, No
 from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint
 from airflow_provider_segtable.formats.delta.log_files import (
     LOG,
+    Disordered,
     Json,
     Listing,
     checkpoint_path,
@@ -36,6 +37,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
     Changes,
     Own,
     Seen,
+    is_misplaced,
     is_segtables,
     published,
     ruined,
@@ -108,10 +110,19 @@ class DeltaLog:
                 f"{self._uri(name or LOG)}, of the rows of {add['path']}: {error}: {way_out()}"
             ) from error
 
-    def is_broken_off(self) -> bool:
-        """Return whether versions are missing, so that no reader opens the newest one."""
-        listing = listed_from_checkpoint(self.storage)
-        return listing.gap(listing.checkpoint) >= 0
+    def named(self) -> frozenset[str]:
+        """Return the paths of all data files that anything says which can be decoded.
+
+        A disordered log may be whole again soon, when the version is taken back that is misplaced.
+        """
+        listing = listed(self.storage)
+        paths = {*self._readable_base(listing).files}
+        for number in listing.commits:
+            with suppress(CorruptTable, NotFound):
+                changes = Changes()
+                changes.apply(self.actions(number))
+                paths |= changes.files.keys()
+        return frozenset(paths)
 
     def _readable_base(self, listing: Listing) -> Base:
         for number in reversed(listing.checkpoints):
@@ -124,12 +135,40 @@ class DeltaLog:
         path = checkpoint_path(number)
         return Checkpoint(self.storage.read(path), number, self._uri(path), whole=whole)
 
-    def changes(self, numbers: Iterable[int]) -> Changes:
-        """Read what versions change, one after another."""
-        changes = Changes()
+    def changes(self, numbers: Sequence[int], before: str = "") -> Changes:
+        """Read what versions change, one after another.
+
+        Args:
+            numbers: those of the versions, without gaps.
+            before: the attempt that put the version before them; by default it is read.
+
+        Raises:
+            Disordered: one of them changes another version than the one before it.
+        """
+        changes = Changes(attempt=before or self.attempt(numbers))
         for number in numbers:
-            changes.apply(self.actions(number))
+            self.append(changes, number, self.actions(number))
         return changes
+
+    def append(self, changes: Changes, number: int, actions: Sequence[Json]) -> None:
+        """Apply a version to the changes of those before it.
+
+        Raises:
+            Disordered: it changes another version than the one before it.
+        """
+        if is_misplaced(actions, number, changes.attempt):
+            raise Disordered(
+                f"{self._uri(commit_path(number))} does not follow the version {number - 1} that "
+                f"is there: {way_out()}"
+            )
+        changes.apply(actions)
+
+    def attempt(self, numbers: Sequence[int]) -> str:
+        """Return the attempt that put the version before some; empty if that is not known."""
+        with suppress(CorruptTable):  # a checkpoint stands for it
+            if numbers and numbers[0] > 0:
+                return str(self.info(numbers[0] - 1).get("txnId", ""))
+        return ""
 
     def actions(self, number: int) -> list[Json]:
         """Read the actions of a version."""
@@ -165,7 +204,7 @@ class DeltaLog:
         if entry is None or listing.gap(known.number) >= 0 or not self._same(known, entry):
             return None
         if later := listing.after(known.number, self.storage.uri):
-            return self._version(Base.of(known), listing, later)
+            return self._version(Base.of(known), listing, later, known.own.attempt)
         return replace(known, own=replace(known.own, seen=Seen(entry.size, entry.modified)))
 
     def _same(self, known: Published, entry: Entry) -> bool:
@@ -174,9 +213,11 @@ class DeltaLog:
             return own.seen == (entry.size, entry.modified)
         return self.info(known.number).get("txnId") == own.attempt
 
-    def _version(self, base: Base, listing: Listing, later: tuple[int, ...]) -> Published:
-        """Return a base with the changes of later versions."""
-        changes = self.changes(later)
+    def _version(
+        self, base: Base, listing: Listing, later: tuple[int, ...], before: str = ""
+    ) -> Published:
+        """Return a base, which the attempt ``before`` put, with the changes of later versions."""
+        changes = self.changes(later, before)
         number = later[-1] if later else listing.checkpoint
         if not later:
             changes.note(self.info(number))

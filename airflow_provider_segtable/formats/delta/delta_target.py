@@ -28,8 +28,10 @@ from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, again, h
 from airflow_provider_segtable.formats.delta.log_files import (
     HINT,
     VECTORS,
+    Disordered,
     checkpoint_path,
     commit_path,
+    has_number,
     listed,
     listed_from_checkpoint,
 )
@@ -84,6 +86,8 @@ class DeltaTarget:
         base = Base.of(known) if known else Base()
         made = published(base, changes, commit.number, None, self.address)
         if known is not None and known.table_id != revision.table.table_id:
+            if not has_number(self._storage, known.number):
+                return made  # removed meanwhile: it does not hold
             self._write_checkpoint(commit.number, None, changes)
             return _checkpointed(made)
         if known is not None:
@@ -104,7 +108,7 @@ class DeltaTarget:
         whole = before < 0 or before in there.commits or there.checkpoint >= before
         if not whole or (put.number not in there.commits and there.checkpoint < put.number):
             return False
-        if put.own.before and self._log.info(before).get("txnId", "") not in ("", put.own.before):
+        if put.own.before and self._log.attempt((put.number,)) not in ("", put.own.before):
             return False
         own = vectors_path(UUID(put.own.attempt))
         named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}
@@ -134,28 +138,29 @@ class DeltaTarget:
         return again(lambda: self._swept(since, dry_run=dry_run))
 
     def _needed(self, since: Instant) -> frozenset[str]:
-        if retention := self._retention(since):
-            return retention.needed_files()
-        remains = self.remains()  # if there is one, no reader opens it
-        return frozenset(remains.files) if remains else frozenset()
+        try:
+            retention = self._retention(since)
+            return retention.needed_files() if retention else frozenset()
+        except Disordered:
+            self.remains()  # another tool's table is refused
+            return self._log.named()
 
     def _swept(self, since: Instant, *, dry_run: bool) -> tuple[str, ...]:
-        retention = self._retention(since)
+        try:
+            retention = self._retention(since)
+        except Disordered:
+            return ()
         return retention.swept(dry_run=dry_run) if retention else ()
 
     def _retention(self, since: Instant) -> Retention | None:
-        """Return the retention; None if there is no version that readers could open."""
-        for last in (False, True):  # it may have been removed, or published over, meanwhile
-            try:
-                head = self.load()
-            except CorruptTable:
-                if self._log.is_broken_off():
-                    return None
-                if last:
-                    raise
-            else:
-                return Retention(log=self._log, head=head, since=since) if head else None
-        return None
+        """Return the retention; None if there is no version."""
+        try:
+            head = self.load()
+        except CorruptTable as error:
+            if isinstance(error, Disordered):
+                raise
+            head = self.load()  # it may have been published over meanwhile
+        return Retention(log=self._log, head=head, since=since) if head else None
 
     def _created(self, commit: Commit) -> bool:
         """Create a version; return whether it is this attempt's.
@@ -199,7 +204,8 @@ class DeltaTarget:
             self._log.checkpoint(listing.checkpoint, whole=True) if listing.checkpoints else None
         )
         changes = self._log.changes(listing.after(listing.checkpoint, self.address))
-        changes.apply(commit.actions)
+        changes.attempt = changes.attempt or self._log.attempt((number,))
+        self._log.append(changes, number, commit.actions)
         self._write_checkpoint(number, before, changes)
 
     def _write_checkpoint(self, number: int, before: Checkpoint | None, changes: Changes) -> None:

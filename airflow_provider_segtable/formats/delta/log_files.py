@@ -101,11 +101,11 @@ class Listing:
         """Return the versions after one.
 
         Raises:
-            CorruptTable: one of them is missing.
+            Disordered: one of them is missing.
         """
         missing = self.gap(number)
         if missing >= 0:
-            raise CorruptTable(
+            raise Disordered(
                 f"{uri}/{commit_path(missing)} is missing, but later versions are there: "
                 f"{way_out()}"
             )
@@ -116,6 +116,13 @@ def highest(storage: Storage) -> int:
     """Return the highest version that a file of any writer is named after; -1 if none is."""
     found = (_NUMBERED.fullmatch(entry.path) for entry in storage.list(LOG))
     return max((int(match[1]) for match in found if match), default=-1)
+
+
+def has_number(storage: Storage, number: int) -> bool:
+    """Return whether a file of any writer is named after a version."""
+    listed = storage.list(LOG, after=f"{LOG}/{number:020d}")
+    first = next(iter(listed), None)
+    return first is not None and first.path.startswith(f"{LOG}/{number:020d}.")
 
 
 def listed(storage: Storage, since: int = 0) -> Listing:
@@ -174,6 +181,10 @@ def _is_action(found: Any) -> bool:
         and all(isinstance(body.get(name), types) for name, types in _READ.get(kind, {}).items())
         for kind, body in found.items()
     )
+
+
+class Disordered(CorruptTable):
+    """A log whose newest version does not follow from the ones before it: removed meanwhile."""
 
 
 def way_out() -> str:

@@ -20,6 +20,11 @@ from airflow_provider_segtable.formats.format import Published, PublishedFile
 
 MARK = "segtable"
 """The name of the mark in ``commitInfo``, and of segtable among the writers of transactions."""
+AFTER = "after"
+"""What the mark says of the version before: the id of the attempt that put it.
+
+It is empty in a version with all files, which has a checkpoint unless it is the first one.
+"""
 KEY = "segtable.key"
 """The tag of an added file."""
 TABLE = "segtable.table"
@@ -153,6 +158,20 @@ def marked(info: Json) -> Json | None:
         return None
     whole = all(isinstance(found.get(name), type(value)) for name, value in expected)
     return found if whole else None
+
+
+def is_misplaced(actions: Iterable[Json], number: int, before: str) -> bool:
+    """Return whether a version changes another one than that of the attempt ``before``.
+
+    What was published was removed and put anew while its publisher slept; or the publisher of a
+    version with all files died before its checkpoint was there, without which other versions may
+    come to lie below it. A version of which either id is not known is where it belongs.
+    """
+    infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+    after = (marked(next(infos, {})) or {}).get(AFTER)
+    if after == "":
+        return number > 0
+    return bool(after and before) and after != before
 
 
 def published(

@@ -6,8 +6,10 @@
    the newest version has them, or a version deleted them that was stored after the time. The
    metadata of a version has the snapshots of many before it, so few are read. A version that
    began anew, such as after a move, has nothing as deleted: all of the one before counts.
-4. If files of the newest version itself are gone, no reader opens it: it needs nothing. A version
-   that cannot be decoded, and was published over, needs nothing either.
+4. If files of the newest version itself are gone, no reader opens it: it needs nothing. Then the
+   newest whole one is needed: if what was published was removed and put anew meanwhile, the
+   publisher of the other one takes that back. A version that cannot be decoded, and was published
+   over, needs nothing either.
 5. Swept are the versions that were replaced before the time, and all files that were written for
    the oldest version that is left or for earlier ones, and that neither it nor the newest one
    names. What a version between them names was there before, or written since.
@@ -45,14 +47,17 @@ def needed(versions: Versions, since: Instant) -> frozenset[str]:
 
 
 def _shown_now(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, ...]:
-    """Return the data files of the newest version; none if parts of it are gone (rule 4)."""
-    newest = max(stored)
-    try:
-        return (*_shown(versions, newest),)
-    except NotFound:
-        if max(versions.stored(), default=0) == newest:
-            return ()
-        raise  # it was replaced, and swept, meanwhile
+    """Return the data files of the newest version of which no part is gone (rule 4)."""
+    for number in sorted(stored, reverse=True):
+        try:
+            return (*_shown(versions, number),)
+        except NotFound:
+            if max(versions.stored(), default=0) != max(stored):
+                raise  # it was replaced, and swept, meanwhile
+        except CorruptTable:
+            if number == max(stored):
+                raise
+    return ()
 
 
 def swept(

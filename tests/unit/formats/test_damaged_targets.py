@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.formats.delta.log_files import commit_path
+from airflow_provider_segtable.formats.delta.log_files import checkpoint_path, commit_path
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.formats.iceberg.names import METADATA, version_path
 from airflow_provider_segtable.planning.properties.retention import Retention
@@ -212,6 +212,45 @@ def test_an_old_version_in_the_middle_of_a_new_tables_is_published_over(
         publish(beside(table, name, replaced, dies=True), name)
     publish(made[0], name)
     assert seen(made[0], name) == shown(made[0])
+
+
+def test_a_delta_version_with_all_files_needs_its_checkpoint(tmp_path: Path) -> None:
+    """Without it, older versions could come to lie below it: so it is published over."""
+    table = new_table(tmp_path, "delta")
+    with pytest.raises(Died):
+        publish(beside(table, "delta", dies=True), "delta", full=True)
+    gone = Table(replace(table.ports))
+    clean(gone.ports, retention=NOW)
+    outcome = publish(gone, "delta")
+    assert isinstance(outcome, PublishedNow)
+    assert checkpoint_path(outcome.number) in own_files(gone, "delta")
+    assert seen(gone, "delta") == shown(gone)
+
+
+def test_an_old_version_in_the_middle_of_what_was_put_anew_is_published_over(
+    tmp_path: Path, name: str
+) -> None:
+    """What the late one relies on went with a removal, but versions of these numbers are there."""
+    table = new_table(tmp_path, name)
+    gone, target = Table(replace(table.ports)), FORMATS[name].target(table.ports.storage)
+    files: set[str] = set()
+
+    def put_anew() -> None:
+        gone.unpublish(name)
+        for turn in range(7, 9):
+            publish(gone, name)
+            gone.append(rows(range(turn * 10, turn * 10 + 10)))
+        head = target.load()
+        assert head
+        files.update(head.files)
+
+    with pytest.raises(Died):
+        publish(beside(table, name, put_anew, dies=True), name)
+    assert len(files) == 6
+    assert files <= target.needed(since=2**60), "it is the newest again if the late one goes on"
+    clean(gone.ports, retention=NOW)
+    publish(gone, name)
+    assert seen(gone, name) == shown(gone)
 
 
 @pytest.mark.parametrize("full", [False, True])
