@@ -323,22 +323,15 @@ def published(look: Look) -> Iterator[str]:
 def decoded(ports: TableContext) -> dict[str, tuple[int, list[dict[str, Any]]] | str]:
     """Return the event and rows that each format's readers find, or why they find none."""
     found: dict[str, tuple[int, list[dict[str, Any]]] | str] = {}
-    paths = sorted(entry.path for entry in ports.storage.list(""))
-    marks: dict[str, tuple[Decoder, str]] = {
-        "delta": (DeltaDecoder(), "_delta_log/"),
-        "iceberg": (IcebergDecoder(), "_iceberg/metadata/v"),
-    }
-    for name, (decoder, mark) in marks.items():
-        mine = [p for p in paths if p.startswith(mark) and p.endswith(".json")]
-        if name == "iceberg":
-            mine = sorted(mine, key=lambda p: int(p.rsplit("/v", 1)[1].split(".")[0]))[-1:]
+    decoders: dict[str, Decoder] = {"delta": DeltaDecoder(), "iceberg": IcebergDecoder()}
+    paths = [entry.path for entry in ports.storage.list("")]
+    for name, decoder in decoders.items():
+        if not any(map(decoder.concerns, paths)):
+            continue
         try:
-            for path in mine[-1:]:
-                version = decoder.take(path, ports.storage.read(path), ports.storage)
-                assert version is not None
-                found[name] = version.event, []
-            if mine:
-                found[name] = version.event, [*_visible(ports, version.files)]
+            version = decoder.newest(ports.storage)
+            assert version is not None
+            found[name] = version.event, [*_visible(ports, version.files)]
         except Exception as error:  # noqa: BLE001 - whatever a reader would fail with
             found[name] = f"cannot be read: {error!r}"
     return found

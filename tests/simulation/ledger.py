@@ -57,10 +57,12 @@ class Ledger:
     """What should be in the table; ``columns`` says which are compared, all of them by default.
 
     ``first`` is the event that created the table; ``crowd`` ends the names of its authors.
+    ``readers`` are the other ways to read that are asked.
     """
 
     columns: tuple[str, ...] = ()
     key: ClassVar[str] = ""
+    readers: ClassVar[tuple[Reader, ...]] = READERS
     first: int = 0
     crowd: str = ""
     intended: dict[str, Intention] = field(default_factory=dict)
@@ -193,7 +195,7 @@ class Ledger:
         if shows != self.read:
             problems += self._wrong_rows(ports, state)
             if state.n % ASKED_EVERY == 0:
-                reader = READERS[state.n // ASKED_EVERY % len(READERS)]
+                reader = self.readers[state.n // ASKED_EVERY % len(self.readers)]
                 problems += self._read_otherwise(replace(ports), state, (reader,))
         self.read = shows
         claimed = {i for plan in state.pending_plans() for i in plan.inputs}

@@ -1,6 +1,6 @@
 """Published versions, decoded from the bytes of each format as its readers do.
 
-1. A decoder is given each file as it is created, and says which version readers see from then on.
+1. A decoder says which version readers see now, and which files may change that.
 2. It reads nothing but what the format's readers read, and shares no code with the writers.
 3. A version that readers cannot open, because what it relies on is gone, is none. That may be so
    for a while, beside a removal or a drop.
@@ -30,43 +30,66 @@ Files: TypeAlias = Mapping[str, frozenset[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A published version: its file, its number, the event that it shows, and its data files."""
+    """A published version: its file, its number, the event that it shows, and its data files.
+
+    ``mark`` tells it from any other one; ``after`` is the mark of the one that it changes, empty if
+    it has all files itself. No reader looks at these two. In a Delta log with other versions, one
+    that has all files needs its checkpoint: until that is there, it changes ``nothing``.
+    """
 
     path: str
     number: int
     event: int
     files: Files
+    mark: str
+    after: str
 
 
 class Decoder(Protocol):
     """A reader of one format."""
 
-    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:
-        """Return the version that a new file makes the newest one; None for other files."""
+    def concerns(self, path: str) -> bool:
+        """Return whether a file says which version is the newest."""
+        ...
+
+    def newest(self, storage: Storage) -> Version | None:
+        """Return the newest version; None if there is none that readers can open."""
         ...
 
 
 class PlainDecoder:
     """A reader of the plain format."""
 
-    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:  # noqa: ARG002
-        """Return the version in a file."""
-        if not path.startswith(f"{PLAIN}/"):
+    def concerns(self, path: str) -> bool:
+        """Return whether a file is a version."""
+        return path.startswith(f"{PLAIN}/")
+
+    def newest(self, storage: Storage) -> Version | None:
+        """Return the version in the last file."""
+        path = max((each.path for each in storage.list(PLAIN)), default="")
+        if not path:
             return None
-        said = json.loads(data)
+        said = json.loads(storage.read(path))
         files = {name: frozenset(each["own"]["hidden"]) for name, each in said["files"].items()}
-        number = int(path.removeprefix(f"{PLAIN}/").removesuffix(".json"))
-        return Version(path=path, number=number, event=said["event"], files=files)
+        return Version(
+            path=path,
+            number=int(path.removeprefix(f"{PLAIN}/").removesuffix(".json")),
+            event=said["event"],
+            files=files,
+            mark=said["mark"],
+            after=said["after"],
+        )
 
 
 class DeltaDecoder:
     """A reader of Delta Lake: the newest checkpoint, and all versions after it, without a gap."""
 
-    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:
+    def concerns(self, path: str) -> bool:
+        """Return whether a file is a version or a checkpoint."""
+        return path.startswith("_delta_log/0") and path.endswith((".json", ".parquet"))
+
+    def newest(self, storage: Storage) -> Version | None:
         """Read the log anew."""
-        del data
-        if not (path.startswith("_delta_log/0") and path.endswith((".json", ".parquet"))):
-            return None
         try:
             return self._newest(storage)
         except NotFound:
@@ -83,9 +106,16 @@ class DeltaDecoder:
         for number in later:
             event = self._apply(adds, storage.read(f"_delta_log/{number:020d}.json"))
         number = later[-1] if later else base
-        files = {name: _vector(each, storage.read) for name, each in adds.items()}
         path = f"_delta_log/{number:020d}.json"
-        return Version(path=path, number=number, event=event, files=files)
+        info = json.loads(storage.read(path).partition(b"\n")[0])["commitInfo"]
+        return Version(
+            path=path,
+            number=number,
+            event=event,
+            files={name: _vector(each, storage.read) for name, each in adds.items()},
+            mark=info["txnId"],
+            after=info["segtable"].get("after", "") or ("nothing" if number > max(base, 0) else ""),
+        )
 
     def _checkpoint(self, storage: Storage, number: int) -> tuple[dict[str, Any], int]:
         data = storage.read(f"_delta_log/{number:020d}.checkpoint.parquet")
@@ -108,17 +138,21 @@ class DeltaDecoder:
 class IcebergDecoder:
     """A reader of Apache Iceberg."""
 
-    def take(self, path: str, data: bytes, storage: Storage) -> Version | None:
-        """Return the current snapshot of a version's metadata."""
-        if not path.endswith(".metadata.json"):
-            return None
+    def concerns(self, path: str) -> bool:
+        """Return whether a file is a version's metadata."""
+        return path.endswith(".metadata.json")
+
+    def newest(self, storage: Storage) -> Version | None:
+        """Return the current snapshot of the last version's metadata."""
+        found = (each.path for each in storage.list("_iceberg/metadata"))
+        path = max((each for each in found if self.concerns(each)), key=_number, default="")
         try:
-            return self._decoded(path, data, storage.read)
+            return self._decoded(path, storage.read) if path else None
         except NotFound:
             return None
 
-    def _decoded(self, path: str, data: bytes, read: Read) -> Version:
-        metadata = json.loads(data)
+    def _decoded(self, path: str, read: Read) -> Version:
+        metadata = json.loads(read(path))
         root = metadata["location"].removesuffix("_iceberg")
         current = metadata["current-snapshot-id"]
         (snapshot,) = (s for s in metadata["snapshots"] if s["snapshot-id"] == current)
@@ -142,15 +176,22 @@ class IcebergDecoder:
                     hidden.add(row["pos"])
         return Version(
             path=path,
-            number=int(path.rsplit("/v", 1)[1].removesuffix(".metadata.json")),
+            number=_number(path),
             event=int(snapshot["summary"]["segtable.event"]),
             files={uri.removeprefix(root): frozenset(rows) for uri, (_, rows) in files.items()},
+            mark=str(current),
+            after=str(snapshot.get("parent-snapshot-id", "")),
         )
 
 
 _GONE = 2
 """The status of an entry that left with the snapshot of its manifest."""
 _BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def _number(path: str) -> int:
+    """Return the number of the version whose metadata a file has."""
+    return int(path.rsplit("/v", 1)[1].removesuffix(".metadata.json"))
 
 
 def _vector(descriptor: Mapping[str, Any] | None, read: Read) -> frozenset[int]:

@@ -3,25 +3,26 @@
 Each version is decoded from the bytes of its format as it becomes visible (``decoders``). Then:
 
 1. *exact*: its files without the hidden rows have the rows of the model at its event;
-2. *forward*: a later version shows no earlier event;
+2. *forward*: a later version shows a later event, or the same one if it has all files anew;
 3. *whole*: while a version is the newest one, and for the retention after it was replaced, none of
    its files is deleted. The exception is a version whose event the log did not keep any more when
    it was put: its publisher was slower than the retention.
 4. *found*: in the end the newest version is whole, and has the newest rows, unless the format
    cannot show these.
 
-A version is the newest one until its file is deleted: what is published may be removed. If it was
-put right on one that had taken the place of a removed one, its publisher takes it back; what was
-wrong with it until then is forgiven, and must not stay. A version
-that a publisher of a dropped table puts into the folder of the next one has none of its rows; it is
-not checked, and must not be the newest one in the end.
+A version is the newest one until its file is deleted: then that is the one which its format's
+readers find, and which was checked when it came. Two kinds of versions are *misplaced*, and are not
+checked: one that changes another version than the one that its readers find before it, because what
+was published was removed and put anew meanwhile; and one of a dropped table in the folder of the
+next one. Whatever follows them is checked. In the end, if the newest version is misplaced, or none
+can be read, because its publisher died, whoever publishes next makes it good (``is_broken``).
 
 What is wrong is noted, not raised: a publisher that follows a commit swallows every error.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -44,6 +45,7 @@ class Seen:
 
     version: Version
     late: bool
+    misplaced: bool = False
     until: Instant | None = None
 
 
@@ -51,8 +53,8 @@ class Seen:
 class PublishedOracle:
     """Follows everything that is created and deleted below a table's root.
 
-    ``kept_us`` is the retention of cleaners; ``versions`` and ``late`` count what was published,
-    and ``removed`` the newest versions that were deleted.
+    ``kept_us`` is the retention of cleaners; ``versions``, ``late`` and ``misplaced`` count what
+    was published, and ``removed`` the newest versions that were deleted. ``marks`` has all by mark.
     """
 
     world: World
@@ -60,34 +62,32 @@ class PublishedOracle:
     kept_us: int
     heads: dict[str, Seen] = field(default_factory=dict)
     replaced: dict[str, list[Seen]] = field(default_factory=dict)
+    marks: dict[tuple[str, str], Seen] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     versions: int = 0
     late: int = 0
+    misplaced: int = 0
     removed: int = 0
 
-    def created(self, path: str, data: bytes) -> None:
+    def created(self, path: str) -> None:
         """Note a new file; check the version that it makes visible."""
-        for name, decoder in self.decoders.items():
-            try:
-                version = decoder.take(path, data, self.world.storage)
-            except Exception as error:  # noqa: BLE001 - whatever a reader would fail with
-                self.problems.append(f"{name}: {path} cannot be read: {error!r}")
-                continue
-            known = self.heads.get(name)
+        for name in [n for n, decoder in self.decoders.items() if decoder.concerns(path)]:
+            version, known = self._newest(name, path), self.heads.get(name)
             if version is None or (known and known.version == version):
                 continue
             if known is None or known.version.number <= version.number:
                 self._took(name, version)
 
+    def _newest(self, name: str, path: str) -> Version | None:
+        try:
+            return self.decoders[name].newest(self.world.storage)
+        except Exception as error:  # noqa: BLE001 - whatever a reader would fail with
+            self.problems.append(f"{name}: {path} cannot be read: {error!r}")
+            return None
+
     def deleting(self, path: str) -> None:
         """Check that no reader needs a file that is about to be deleted."""
         now = self.world.simulation.now
-        for name in [n for n, head in self.heads.items() if head.version.path == path]:
-            del self.heads[name]
-            taken = f"{name}: version {_number(path)} of"
-            self.problems = [each for each in self.problems if not each.startswith(taken)]
-            self.replaced.pop(name, None)
-            self.removed += 1
         if self.world.newest.ended:
             return
         recent = [each for some in self.replaced.values() for each in some]
@@ -97,6 +97,30 @@ class PublishedOracle:
                 which = "the newest" if seen.until is None else "a recent"
                 n = seen.version.number
                 self.problems.append(f"{path} is deleted, but {which} version {n} shows it")
+
+    def deleted(self, path: str) -> None:
+        """Note that a file is gone: another version may be the newest one."""
+        now = self.world.simulation.now
+        for name, some in self.replaced.items():
+            self.replaced[name] = [each for each in some if each.version.path != path]
+        for name in [n for n, head in self.heads.items() if head.version.path == path]:
+            del self.heads[name]
+            self.removed += 1
+            found = self._newest(name, path)
+            known = None if found is None else self.marks.get((name, found.mark))
+            if known is None:
+                continue
+            again = [
+                each for each in self.replaced[name] if each.version.mark == known.version.mark
+            ]
+            late = known.late or any(each.until and each.until < now for each in again)
+            self.replaced[name] = [each for each in self.replaced[name] if each not in again]
+            self.heads[name] = replace(known, late=late)
+
+    def is_broken(self, name: str) -> bool:
+        """Return whether readers find no version in the end, or a misplaced one."""
+        head = self.heads.get(name)
+        return head is None or head.misplaced or head.version != self._newest(name, "it")
 
     def conclude(self) -> None:
         """Check rule 4, and that nothing was wrong.
@@ -108,6 +132,7 @@ class PublishedOracle:
         for name in () if self.world.newest.ended else self.decoders:
             assert name in self.heads, f"{name}: nothing was published"
             version = self.heads[name].version
+            assert version == self._newest(name, "it"), f"{name}: version {version.number} is lost"
             assert not self._is_old(version), f"{name}: a dropped table's version is the newest"
             event = version.event if self._refused(name) else self.newest
             wrong = [*self._lost(version), *self._differences(version, event)]
@@ -139,23 +164,37 @@ class PublishedOracle:
         state, before = self.world.newest.ledger.checked, self.heads.get(name)
         assert state is not None
         late = version.event < state.retained_from or state.dropped
+        misplaced = self._is_misplaced(version, before)
         self.versions += 1
         self.late += late
-        if self._is_old(version):
-            self.heads[name] = Seen(version=version, late=True)
+        self.misplaced += misplaced
+        seen = Seen(version=version, late=late or misplaced, misplaced=misplaced)
+        self.heads[name] = self.marks[name, version.mark] = seen
+        if before is not None and before.version.mark != version.mark:
+            until = self.world.simulation.now + self.kept_us
+            self.replaced.setdefault(name, []).append(replace(before, until=until))
+        if misplaced:
             return
-        wrong = [*self._differences(version, version.event)]
+        wrong = [*self._differences(version, version.event), *self._back(version, before)]
         if not late:
             wrong += self._lost(version)
-        if before is not None:
-            until = self.world.simulation.now + self.kept_us
-            seen = Seen(version=before.version, late=before.late, until=until)
-            self.replaced.setdefault(name, []).append(seen)
-            if version.event < before.version.event:  # damage is published over as the same event
-                wrong.append(f"event {version.event} follows {before.version.event}")
-        self.heads[name] = Seen(version=version, late=late)
         where = f"{name}: version {version.number} of event {version.event}"
         self.problems += [f"{where}: {each}" for each in wrong]
+
+    def _is_misplaced(self, version: Version, before: Seen | None) -> bool:
+        """Return whether a version is another table's, or changes another one than is there."""
+        found = before.version.mark if before else ""
+        checked = before is not None and version.mark == found and not before.misplaced
+        other = version.after not in ("", found) and not checked
+        return other or self._is_old(version)
+
+    def _back(self, version: Version, before: Seen | None) -> Iterator[str]:
+        """Yield what is wrong with the order of events (rule 2)."""
+        if before is None or before.version.mark == version.mark:
+            return
+        event = before.version.event
+        if version.event < event or (version.event == event and version.after):
+            yield f"event {version.event} follows {event}"
 
     def _lost(self, version: Version) -> Iterator[str]:
         there = {entry.path for entry in self.world.storage.list("data")}
@@ -182,11 +221,6 @@ class PublishedOracle:
         return (row for at, row in enumerate(rows) if at not in hidden)
 
 
-def _number(path: str) -> int:
-    """Return the number of the version that a file has."""
-    return int("".join(each for each in path.rpartition("/")[2] if each.isdigit()))
-
-
 _NAMES = ("at", "row", "count")
 
 
@@ -204,16 +238,18 @@ class WatchedStorage(MemoryStorage):
         """Create an object, and show it to the oracle."""
         super().create(path, data, **given)
         if self.oracle:
-            self.oracle.created(path, data)
+            self.oracle.created(path)
 
     def replace(self, path: str, data: bytes) -> None:
         """Overwrite an object, and show it to the oracle as a new one."""
         super().replace(path, data)
         if self.oracle:
-            self.oracle.created(path, data)
+            self.oracle.created(path)
 
     def delete(self, path: str) -> None:
-        """Delete an object, after the oracle has judged that."""
+        """Delete an object, after the oracle has judged that; show it what is left."""
         if self.oracle:
             self.oracle.deleting(path)
         super().delete(path)
+        if self.oracle:
+            self.oracle.deleted(path)

@@ -4,7 +4,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.formats.delta.delta_log import DeltaLog
+from airflow_provider_segtable.formats.delta import delta_log
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.formats.formats import FORMATS
@@ -47,13 +47,20 @@ def test_what_a_removal_leaves_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Publisher, "_switched_off", lambda *_: "")
     monkeypatch.setattr(DeltaTarget, "holds", lambda *_: True)
     monkeypatch.setattr(IcebergTarget, "holds", lambda *_: True)
-    monkeypatch.setattr(DeltaLog, "is_broken_off", lambda _: False)
+    monkeypatch.setattr(DeltaTarget, "_needed", needed)
+    monkeypatch.setattr(delta_log, "is_misplaced", lambda *_: False)
     assert any(fails(seed) for seed in (3, *range(20)))
 
 
 def load(publisher: Publisher, known: Published | None) -> None:
     """Read the target as it was read before damage was published over."""
     publisher.published = publisher.target.load(known)
+
+
+def needed(target: DeltaTarget, since: int) -> frozenset[str]:
+    """Return what readers need of a log that is whole."""
+    retention = target._retention(since)
+    return retention.needed_files() if retention else frozenset()
 
 
 def fails(seed: int) -> bool:

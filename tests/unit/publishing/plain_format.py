@@ -104,6 +104,8 @@ class PlainTarget:
             "table_id": revision.table.table_id,
             "schema": revision.table.schema.number,
             "files": files,
+            "mark": _mark(number, revision.event),
+            "after": _mark(known.number, known.event) if known and same else "",
         }
         try:
             self.create(_path(number), json.dumps(said).encode())
@@ -164,6 +166,10 @@ class PlainFormat:
 
 def _path(number: int) -> str:
     return f"{FOLDER}/{number:020d}.json"
+
+
+def _mark(number: int, event: int) -> str:
+    return f"{number} of {event}"
 
 
 def _number(entry: Entry) -> int:
