@@ -26,7 +26,10 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
 )
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
@@ -271,13 +274,20 @@ def promised(look: Look) -> dict[Any, int]:
     """Return the least version that base files show, by chunk.
 
     It is that of the request of the last completed semi-major or major compaction over the chunk,
-    as far as the log is kept; 0 without one, and after a restore.
+    as far as the log is kept; 0 without one, and after a restore. A semi-major one has the inputs
+    that its request names: what landed after its author looked, and before the request, is above.
     """
     least = dict.fromkeys(look.state.timeline.visible_chunks(), 0)
     asked: dict[str, int] = {}
+    landed: list[tuple[int, Segment]] = []
     for event in look.ports.log.events(look.ports.log.first()):
+        landed += [(event.n, segment) for segment in getattr(event.action, "segments", ())]
         match event.action:
-            case PlanRequested(plan=plan) if plan.kind in ("semi-major", "major"):
+            case PlanRequested(plan=SemiMajorPlan() as plan):
+                mine = ((n, s.shard) for n, s in landed if s.id.chunk == plan.chunk)
+                above = (n - 1 for n, shard in mine if shard.root_start >= plan.root_end)
+                asked[plan.id] = min(above, default=event.n)
+            case PlanRequested(plan=MajorPlan() as plan):
                 asked[plan.id] = event.n
             case PlanCompleted(plan_id=name) if name in asked:
                 for chunk in least:

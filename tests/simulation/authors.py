@@ -136,7 +136,18 @@ def filled(
     world: World, actor: Actor, ports: TableContext, name: str, wanted: Append | Overwrite
 ) -> pa.Table:
     """Return new rows with some of the columns that there are now, as earlier attempts did."""
-    rows = plain(wanted.rows, wanted.times)
+    return widened(world, actor, ports, name, plain(wanted.rows, wanted.times), wanted.rows)
+
+
+def widened(
+    world: World,
+    actor: Actor,
+    ports: TableContext,
+    name: str,
+    rows: pa.Table,
+    numbers: Sequence[int],
+) -> pa.Table:
+    """Return rows of these numbers with some of the columns that come and go."""
     if not world.shape.alterers:
         return rows
     columns = Table(ports).state().table.schema.numbered
@@ -148,7 +159,7 @@ def filled(
     given = frozenset(chosen) & present.keys()
     world.ledger.give(name, given)
     for column in sorted(given):
-        values = pa.array([given_value(number, column[0]) for number in wanted.rows])
+        values = pa.array([given_value(number, column[0]) for number in numbers])
         rows = rows.append_column(column[0], values.cast(present[column]))
     return rows
 

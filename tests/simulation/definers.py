@@ -61,7 +61,7 @@ def alterer(world: World, number: int) -> Callable[[Actor], None]:
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Alter)
             refusals = (InvalidInput, InvalidName, SchemaMismatch)
-            durably(world, actor, name, partial(_alter, world, ports, name, wanted), refusals)
+            durably(world, actor, name, partial(altered, world, ports, name, wanted), refusals)
 
     return run
 
@@ -107,7 +107,8 @@ def _base(luck: int) -> ColumnChange:
     return (WidenColumn(name="count", type="int64"), Reorder(names=("at", "row", "count")))[luck]
 
 
-def _alter(world: World, ports: TableContext, name: str, wanted: Alter) -> bool:
+def altered(world: World, ports: TableContext, name: str, wanted: Alter) -> bool:
+    """Alter a table; return whether that was this commit."""
     n = Table(ports).alter(
         set=wanted.set, unset=wanted.unset, columns=wanted.columns, commit_id=name
     )

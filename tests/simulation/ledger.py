@@ -31,6 +31,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
+    PlanCompleted,
     RowsChanged,
     TableAltered,
     TableCreated,
@@ -45,11 +46,11 @@ from airflow_provider_segtable.core.time.interval import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from tests.every_reader import READERS, Reader, Shown, disagreements
+from tests.every_reader import READERS, Reader, Shown, base_files, disagreements
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
 ASKED_EVERY = 4
-"""Another way to read is asked after one event in so many."""
+"""Another way to read is asked after one event in so many of those that change what is read."""
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class Ledger:
     versions: dict[int, frozenset[str]] = field(default_factory=dict)
     models: dict[int, Model] = field(default_factory=dict)
     read: object = None
+    looks: int = 0
 
     def intend(self, commit_id: str, intention: Intention) -> None:
         """Note what is about to be tried."""
@@ -194,9 +196,7 @@ class Ledger:
         shows = _reading(state), model.rows, model.settled
         if shows != self.read:
             problems += self._wrong_rows(ports, state)
-            if state.n % ASKED_EVERY == 0:
-                reader = self.readers[state.n // ASKED_EVERY % len(self.readers)]
-                problems += self._read_otherwise(replace(ports), state, (reader,))
+            problems += self._read_otherwise(replace(ports), state, [*self._asked(event)])
         self.read = shows
         claimed = {i for plan in state.pending_plans() for i in plan.inputs}
         problems += [f"input {i} was cleaned" for i in claimed if i not in state.timeline]
@@ -217,12 +217,26 @@ class Ledger:
         except SegtableError as error:
             yield f"the snapshot cannot be read: {error}"
 
+    def _asked(self, event: Event) -> Iterator[Reader]:
+        """Yield which readers are asked after an event: one by turns; of new bases, theirs."""
+        self.looks += 1
+        turn, now = divmod(self.looks, ASKED_EVERY)
+        if not now:
+            yield self.readers[turn % len(self.readers)]
+        if self.key and isinstance(event.action, PlanCompleted):
+            yield base_files
+
     def _read_otherwise(
         self, ports: TableContext, state: State, readers: Sequence[Reader] = READERS
     ) -> Iterator[str]:
         """Yield what other ways to read the newest version find; each event is asked another."""
         model = self.models[state.n]
-        if not model.settled or len(self.models) == 1 or EventLog(ports.storage).load().n > state.n:
+        if (
+            not readers
+            or not model.settled
+            or len(self.models) == 1
+            or EventLog(ports.storage).load().n > state.n
+        ):
             return
         names = self.columns or tuple(column.name for column in model.columns)
         names = tuple(sorted(names, key=lambda name: name != "row"))

@@ -159,13 +159,16 @@ class Landing:
         self, model: Model, numbers: Sequence[int], times: Sequence[int]
     ) -> dict[int, Row]:
         """Return new rows with the values that their author gave."""
-        ids = {column.name: column.id for column in self.written(model)}
-        names = self._names(ids)
-        values = {ids[name]: name for name in names}
+        values = self.values_given(model)
         return {
             number: Row(at, {COUNT: 0, **{i: given_value(number, n) for i, n in values.items()}})
             for number, at in zip(numbers, times, strict=True)
         }
+
+    def values_given(self, model: Model) -> dict[int, str]:
+        """Return the columns, besides the first ones, that the author gave: names by their ids."""
+        ids = {column.name: column.id for column in self.written(model)}
+        return {ids[name]: name for name in sorted(self._names(ids))}
 
     def found(self, model: Model, numbers: Sequence[int]) -> frozenset[int]:
         """Return which of these rows a change found in its snapshot, and that are there now.

@@ -6,16 +6,19 @@ are real, replays the events that it saw.
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
+from airflow_provider_segtable.data.arrow.arrow_schema import parse_type, physical_schema
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.simulation.keyed.records import CHUNKS, SCHEMA, KeyedModel, Record
 from tests.simulation.ledger import Ledger
+from tests.simulation.model import Column
 
 
 class KeyedLedger(Ledger):
@@ -35,9 +38,12 @@ class KeyedLedger(Ledger):
         )
 
 
-def written_records(files: DataFiles, kind: TableKind, segment: Segment) -> Sequence[Record]:
-    """Read the records of a log file."""
-    schema = physical_schema(SCHEMA, kind)
+def written_records(
+    files: DataFiles, kind: TableKind, segment: Segment, added: Sequence[Column] = ()
+) -> Sequence[Record]:
+    """Read the records of a log file, with columns that were added to the first ones."""
+    fields = [pa.field(column.name, parse_type(column.type)) for column in added]
+    schema = physical_schema(pa.schema([*SCHEMA, *fields]), kind)
     return [
         Record(
             key=row["row"],
@@ -45,6 +51,7 @@ def written_records(files: DataFiles, kind: TableKind, segment: Segment) -> Sequ
             seq=row["count"],
             **{name: row[name] for name in ("text", "note", "seen", "spot")},
             deletes=row[OP] == 1,
+            more=tuple((c.id, row[c.name]) for c in added if row[c.name] is not None),
         )
         for rows in SegmentRead(files, segment, schema=schema, time_column="at").batches()
         for row in rows.to_pylist()

@@ -17,6 +17,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from airflow_provider_segtable.core.indexes.record_index import (
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
-from tests.simulation.model import COUNT, Landing, Model, Row
+from tests.simulation.model import COUNT, Column, Landing, Model, Row, given_value
 from tests.simulation.world import HOUR_US
 
 KEY = 2
@@ -46,7 +47,10 @@ _NAME = re.compile(r".*/\d+_(\d+)\.log\.(\d+)_([0-9a-f]{16})\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One written record of a key; ``hour`` is its time, None if that of its key."""
+    """One written record of a key; ``hour`` is its time, None if that of its key.
+
+    ``more`` has the ids and values of columns that were added to the first ones.
+    """
 
     key: int
     seq: int | None = None
@@ -56,6 +60,12 @@ class Record:
     seen: int | None = None
     spot: int | None = None
     hour: int | None = None
+    more: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Return a number that few other records have."""
+        return next((n for n in (self.text, self.note, self.spot) if n is not None), self.key)
 
     @property
     def values(self) -> dict[int, int | None]:
@@ -66,6 +76,7 @@ class Record:
             NOTE: self.note,
             SEEN: self.seen,
             SPOT: self.spot,
+            **dict(self.more),
         }
 
 
@@ -242,20 +253,26 @@ class Upsert:
         """Return the model after it."""
         assert isinstance(model, KeyedModel)
         assert isinstance(landing.action, Appended)
-        return model.with_records(model.placed(self.records, landing.action.segments))
+        given = landing.values_given(model)
+        records = [
+            replace(one, more=tuple((i, given_value(one.number, n)) for i, n in given.items()))
+            for one in self.records
+        ]
+        return model.with_records(model.placed(records, landing.action.segments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyChange:
     """The rows of some keys are deleted, or get a text; ``begun`` is a version not after its look.
 
-    ``written`` reads the records of a log file.
+    ``written`` reads the records of a log file. If it is a merge, keys without a row get one.
     """
 
     keys: tuple[int, ...]
     text: int | None
     begun: int
-    written: Callable[[Segment], Sequence[Record]]
+    written: Callable[[Segment, Sequence[Column]], Sequence[Record]]
+    merges: bool = False
     kind: ClassVar[str] = "key change"
 
     def done(self, model: Model, landing: Landing) -> Model:
@@ -263,31 +280,37 @@ class KeyChange:
         assert isinstance(model, KeyedModel)
         assert isinstance(landing.action, Appended)
         segments = own_files(landing.action.segments)
+        added = [column for column in landing.written(model) if column.id > SPOT]
         records = sorted(
-            (record for segment in segments for record in self.written(segment)),
+            (record for segment in segments for record in self.written(segment, added)),
             key=lambda record: record.key,
         )
         placed = model.placed(records, segments)
-        seen = [*self._seen(records, landing)]
+        seen = [*self._seen(records, added, landing)]
         assert seen, f"rows are wrong: no version from {self.begun} explains {records}"
         wins = any(not then.settled or all(_wins(one, then) for one in placed) for then in seen)
         assert wins, f"rows are wrong: {placed} loses against the rows that it saw"
         return model.with_records(placed)
 
-    def _seen(self, records: Sequence[Record], landing: Landing) -> Iterator[KeyedModel]:
+    def _seen(
+        self, records: Sequence[Record], added: Sequence[Column], landing: Landing
+    ) -> Iterator[KeyedModel]:
         for n in range(landing.n - 1, self.begun - 1, -1):
             model = landing.before(n)
             assert isinstance(model, KeyedModel)
-            if not model.settled or [*self._expected(model)] == [*records]:
+            if not model.settled or [*self._expected(model, added)] == [*records]:
                 yield model  # while no index keeps keys unique, a key may have several rows
 
-    def _expected(self, model: KeyedModel) -> Iterator[Record]:
+    def _expected(self, model: KeyedModel, added: Sequence[Column]) -> Iterator[Record]:
         for key in sorted(self.keys):
             row = model.rows.get(key)
             if row is None:
+                if self.merges:
+                    hour = time_of(Record(key=key), model.chunks) // HOUR_US
+                    yield Record(key=key, hour=hour, text=self.text, more=_more(added))
                 continue
             seq, note, seen, spot = (row.values[column] for column in (SEQ, NOTE, SEEN, SPOT))
-            at = {"key": key, "hour": row.at // HOUR_US}
+            at, more = {"key": key, "hour": row.at // HOUR_US}, _more(added, row.values)
             if self.text is None:
                 kept = {
                     "seq": seq if model.ordered else None,
@@ -297,7 +320,17 @@ class KeyChange:
             elif model.partial:  # a null sets nothing: the row keeps what the change does not set
                 yield Record(**at, seq=seq if model.ordered else None, text=self.text)
             else:
-                yield Record(**at, seq=seq, text=self.text, note=note, seen=seen, spot=spot)
+                yield Record(
+                    **at, seq=seq, text=self.text, note=note, seen=seen, spot=spot, more=more
+                )
+
+
+def _more(
+    added: Sequence[Column], values: Mapping[int, int | None] = MappingProxyType({})
+) -> tuple[tuple[int, int], ...]:
+    """Return values of added columns, or their defaults, where they are not null."""
+    shown = ((c.id, values.get(c.id, c.default and int(c.default))) for c in added)
+    return tuple((i, value) for i, value in shown if value is not None)
 
 
 def _wins(one: Placed, then: KeyedModel) -> bool:

@@ -1,10 +1,11 @@
 """The standing disaster of a primary-key table: many writers, no locks, clocks far apart.
 
-Upserters, streams and changers (``writers``); planners and askers (log and base compactions, and
-major ones with other time chunks and buckets); compactors, cleaners, taggers, readers of the past,
-by version and as of a time; followers of the change feed; restorers and repairers; requesters,
-builders and tenders of indexes; droppers, and who creates the next table. Clocks are up to five
-minutes apart. Every third seed has partial updates, with a group; every fourth no ordering column.
+Upserters, streams, changers, and alterers of columns (``writers``); planners and askers (log and
+base compactions, and major ones with other time chunks and buckets); compactors, cleaners, taggers,
+readers of the past, by version and as of a time; followers of the change feed; restorers and
+repairers; requesters, builders and tenders of indexes; droppers, and who creates the next table.
+Clocks are up to five minutes apart. Every third seed has partial updates, with a group; every
+fourth no ordering column.
 Where keys move, every second table has another index, too, which has to know the corrections.
 
     python -m tests.simulation.keyed.scenario --seeds 100
@@ -49,7 +50,7 @@ from tests.simulation.indexes.index_actors import KINDS, builder, requester, ten
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.moving_ledger import MovingLedger
 from tests.simulation.keyed.records import BUCKETS, CHUNKS, KEY, SCHEMA
-from tests.simulation.keyed.writers import changer, streamer, upserter
+from tests.simulation.keyed.writers import alterer, changer, streamer, upserter
 from tests.simulation.scenario import WISHES_EVERY_S, compactor, planner, run
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import Founding, Shape, World
@@ -194,6 +195,7 @@ def _spawn(world: World) -> None:
         (upserter, shape.upserters, APART_S),
         (streamer, shape.streams, APART_S),
         (changer, shape.changers, APART_S),
+        (alterer, shape.alterers, 0.0),
         (planner, shape.planners, 0.0),
         (asker, min(shape.asks, 1), 0.0),
         (compactor, shape.compactors, 10.0),
@@ -242,6 +244,9 @@ def shape_of(seed: int) -> Shape:
         requesters=(wanting := random.choice((0, 0, 1, 2))),
         builders=wanting,
         tenders=min(wanting, 1),
+        # registers of partial updates would need a model of added columns
+        alterers=random.choice((0, 1)) if seed % 3 else 0,
+        alterations_each=random.randint(1, 4),
     )
 
 

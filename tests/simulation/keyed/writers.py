@@ -1,10 +1,11 @@
-"""Writers of a primary-key table: upserters, streams, and changers.
+"""Writers of a primary-key table: upserters, streams, changers, and alterers of columns.
 
 1. An upserter has a durable queue of records of few keys. Every second one has no coordinator.
 2. A stream writes micro-batches under ids of its query and their numbers. It notes its progress
    after each one. If it dies between, it writes the same batch again, under the same id.
-3. A changer deletes or updates by a condition.
-4. None of them is ever aborted, unless a fault strikes its own requests.
+3. A changer deletes or updates by a condition, or merges, which inserts keys that are not there.
+4. An alterer adds columns, widens them and drops them. Writers give them values, or leave them out.
+5. None of them is ever aborted, unless a fault strikes its own requests.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     CoordinatorUnavailable,
+    InvalidInput,
+    InvalidName,
+    SchemaMismatch,
     SegtableError,
     StorageError,
     TableGone,
 )
+from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, WidenColumn
 from airflow_provider_segtable.table.table import Table
-from tests.simulation.authors import durably
+from tests.simulation.authors import durably, widened
+from tests.simulation.definers import altered
 from tests.simulation.keyed.keyed_ledger import written_records
-from tests.simulation.keyed.records import GONE, KeyChange, Record, Upsert, batch
-from tests.simulation.world import batch_id, change_id, failed, upsert_id
+from tests.simulation.keyed.records import CHUNKS, GONE, SPOT, KeyChange, Record, Upsert, batch
+from tests.simulation.model import NAMES, Alter
+from tests.simulation.world import alter_id, batch_id, change_id, failed, upsert_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +64,7 @@ def upserter(world: World, number: int) -> Callable[[Actor], None]:
                 world.ledger.intend(name, Upsert(records=made))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)
-            durably(world, actor, name, partial(_upsert, world, ports, wanted, name))
+            durably(world, actor, name, partial(_upsert, world, actor, ports, wanted, name))
             actor.sleep(actor.uniform() * 0.5)
 
     return run
@@ -86,21 +93,30 @@ def made_records(actor: Actor, number: int, shape: Shape) -> tuple[Record, ...]:
     return tuple({record.key: record for record in made}.values() if shape.hours else made)
 
 
-def _upsert(world: World, ports: TableContext, wanted: Upsert, name: str) -> bool:
+def _upsert(world: World, actor: Actor, ports: TableContext, wanted: Upsert, name: str) -> bool:
     rows = batch(wanted.records, world.shape.chunks)
+    numbers = [record.number for record in wanted.records]
     return _unhindered(
-        world, lambda: Table(ports).upsert(rows, deleted=GONE, commit_id=name).n is not None
+        world,
+        lambda: (
+            Table(ports)
+            .upsert(widened(world, actor, ports, name, rows, numbers), deleted=GONE, commit_id=name)
+            .n
+            is not None
+        ),
     )
 
 
 def _unhindered(world: World, action: Callable[[], bool]) -> bool:
-    """Do what nothing but a fault of its own requests may keep from being done."""
+    """Do what only a fault of its own requests, or an alteration, may keep from being done."""
     try:
         return action()
     except TableGone:
         raise
     except SegtableError as error:
         excusable = isinstance(error, (StorageError, CommitUnknown, CoordinatorUnavailable))
+        if world.shape.alterers and isinstance(error, InvalidInput | SchemaMismatch):
+            raise  # a column that it gives was dropped since its look
         if excusable and any(name in world.faults.injected for name in _EXCUSES):
             raise
         raise AssertionError(f"a writer was aborted: {type(error).__name__}: {error}") from error
@@ -121,7 +137,7 @@ def streamer(world: World, number: int) -> Callable[[Actor], None]:
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Upsert)
             try:
-                _upsert(world, ports, wanted, name)
+                _upsert(world, actor, ports, wanted, name)
             except SegtableError as error:
                 failed(actor, name, error)
                 actor.sleep(actor.uniform())
@@ -134,7 +150,10 @@ def streamer(world: World, number: int) -> Callable[[Actor], None]:
 
 
 def changer(world: World, number: int) -> Callable[[Actor], None]:
-    """A writer who deletes or updates the rows that it finds under some keys."""
+    """A writer who deletes, updates or merges the rows that it finds under some keys.
+
+    Where keys move, it does not merge: its rows would move them, which a merge refuses.
+    """
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
@@ -147,7 +166,8 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
                 begun = max(world.ledger.models)
                 assert world.ledger.checked is not None
                 written = partial(written_records, world.files, world.ledger.checked.table.kind)
-                wish = KeyChange(keys=keys, text=text, begun=begun, written=written)
+                merges = text is not None and not world.shape.hours and actor.uniform() < 0.5
+                wish = KeyChange(keys=keys, text=text, begun=begun, written=written, merges=merges)
                 world.ledger.intend(name, wish)
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, KeyChange)
@@ -158,6 +178,10 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
 
 def _change(world: World, ports: TableContext, wanted: KeyChange, name: str) -> bool:
     def once() -> bool:
+        if wanted.merges:
+            made = batch([Record(key=key, text=wanted.text) for key in wanted.keys], CHUNKS)
+            source = made.select(["at", "row", "text"])
+            return Table(ports).merge(source, on="row", commit_id=name).n is not None
         where = f"row IN ({', '.join(map(str, wanted.keys))})"
         if wanted.text is None:
             return Table(ports).delete(where, commit_id=name).n is not None
@@ -165,3 +189,33 @@ def _change(world: World, ports: TableContext, wanted: KeyChange, name: str) -> 
         return Table(ports).update({"text": text}, where, commit_id=name).n is not None
 
     return _unhindered(world, once)
+
+
+def alterer(world: World, number: int) -> Callable[[Actor], None]:
+    """Somebody who adds columns, widens them, and drops them."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        for turn in range(world.shape.alterations_each):
+            name = alter_id(number, turn)
+            actor.sleep(actor.uniform())
+            if name not in world.ledger.intended:
+                world.ledger.intend(name, _alteration(world, actor))
+            wanted = world.ledger.intended[name]
+            assert isinstance(wanted, Alter)
+            refusals = (InvalidInput, InvalidName, SchemaMismatch)
+            durably(world, actor, name, partial(altered, world, ports, name, wanted), refusals)
+
+    return run
+
+
+def _alteration(world: World, actor: Actor) -> Alter:
+    added = {column.name: column for column in world.ledger.newest.columns if column.id > SPOT}
+    free = [name for name in NAMES if name not in added]
+    if free and (not added or actor.uniform() < 0.6):
+        default = (None, "-1")[int(actor.uniform() * 2)]
+        return Alter(columns=(AddColumn(name=free[0], type="int32", default=default),))
+    name = min(added)
+    if added[name].type == "int32" and actor.uniform() < 0.5:
+        return Alter(columns=(WidenColumn(name=name, type="int64"),))
+    return Alter(columns=(DropColumn(name=name),))

@@ -14,6 +14,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Intents(dict[str, Intention]):
             keys=workload.changed_keys(name, turn),
             text=workload.changed_text(name, turn),
             begun=self.begun[commit_id],
-            written=lambda segment: written_records(self.kept, self.kind, segment),
+            written=partial(written_records, self.kept, self.kind),
         )
 
 
