@@ -274,14 +274,15 @@ def promised(look: Look) -> dict[Any, int]:
     """Return the least version that base files show, by chunk.
 
     It is that of the request of the last completed semi-major or major compaction over the chunk,
-    as far as the log is kept; 0 without one, and after a restore. A semi-major one has the inputs
-    that its request names: what landed after its author looked, and before the request, is above.
+    as far as the log is kept; 0 without one. A semi-major one has the inputs that its request
+    names: what landed after its author looked, and before the request, is above. A restored chunk
+    has the base that it had in its version.
     """
-    least = dict.fromkeys(look.state.timeline.visible_chunks(), 0)
+    made: dict[Any, list[tuple[int, int]]] = {}  # by chunk: from which event on, and the least
     asked: dict[str, int] = {}
     landed: list[tuple[int, Segment]] = []
     for event in look.ports.log.events(look.ports.log.first()):
-        landed += [(event.n, segment) for segment in getattr(event.action, "segments", ())]
+        new: tuple[Segment, ...] = getattr(event.action, "segments", ())
         match event.action:
             case PlanRequested(plan=SemiMajorPlan() as plan):
                 mine = ((n, s.shard) for n, s in landed if s.id.chunk == plan.chunk)
@@ -290,12 +291,17 @@ def promised(look: Look) -> dict[Any, int]:
             case PlanRequested(plan=MajorPlan() as plan):
                 asked[plan.id] = event.n
             case PlanCompleted(plan_id=name) if name in asked:
-                for chunk in least:
-                    if any(s.id.chunk == chunk for s in event.action.segments):
-                        least[chunk] = asked[name]
-            case VersionRestored():
-                least = dict.fromkeys(least, 0)
-    return least
+                for chunk in {s.id.chunk for s in new}:
+                    made.setdefault(chunk, []).append((event.n, asked[name]))
+            case VersionRestored(version=version):
+                was = {s.path: s.id.chunk for n, s in landed if n <= version and s.path}
+                for s in new:
+                    since = [p for n, p in made.get(was.get(s.path), ()) if n <= version]
+                    if since:
+                        made.setdefault(s.id.chunk, []).append((event.n, since[-1]))
+        landed += [(event.n, segment) for segment in new]
+    here = look.state.timeline.visible_chunks()
+    return {chunk: made[chunk][-1][1] if chunk in made else 0 for chunk in here}
 
 
 def _of_place(look: Look, rows: Rows, chunk: Any) -> Rows:

@@ -223,7 +223,7 @@ class Ledger:
         turn, now = divmod(self.looks, ASKED_EVERY)
         if not now:
             yield self.readers[turn % len(self.readers)]
-        if self.key and isinstance(event.action, PlanCompleted):
+        if self.key and isinstance(event.action, PlanCompleted | VersionRestored):
             yield base_files
 
     def _read_otherwise(

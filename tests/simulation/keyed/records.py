@@ -114,7 +114,7 @@ def highest(placed: Sequence[Placed], column: int | None = None) -> Placed | Non
         for one in placed
         if column is None
         or (one.record.deletes and not group)
-        or one.record.values[column] is not None
+        or one.record.values.get(column) is not None
     ]
     if not those:
         return None
@@ -175,7 +175,10 @@ class KeyedModel(Model):
         values = {column: _value(highest(placed, column), column) for column in (SEQ, TEXT, NOTE)}
         if self.ordered:
             values[SEQ] = _value(own, SEQ)
-        return Row(at, {**values, **{column: _value(group, column) for column in (SEEN, SPOT)}})
+        values |= {column: _value(group, column) for column in (SEEN, SPOT)}
+        added = {column for one in placed for column, _ in one.record.more}
+        set_to = {column: highest(placed, column) for column in added}
+        return Row(at, values | {c: one.record.values[c] for c, one in set_to.items() if one})
 
     def placed(self, records: Sequence[Record], segments: Sequence[Segment]) -> list[Placed]:
         """Return the records of a commit in record order, as its files' names say."""
@@ -307,7 +310,8 @@ class KeyChange:
             if row is None:
                 if self.merges:
                     hour = time_of(Record(key=key), model.chunks) // HOUR_US
-                    yield Record(key=key, hour=hour, text=self.text, more=_more(added))
+                    more = () if model.partial else _more(added)  # there, a null sets nothing
+                    yield Record(key=key, hour=hour, text=self.text, more=more)
                 continue
             seq, note, seen, spot = (row.values[column] for column in (SEQ, NOTE, SEEN, SPOT))
             at, more = {"key": key, "hour": row.at // HOUR_US}, _more(added, row.values)
@@ -335,7 +339,7 @@ def _more(
 
 def _wins(one: Placed, then: KeyedModel) -> bool:
     """Return whether a record is above those that its author saw, in each register."""
-    placed = then.records[one.record.key]
+    placed = then.records.get(one.record.key, ())
     row, group = highest(placed), highest(placed, SEEN) if then.partial else None
     sets_group = one.record.deletes or one.record.seen is not None
     return (row is None or row.order < one.order) and (

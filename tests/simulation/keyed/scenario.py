@@ -244,8 +244,7 @@ def shape_of(seed: int) -> Shape:
         requesters=(wanting := random.choice((0, 0, 1, 2))),
         builders=wanting,
         tenders=min(wanting, 1),
-        # registers of partial updates would need a model of added columns
-        alterers=random.choice((0, 1)) if seed % 3 else 0,
+        alterers=random.choice((0, 1)),
         alterations_each=random.randint(1, 4),
     )
 

@@ -7,6 +7,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.indexes.feed import Feed
@@ -16,17 +17,21 @@ from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans import major_plan
 from airflow_provider_segtable.core.plans.group_plan import GroupPlan
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.reads.selection import MayHold, Selection
 from airflow_provider_segtable.core.segments.segment import Place, Segment
 from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
 from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed import division, feed_pieces
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.merge import registers
 from airflow_provider_segtable.data.merge.record_order import Order
 from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.services.compaction import publication
 from airflow_provider_segtable.services.indexing import build as build_index
+from airflow_provider_segtable.table.changes.keyed import arrow_records
 from airflow_provider_segtable.table.lifetime import own_files
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.reads import chosen_files
@@ -45,12 +50,15 @@ MANY = replace(NOBODY, upserters=4, upserts_each=4, asks=3)
 CHANGERS = replace(NOBODY, upserters=2, changers=3, changes_each=3)
 DIVIDERS = replace(NOBODY, upserters=3, upserts_each=3, asks=4)
 RESTORERS = replace(NOBODY, upserters=2, restorers=1, restores_each=2)
+BASES = replace(RESTORERS, asks=3, taggers=1)
 STREAMS = replace(NOBODY, streams=2, batches_each=4)
 FOLLOWERS = replace(NOBODY, upserters=2, changers=1, followers=1, cleaners=1, asks=1)
 INDEXED = replace(WRITERS, requesters=1, wishes_each=1, builders=1, tenders=1)
 MOVERS = replace(NOBODY, upserters=2, asks=1, builders=1, hours=3)
 LATE = replace(MOVERS, asks=0, requesters=1, wishes_each=1, deleting=0.0)
 CUTTERS = replace(MOVERS, asks=4)
+ALTERERS = replace(DIVIDERS, alterers=1, alterations_each=3)
+MERGERS = replace(NOBODY, upserters=2, upserts_each=3, changers=1, changes_each=4)
 DROPPERS = replace(NOBODY, upserters=1, upserts_each=2, streams=1, batches_each=2, droppers=2)
 
 
@@ -227,6 +235,49 @@ def corrections_unfed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Feed, "covers", lambda *_: True)
 
 
+def late_files_in_earlier_columns(monkeypatch: Patch) -> None:
+    """Late log files of a major compaction are divided in the columns of the plan's start."""
+    monkeypatch.setattr(publication, "replace", lambda attempt, **_: attempt)
+
+
+def deleted_keys_are_met(monkeypatch: Patch) -> None:
+    """A merge takes a key for one that is there if any record of it was read, also a tombstone."""
+    right, met_by = arrow_records._joined, dict[int, list[pa.RecordBatch]]()
+
+    def noting(*, keep: Any, **given: Any) -> Condition:
+        seen = met_by.setdefault(id(keep.__closure__[0].cell_contents), [])
+        return Condition(keep=lambda batch: seen.append(keep(batch)) or seen[-1], **given)
+
+    def joined(snapshot: Any, keys: Any, source: pa.Table) -> Any:
+        rows, met = right(snapshot, keys, source)
+        for batch in met_by.pop(id(keys), ()):
+            met[keys.find(batch)] = True
+        return rows, met
+
+    monkeypatch.setattr(arrow_records, "Condition", noting)
+    monkeypatch.setattr(arrow_records, "_joined", joined)
+
+
+def majors_leave_no_base(monkeypatch: Patch) -> None:
+    """The outputs of a major compaction are no base."""
+
+    def bare(_: Any, __: Any, segments: Sequence[Segment], ___: Any) -> tuple[Segment, ...]:
+        return tuple(replace(s, shard=replace(s.shard, base=0)) for s in segments)
+
+    monkeypatch.setattr(MajorPlan, "with_base", bare)
+
+
+def restored_files_are_bases(monkeypatch: Patch) -> None:
+    """All that a restore brings back is the base of its chunk, also log files."""
+    monkeypatch.setattr(restore_events, "base_of", lambda some: some)
+
+
+def restores_leave_no_base(monkeypatch: Patch) -> None:
+    """What a restore brings back is no base."""
+    monkeypatch.setattr(restore_events, "base_of", lambda _: ())
+    monkeypatch.setattr(restore_events, "_with_bases", lambda segments, _: iter(segments))
+
+
 PLANTED = [
     (slices_by_instant, slow, WRITERS, 2, "rows"),
     (tombstones_go_early, slow, WRITERS, 10, "rows"),
@@ -246,6 +297,11 @@ PLANTED = [
     (chunks_cut_carelessly, slow, CUTTERS, 1, "rows"),
     (late_files_uncorrected, slow, CUTTERS, 1, "rows"),
     (corrections_unfed, slow, MOVERS, 0, "no entry about"),
+    (late_files_in_earlier_columns, slow, ALTERERS, 11, "rows"),
+    (deleted_keys_are_met, slow, MERGERS, 1, "rows"),
+    (majors_leave_no_base, slow, DIVIDERS, 0, "base_only"),
+    (restored_files_are_bases, slow, BASES, 1, "rows"),
+    (restores_leave_no_base, slow, BASES, 1, "base_only"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
 
