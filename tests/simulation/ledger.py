@@ -49,7 +49,7 @@ from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from tests.every_reader import READERS, Reader, Shown, base_files, disagreements
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
-ASKED_EVERY = 4
+ASKED_EVERY = 6
 """Another way to read is asked after one event in so many of those that change what is read."""
 
 
