@@ -76,6 +76,7 @@ def test_what_compactions_make() -> None:
         assert base_after(segments[1:2], chunk, (1, 2)) == 2
         assert base_after(segments, chunk, (0, 3)) == begun
         assert base_after(segments[1:], chunk, (1, 3)) == 0
+    assert base_after(based(2, 0), NEWER, (0, 2)) == 0
 
 
 def test_a_plan_takes_no_base_of_a_bucket_apart() -> None:

@@ -47,3 +47,5 @@ def test_loads_leave_the_state_like_commit_ids() -> None:
     """The last parts of the newest events stay."""
     loads = with_part({"old": LastPart(3, FIRST), "new": LastPart(4, FIRST)}, SECOND, 13, keep=10)
     assert list(loads) == ["new", "z/day.csv"]
+    again = with_part(loads, replace(FIRST, load="new"), 14, keep=11)
+    assert list(again) == ["z/day.csv", "new"]
