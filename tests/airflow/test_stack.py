@@ -112,7 +112,8 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert flights.segments() == 1
     assert flights.rows() == rows
     assert stack.wait_run(WAITER, waiting, timeout_s=PATIENCE_S).state == "success"
-    assert stack.wait_run(SHOWN, shown, timeout_s=PATIENCE_S).state == "success"
+    published = stack.wait_run(SHOWN, shown, timeout_s=PATIENCE_S)
+    assert published.state == "success", why(stack, published)
     published = DeltaTable(flights.table.published()["delta"].address).to_pyarrow_table()
     assert sorted(published["row"].to_pylist()) == rows
 

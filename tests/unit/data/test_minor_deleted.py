@@ -90,7 +90,7 @@ def test_untraced_inputs_pass_through() -> None:
         two,
         id=replace(two.id, partition=1),
         origin=two.id,
-        shard=replace(two.shard, partition=1, root_start=1, root_end=2),
+        shard=replace(two.shard, partition=1, root_start=1, root_end=2, base=0),
     )
     (result,) = run_minor(job([one, two]), files)
     assert (result.roots, result.lineage) == (roots_of([one, two]), ())
