@@ -49,6 +49,12 @@ class Seen:
     until: Instant | None = None
 
 
+def _is_put_over(version: Version, before: Seen | None) -> bool:
+    """Return whether a version took the file of another one that is still there."""
+    known = before.version if before else None
+    return known is not None and known.path == version.path and known.mark != version.mark
+
+
 @dataclass(slots=True)
 class PublishedOracle:
     """Follows everything that is created and deleted below a table's root.
@@ -164,7 +170,7 @@ class PublishedOracle:
         state, before = self.world.newest.ledger.checked, self.heads.get(name)
         assert state is not None
         late = version.event < state.retained_from or state.dropped
-        misplaced = self._is_misplaced(version, before)
+        misplaced = self._is_misplaced(version, before) and not _is_put_over(version, before)
         self.versions += 1
         self.late += late
         self.misplaced += misplaced
@@ -193,6 +199,8 @@ class PublishedOracle:
         if before is None or before.version.mark == version.mark:
             return
         event = before.version.event
+        if _is_put_over(version, before):
+            yield f"it was put over that of event {event}"
         if version.event < event or (version.event == event and version.after):
             yield f"event {version.event} follows {event}"
 

@@ -94,9 +94,6 @@ def test_comparing_paths_alone_is_caught(alone: pytest.MonkeyPatch) -> None:
     assert caught(0)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="no seed below 79 shows it since a publisher looks again after its put"
-)
 def test_putting_over_another_version_is_caught(alone: pytest.MonkeyPatch) -> None:
     """Were a number not taken by put-if-absent, published events would go back."""
     alone.setattr(
