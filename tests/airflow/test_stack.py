@@ -88,8 +88,8 @@ def plan(stack: AirflowStack) -> Run:
     return run
 
 
-def why(stack: AirflowStack, run: Run) -> str:
-    return "\n".join(stack.task_log(run.dag_id, run.run_id, "compact"))
+def why(stack: AirflowStack, run: Run, task: str = "compact") -> str:
+    return "\n".join(stack.task_log(run.dag_id, run.run_id, task))
 
 
 def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: AirflowStack) -> None:
@@ -113,7 +113,7 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert flights.rows() == rows
     assert stack.wait_run(WAITER, waiting, timeout_s=PATIENCE_S).state == "success"
     published = stack.wait_run(SHOWN, shown, timeout_s=PATIENCE_S)
-    assert published.state == "success", why(stack, published)
+    assert published.state == "success", why(stack, published, "wait")
     published = DeltaTable(flights.table.published()["delta"].address).to_pyarrow_table()
     assert sorted(published["row"].to_pylist()) == rows
 

@@ -198,13 +198,18 @@ class DeltaLog:
         return self._version(self.checkpoint(start).base, listing, later)
 
     def _later(self, known: Published) -> Published | None:
-        """Return the newest version, if it follows a known one."""
+        """Return the newest version, if it follows a known one.
+
+        One with all files does not: readers start from its checkpoint.
+        """
         listing = listed(self.storage, known.number)
         entry = listing.commits.get(known.number)
         if entry is None or listing.gap(known.number) >= 0 or not self._same(known, entry):
             return None
         if later := listing.after(known.number, self.storage.uri):
-            return self._version(Base.of(known), listing, later, known.own.attempt)
+            with suppress(Disordered):
+                return self._version(Base.of(known), listing, later, known.own.attempt)
+            return None
         return replace(known, own=replace(known.own, seen=Seen(entry.size, entry.modified)))
 
     def _same(self, known: Published, entry: Entry) -> bool:
