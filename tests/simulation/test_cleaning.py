@@ -172,7 +172,7 @@ def test_deleting_before_the_event_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 def test_forgetting_pending_plans_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were claimed inputs cleaned, a plan would not find what it was to read."""
     monkeypatch.setattr(cleaning_events, "_claimed", lambda _: frozenset())
-    assert caught(replace(NO_TAGS, asks=5, compactors=3, planners=2), (77, 144, *range(40)))
+    assert caught(replace(NO_TAGS, asks=5, compactors=3, planners=2), (50, 51, *range(40)))
 
 
 def test_forgetting_tags_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
