@@ -83,18 +83,31 @@ def _among(column: Any, values: Sequence[Value], name: str) -> Any:
 
 def _array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
     """Return values in their column's type: at once if they are of one plain type."""
-    plain = (pa.types.is_integer(kind), int), (pa.types.is_string(kind), str)
-    for here, python in (*plain, (pa.types.is_float64(kind), float)):
-        if here and all(type(value) is python for value in values):
-            return _exactly(values, kind, name)
+    known: dict[type, bool] = {
+        int: pa.types.is_integer(kind),
+        str: pa.types.is_string(kind),
+        float: pa.types.is_float64(kind),
+        Decimal: pa.types.is_decimal128(kind),
+        Moment: pa.types.is_timestamp(kind),
+        Day: pa.types.is_date(kind),
+    }
+    (only, *more) = set(map(type, values)) or {type(None)}
+    if not more and known.get(only, False):
+        try:
+            return _at_once(values, only, kind)
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise InvalidInput(f"a value does not fit column {name!r}, {kind}: {error}") from None
     return pa.array([scalar(value, kind, name).as_py() for value in values], kind)
 
 
-def _exactly(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowInvalid, OverflowError) as error:
-        raise InvalidInput(f"a value does not fit column {name!r}, {kind}: {error}") from None
+def _at_once(values: Any, of: type, kind: pa.DataType) -> pa.Array:
+    """Return values of one type as ``scalar`` converts each."""
+    if of is Moment:
+        micros = pa.array([value.us for value in values], pa.int64())
+        return micros.cast(pa.timestamp("us", kind.tz)).cast(kind)
+    if of is Day:
+        return pa.array([value.days for value in values], pa.int32()).cast(pa.date32()).cast(kind)
+    return pa.array(values, kind)
 
 
 def _unknown(column: Any) -> pa.Array:

@@ -13,9 +13,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import partial
 from math import isfinite
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
@@ -141,12 +144,80 @@ def bounds(found: Literal, kind: pa.DataType) -> Bounds:
     raise TypeError(f"it is {found.kind}")
 
 
-def known_values(numbers: Sequence[int], kind: pa.DataType) -> list[Value] | None:
-    """Return which numbers a column of integers can have; None for columns of other types."""
-    if not pa.types.is_integer(kind):
+def own_values(kind: Kind, texts: Sequence[str], column: pa.DataType) -> list[Value] | None:
+    """Return many plain literals of one kind as a column's values, converted as a whole.
+
+    Each literal has the same value as ``bounds`` gives it.
+
+    Returns:
+        The values; None if one of them is not a value of the column, or written otherwise than
+        this function reads it: then ``bounds`` says what it is, one by one.
+    """
+    if kind is Kind.TEXT and (pa.types.is_string(column) or pa.types.is_large_string(column)):
+        return list(texts)
+    by: dict[bool, Callable[[Sequence[str], pa.DataType], list[Value] | None]] = {
+        kind is Kind.NUMBER and pa.types.is_integer(column): _own_integers,
+        kind is Kind.NUMBER and pa.types.is_floating(column): _own_doubles,
+        kind is Kind.NUMBER and pa.types.is_decimal128(column): _own_decimals,
+        kind in _TIMES and pa.types.is_timestamp(column): partial(_own_times, kind),
+        kind in {Kind.TEXT, Kind.DATE} and pa.types.is_date(column): _own_days,
+    }
+    try:
+        return by[True](texts, column) if True in by else None
+    except ValueError:  # of Arrow, too
         return None
-    first, last = _range(kind)
-    return [number for number in numbers if first <= number <= last]
+
+
+def _own_integers(texts: Sequence[str], column: pa.DataType) -> list[Value] | None:
+    numbers = list(map(int, texts))
+    first, last = _range(column)
+    return list(numbers) if first <= min(numbers) and max(numbers) <= last else None
+
+
+def _own_doubles(texts: Sequence[str], _: pa.DataType) -> list[Value] | None:
+    numbers = list(map(float, texts))
+    return list(numbers) if all(map(isfinite, numbers)) else None
+
+
+def _own_decimals(texts: Sequence[str], column: pa.DataType) -> list[Value] | None:
+    whole, scale = column.precision - column.scale, column.scale
+    if whole < 1 or scale < 0:
+        return None
+    fraction = rf"(?:\.\d{{1,{scale}}})?" if scale else ""
+    given = _all_of(texts, rf"^[+-]?\d{{1,{whole}}}{fraction}$")
+    return None if given is None else list(given.cast(column).to_pylist())
+
+
+_CLOCK = r"[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:Z|\+00:00)?"
+_DATE = r"\d{4}-\d\d-\d\d"
+_YEAR_1 = -62_135_596_800_000_000
+
+
+def _own_times(kind: Kind, texts: Sequence[str], column: pa.DataType) -> list[Value] | None:
+    form = f"^{_DATE}$" if kind is Kind.DATE else f"^{_DATE}(?:{_CLOCK})?$"
+    given = _all_of(texts, form)
+    if given is None:
+        return None
+    plain = pc.replace_substring_regex(given, r"(?:Z|\+00:00)$", "")
+    micros = np.asarray(plain.cast(pa.timestamp("us")).cast(pa.int64()))
+    step = _UNITS.get(column.unit, 1)
+    last = _LATEST.get(column.unit, _LONG - 1)
+    known = (micros % step == 0) & (micros >= _YEAR_1) & (abs(micros) <= last)
+    return list(map(Moment, micros.tolist())) if known.all() else None
+
+
+def _own_days(texts: Sequence[str], _: pa.DataType) -> list[Value] | None:
+    given = _all_of(texts, f"^{_DATE}$")
+    if given is None:
+        return None
+    days = np.asarray(given.cast(pa.date32()).cast(pa.int32()))
+    return list(map(Day, days.tolist())) if (days >= _YEAR_1 // DAY_US).all() else None
+
+
+def _all_of(texts: Sequence[str], form: str) -> "pa.Array | None":
+    """Return texts as an array, if all of them have a form."""
+    given = pa.array(texts)
+    return given if pc.all(pc.match_substring_regex(given, form)).as_py() else None
 
 
 def _range(kind: pa.DataType) -> tuple[int, int]:

@@ -4,6 +4,9 @@ Texts are large strings, bytes large binaries; times count microseconds and have
 unsigned integers are the next wider signed ones.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
@@ -42,6 +45,20 @@ def constant(found: Literal) -> pa.Scalar:
             return pa.scalar(as_day(found.text), pa.int32()).cast(pa.date32())
         case Kind.TIME | Kind.LOCAL_TIME:
             return pa.scalar(instant(found), TIME)
+
+
+def constants(kind: Kind, texts: Sequence[str]) -> "pa.Array | None":
+    """Return many plain literals as ``constant`` does, as a whole; None if they need it each."""
+    if kind is Kind.TEXT:
+        return pa.array(texts, TEXT)
+    if kind is not Kind.NUMBER:
+        return None
+    try:
+        whole = np.array(list(map(int, texts)), np.int64)
+    except (ValueError, OverflowError):
+        return None
+    fits = int(whole.min()) >= -(2**31) and int(whole.max()) < 2**31
+    return pa.array(whole, pa.int32()) if fits else None
 
 
 def normal(values: pa.Array) -> pa.Array:

@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.time.interval import moment
-from airflow_provider_segtable.data.sql.column_bounds import Bounds, bounds, known_values
+from airflow_provider_segtable.data.sql.column_bounds import Bounds, bounds, own_values
 from airflow_provider_segtable.data.sql.sql_checks import unclear_part
 from airflow_provider_segtable.data.sql.sql_text import (
     EPOCH,
@@ -47,7 +47,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
     listed,
     literal,
     parsed,
-    whole_numbers,
+    plain_list,
     written,
 )
 from airflow_provider_segtable.data.sql.text_values import OnlySpark
@@ -168,9 +168,9 @@ class _Reader:
 
     def among(self, tree: exp.In, field: pa.Field) -> Predicate:
         """Return that a column has one of some values; those that it cannot have do not matter."""
-        numbers = whole_numbers(tree)
-        known = None if numbers is None else known_values(numbers, field.type)
-        if known and numbers and len(known) == len(numbers):
+        plain = plain_list(tree)
+        known = plain and own_values(*plain, field.type)
+        if known:
             return Among(field.name, tuple(known))
         given = list(listed(tree))
         _check_alike(tree, given, field)

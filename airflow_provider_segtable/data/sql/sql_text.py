@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
@@ -85,6 +86,14 @@ def parsed(text: str, what: str, example: str) -> Tree:
     return trees[0]
 
 
+_PLAIN_FORMS = {
+    Kind.NUMBER: r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$",
+    Kind.TEXT: r"^'[^'\\]*'$",
+    Kind.DATE: r"(?i)^date\s*'[^'\\]*'$",
+    Kind.TIME: r"(?i)^timestamp\s*'[^'\\]*'$",
+}
+
+
 class ValueList(str):
     """The values of an ``IN``, as the text of one node: a tree of so many would take seconds."""
 
@@ -113,15 +122,21 @@ def _plain(text: str) -> "Literal":
     return Literal(Kind.NUMBER, text.rstrip("lL"))
 
 
-def whole_numbers(tree: exp.In) -> list[int] | None:
-    """Return the values of an ``IN``, if all are whole numbers."""
+def plain_list(tree: exp.In) -> "tuple[Kind, list[str]] | None":
+    """Return the values of an ``IN``, if all are of one kind and written plainly.
+
+    Plain are numbers without suffix, and texts, dates and timestamps without escapes. A list of a
+    hundred thousand is then converted as a whole; any other list value by value, by ``listed``.
+    """
     (only, *more) = tree.expressions
     if more or not isinstance(only.this, ValueList):
         return None
-    try:
-        return list(map(int, only.this.written))
-    except ValueError:
-        return None
+    given = pa.array(only.this.written)
+    for kind, form in _PLAIN_FORMS.items():
+        if pc.all(pc.match_substring_regex(given, form)).as_py():
+            texts = pc.replace_substring_regex(given, r"^[A-Za-z\s]*'|'$", "")
+            return kind, (given if kind is Kind.NUMBER else texts).to_pylist()
+    return None
 
 
 def listed(tree: exp.In) -> Iterator["Literal | Tree"]:

@@ -27,7 +27,14 @@ from airflow_provider_segtable.core.deletes.predicate import Compares
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql import sql_functions as functions
-from airflow_provider_segtable.data.sql.computed_types import BINARY, TEXT, TIME, constant, normal
+from airflow_provider_segtable.data.sql.computed_types import (
+    BINARY,
+    TEXT,
+    TIME,
+    constant,
+    constants,
+    normal,
+)
 from airflow_provider_segtable.data.sql.decimal_results import Values, rounded
 from airflow_provider_segtable.data.sql.sql_casts import (
     brought,
@@ -46,7 +53,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
     column_path,
     listed,
     literal,
-    whole_numbers,
+    plain_list,
     written,
 )
 from airflow_provider_segtable.data.sql.text_values import OnlySpark
@@ -374,9 +381,9 @@ class _Computer:
 
     def members(self, tree: exp.In) -> tuple[list[pa.Array], list[Values]]:
         """Return the literals of an ``IN``, in an array of each type, and its other values."""
-        whole = whole_numbers(tree)
-        if whole and min(whole) >= -(2**31) and max(whole) < 2**31:
-            return [pa.array(whole, pa.int32())], []
+        plain = plain_list(tree)
+        if plain and (known := constants(*plain)) is not None:
+            return [known], []
         literals: dict[pa.DataType, list[Any]] = {}
         others = []
         for each in listed(tree):
