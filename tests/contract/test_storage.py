@@ -107,6 +107,26 @@ def test_the_probe_refuses_a_broken_store(broken: type[MemoryStorage]) -> None:
         probe(broken("memory://here"), FakeRandomness())
 
 
+def test_the_probe_survives_a_drop_of_an_earlier_table() -> None:
+    """Whoever drops it deletes all that lies there, also a probe between its two creates."""
+    dropped: list[str] = []
+
+    class Dropped(MemoryStorage):
+        """A store in whose place a table is dropped meanwhile."""
+
+        def create(self, path: str, data: bytes) -> None:
+            """Create it; the first one is deleted at once."""
+            super().create(path, data)
+            if not dropped:
+                dropped.append(path)
+                self.delete(path)
+
+    store = Dropped("memory://here")
+    probe(store, FakeRandomness())
+    assert dropped
+    assert list(store.list("")) == []
+
+
 def test_the_probe_accepts_and_leaves_nothing(place: Place) -> None:
     """A sound store passes the start-up check, and the check cleans up."""
     probe(place())

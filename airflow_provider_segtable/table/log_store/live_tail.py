@@ -15,7 +15,7 @@
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -103,18 +103,25 @@ def _statuses(
 ) -> tuple[Mapping[int, BucketStatus], Mapping[int, str]]:
     """Return the status of the buckets of some stores, and a note for those of an ended store.
 
-    Each store is asked once.
+    Each store is asked once, and believed about the buckets that it has: it may not have heard yet
+    that another one took a bucket.
     """
     found: dict[int, BucketStatus] = {}
     gone: dict[int, str] = {}
     for store in {id(client): client for client in clients.values()}.values():
+        mine = [bucket for bucket, client in clients.items() if client is store]
         try:
-            found |= store.status()
+            found |= own_statuses(store, mine)
         except LogStoreGone as error:
             note = f"its service has ended, so only what is committed is read ({error})"
-            gone |= {bucket: note for bucket, client in clients.items() if client is store}
+            gone |= dict.fromkeys(mine, note)
             _LOG.warning("a read with the log: %s", note)
     return found, gone
+
+
+def own_statuses(store: LogClient, mine: Collection[int]) -> dict[int, BucketStatus]:
+    """Return the status of those buckets that a store was found for."""
+    return {bucket: status for bucket, status in store.status().items() if bucket in mine}
 
 
 def _of_bucket(

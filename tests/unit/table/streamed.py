@@ -78,6 +78,7 @@ class Streamed:
 
     table: Table
     limits: Limits = field(default_factory=Limits)
+    buckets: Sequence[int] = BUCKETS
     store: LogStore = field(init=False)
     client: LogClient = field(init=False)
     writers: dict[int, LogWriter] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Streamed:
         self.store = provider.create(context)
         self.store.start()
         self.client = provider.connect(self.store.address)
-        self.begin(*BUCKETS)
+        self.begin(*self.buckets)
 
     def interrupted(self, **after: Callable[[], None]) -> None:
         """Let things happen once in the next read, each after one call of the store's client."""

@@ -8,11 +8,13 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable
 from airflow_provider_segtable.core.log_store.bucket_log import Limits
+from airflow_provider_segtable.core.log_store.position import BEGINNING
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
 from airflow_provider_segtable.table.log_store.union_scan import UnionScan
 from tests.unit.table import keyed_indexed
 from tests.unit.table.logged import rows_of
@@ -162,6 +164,18 @@ def test_a_replaced_service_has_no_tail(streamed: Streamed) -> None:
     scan = streamed.union()
     assert numbers(scan) == [*range(6)]
     assert "bucket 0: its service is in epoch 1, which epoch 2 has replaced" in str(scan.explain())
+
+
+def test_a_service_speaks_for_the_buckets_that_it_has(
+    streamed: Streamed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lost a bucket to another one, and has not heard of it, hides none of its rows."""
+    old, taken = streamed.client, Streamed(streamed.table, buckets=(0,))
+    taken.send(0, rows_of(range(20, 23)))
+    monkeypatch.setattr(taken, "find", lambda bucket: old if bucket else taken.client)
+    assert numbers(taken.union()) == [*range(6), 10, 11, 12, 20, 21, 22]
+    lags = log_lag(taken.table.ports, taken.find, {0: BEGINNING, 1: BEGINNING}).buckets
+    assert {bucket: lag.records for bucket, lag in lags.items()} == {0: 7, 1: 5}
 
 
 def test_a_plan_says_what_was_found_of_each_bucket(streamed: Streamed) -> None:

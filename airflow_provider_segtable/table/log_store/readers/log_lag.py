@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import CoordinationError, InvalidInput, LogStoreError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
@@ -19,7 +20,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.file_reader import first_available, ranges
-from airflow_provider_segtable.table.log_store.live_tail import Finder
+from airflow_provider_segtable.table.log_store.live_tail import Finder, own_statuses
 from airflow_provider_segtable.table.log_store.readers.starts import buckets_of
 from airflow_provider_segtable.table.log_store.readers.stored_positions import stored_marks
 
@@ -66,16 +67,15 @@ def _unread(ports: TableContext, bucket: int) -> LogMark:
 
 def _statuses(find: Finder, buckets: Collection[int]) -> dict[int, BucketStatus]:
     """Return the status of all buckets whose services answer."""
-    clients: dict[int, LogClient] = {}
+    stores: dict[int, tuple[LogClient, list[int]]] = {}
     found: dict[int, BucketStatus] = {}
     for bucket in buckets:
-        try:
-            client = find(bucket)
-            if client is not None and id(client) not in clients:
-                clients[id(client)] = client
-                found |= client.status()
-        except (LogStoreError, CoordinationError):
-            continue
+        with suppress(LogStoreError, CoordinationError):
+            if (client := find(bucket)) is not None:
+                stores.setdefault(id(client), (client, []))[1].append(bucket)
+    for client, mine in stores.values():
+        with suppress(LogStoreError, CoordinationError):
+            found |= own_statuses(client, mine)
     return found
 
 
