@@ -36,7 +36,8 @@ from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import pruning
-from airflow_provider_segtable.table.log_store.union_scan import union_scan
+from airflow_provider_segtable.table.log_store.live_tail import Finder
+from airflow_provider_segtable.table.log_store.union_scan import UnionScan, union_scan
 from tests.simulation.publishing.decoders import Decoder, DeltaDecoder, IcebergDecoder
 
 Row: TypeAlias = tuple[Any, ...]
@@ -68,16 +69,26 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Live:
+    """The log stores of a table: by ``find``; and what a read of it with their tail is to show."""
+
+    find: Finder
+    shown: Callable[[UnionScan], Rows]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """A table at its newest version, and what is expected of it.
 
     ``settled`` says that base files have all rows, because nothing was written since a compaction.
+    ``live`` is None where no log store runs.
     """
 
     ports: TableContext
     state: State
     shown: Shown
     settled: bool = False
+    live: Live | None = None
 
     @cached_property
     def table(self) -> Table:
@@ -186,12 +197,15 @@ def filtered(look: Look) -> Iterator[str]:
 
 
 def with_log(look: Look) -> Iterator[str]:
-    """Compare a read with the log store's tail; no service runs, so it is the newest version."""
+    """Compare a read with the log store's tail; where no store runs, it is the newest version."""
     if look.kind is DeletionForm.PREDICATE:
         return
     request = read_request(columns=look.shown.names, include_log=True)
-    found = union_scan(look.ports, lambda _: None, request).to_arrow()
-    yield from differences("include_log", rows_of(found), look.newest)
+    scan = union_scan(look.ports, look.live.find if look.live else lambda _: None, request)
+    right = look.live.shown(scan) if look.live else look.newest
+    yield from differences("include_log", rows_of(scan.to_arrow()), right)
+    if look.live and scan.count() != right.total():
+        yield f"include_log: counts {scan.count()} rows, not {right.total()}"
 
 
 def earlier(look: Look) -> Iterator[str]:
@@ -386,10 +400,11 @@ def disagreements(
     *,
     settled: bool = False,
     state: State | None = None,
+    live: Live | None = None,
 ) -> Iterator[str]:
     """Yield in what readers of the newest version differ from the plain model."""
     state = state or ports.log.load()
-    look = Look(ports=ports, state=state, shown=shown, settled=settled)
+    look = Look(ports=ports, state=state, shown=shown, settled=settled, live=live)
     if state.n not in shown.rows or state.dropped:
         return
     for reader in readers:

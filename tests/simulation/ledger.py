@@ -46,7 +46,7 @@ from airflow_provider_segtable.core.time.interval import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from tests.every_reader import READERS, Reader, Shown, base_files, disagreements
+from tests.every_reader import READERS, Live, Reader, Shown, base_files, disagreements
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
 ASKED_EVERY = 6
@@ -243,7 +243,12 @@ class Ledger:
         same = {c for c in model.columns if c.name in names}
         known = {n: m for n, m in self.models.items() if m.settled and same <= {*m.columns}}
         shown = Shown(names=names, rows=Rows(known, names), key=self.key)
-        yield from disagreements(ports, shown, readers, state=state)
+        yield from disagreements(ports, shown, readers, state=state, live=self._live(names))
+
+    def _live(self, names: Sequence[str]) -> Live | None:
+        """Return the log stores that run, and what reads of these columns find with them."""
+        del names
+        return None
 
     def differences(self, snapshot: Snapshot) -> Iterator[str]:
         """Yield in what the rows of a version differ from the model's."""

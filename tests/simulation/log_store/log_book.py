@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
@@ -25,6 +26,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.log_store import LogClient
+from airflow_provider_segtable.table.log_store.live_tail import LiveTail
 
 Content: TypeAlias = tuple[object, ...]
 """The values of a record."""
@@ -49,6 +52,7 @@ class LogBook:
         newest: the newest epoch of each bucket.
         now: the time of the simulation.
         ended: when an epoch of a bucket ended.
+        stores: who has an epoch of a bucket.
     """
 
     written: dict[tuple[int, Epoch], list[Content]] = field(default_factory=dict)
@@ -59,6 +63,21 @@ class LogBook:
     ends: dict[tuple[int, Epoch], Offset] = field(default_factory=dict)
     now: Callable[[], Instant] = lambda: 0
     ended: dict[tuple[int, Epoch], Instant] = field(default_factory=dict)
+    stores: dict[tuple[int, Epoch], LogClient] = field(default_factory=dict)
+
+    @property
+    def uncommitted(self) -> bool:
+        """Return whether newest epochs have records that are not committed."""
+        newest = self.newest.items()
+        return any(len(self.written[bucket]) > self.ends[bucket] for bucket in newest)
+
+    def find(self, bucket: int) -> LogClient | None:
+        """Return the store that has a bucket's newest epoch, if one has it and still runs."""
+        client = self.stores.get((bucket, self.newest.get(bucket, 0)))
+        try:
+            return client if client and client.status() else None
+        except LogStoreUnavailable:
+            return None
 
     def appended(
         self, bucket: int, epoch: Epoch, first: Offset, records: Sequence[Content]
@@ -99,6 +118,20 @@ class LogBook:
             known = state.log_store[bucket]
             found, right = (known.epoch, known.end), (epoch, len(now.get(bucket, ())))
             assert found == right, f"bucket {bucket} is at {found} (epoch, end), not at {right}"
+
+    def check_whole(self, tail: LiveTail) -> None:
+        """Check that a read without faults found all that stores hold.
+
+        Raises:
+            AssertionError: it lacks records, or has others.
+        """
+        for bucket, epoch in self.newest.items():
+            start, end = self.ends[bucket, epoch], len(self.written[bucket, epoch])
+            cut = tail.cut.buckets.get(bucket)
+            here = (cut.start, cut.end) if cut else (start, start)
+            assert here == (start, end) or not self.find(bucket), (
+                f"the tail of bucket {bucket} is {here}, not {(start, end)}: {tail.notes}"
+            )
 
     def _begin(self, bucket: int, epoch: Epoch, records: Sequence[Committed]) -> None:
         before = self.newest.get(bucket, 0)

@@ -6,6 +6,7 @@ upserts and deletes of few keys.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
@@ -18,19 +19,22 @@ from airflow_provider_segtable.core.log_store.bucket_log import Limits
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext
 from airflow_provider_segtable.table.log_store.log_schema import DELETED
+from tests.every_reader import Live, with_log
 from tests.simulation.authors import SCHEMA, plain, times_of
 from tests.simulation.keyed import records as keyed
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.writers import made_records
 from tests.simulation.ledger import Ledger
 from tests.simulation.log_store.log_book import Content, LogBook, contents
-from tests.simulation.model import Append
+from tests.simulation.model import Append, Known, Landing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow_provider_segtable.core.log.events import Event
     from airflow_provider_segtable.ports.log_store import LogClient
+    from airflow_provider_segtable.table.log_store.union_scan import UnionScan
+    from tests.every_reader import Reader, Rows
     from tests.simulation.model import Intention
     from tests.simulation.simulator import Actor
     from tests.simulation.world import Shape, World
@@ -41,6 +45,10 @@ OF_KEYED_LOGS = 700
 """Numbers of authors from here on are writers of the log store."""
 LIMITS = Limits(bucket_bytes=400, kept_checkpoints=1)
 """So little that appends wait for room, and readers fall behind."""
+
+
+_NO_MORE = (frozenset[Known](),)
+"""Writers of the log store give none of the columns that come and go."""
 
 
 class BookedLedger(Ledger):
@@ -63,6 +71,37 @@ class BookedLedger(Ledger):
         assert self.checked is not None
         self.book.follow(event, self.checked)
 
+    def _asked(self, event: Event) -> Iterator[Reader]:
+        """Yield which readers are asked after an event: also the one with the tail, if any is."""
+        yield from super()._asked(event)
+        if self.book.uncommitted:
+            yield with_log
+
+    def _live(self, names: Sequence[str]) -> Live:
+        """Return the log stores that run, and what reads of these columns find with them."""
+
+        def shown(scan: UnionScan) -> Rows:
+            self.book.check_whole(scan.tail)
+            return self.with_tail(scan, names)
+
+        return Live(find=self.book.find, shown=shown)
+
+    def with_tail(self, scan: UnionScan, names: Sequence[str]) -> Rows:
+        """Return the rows of a read's version, and of what its tail holds as if it were committed.
+
+        The read's event, which nobody else sees, tells how records of one key are ordered.
+        """
+        model = self.models[scan.version]
+        event = scan.ports.log.event(scan.state.n)
+        if scan.state.n > scan.version and event is not None:
+            cuts = scan.tail.cut.buckets.values()
+            ranges = [self.book.written[c.bucket, c.epoch][c.start : c.end] for c in cuts]
+            records = [record for each in ranges for record in each]
+            before = self.models.__getitem__
+            landing = Landing(n=event.n, action=event.action, before=before, given=_NO_MORE)
+            model = self.means(records).done(model, landing)
+        return Counter(model.shown(names))
+
 
 class BookedKeyedLedger(BookedLedger, KeyedLedger):
     """The ledger of a primary-key table with a log store."""
@@ -73,6 +112,7 @@ class RowsMade:
     """Records of an append table."""
 
     schema = SCHEMA
+    columns = tuple(SCHEMA.names)
     deleted = None
     _numbers: count[int] = field(default_factory=lambda: count(OF_LOGS))
 
@@ -96,6 +136,7 @@ class UpsertsMade:
     """Records of a primary-key table."""
 
     schema = keyed.SCHEMA.append(pa.field(DELETED, pa.bool_()))
+    columns = tuple(keyed.SCHEMA.names)
     deleted = DELETED
     _turns: count[int] = field(default_factory=lambda: count(OF_KEYED_LOGS * 1000))
     _made: dict[Content, keyed.Record] = field(default_factory=dict)
@@ -135,11 +176,16 @@ class LogCrowd:
         self.provider = MemoryLogStoreProvider(monotonic=lambda: simulation.now / 1e6)
         self.book.now = lambda: simulation.now
 
+    @property
+    def ledger(self) -> BookedLedger:
+        """Return the world's ledger."""
+        assert isinstance(self.world.ledger, BookedLedger)
+        return self.world.ledger
+
     @cached_property
     def book(self) -> LogBook:
         """Return the book that the world's ledger holds the log against."""
-        assert isinstance(self.world.ledger, BookedLedger)
-        return self.world.ledger.book
+        return self.ledger.book
 
     @property
     def buckets(self) -> tuple[int, ...]:

@@ -146,7 +146,9 @@ class Sender:
         if client is None:
             raise LogStoreUnavailable("no store has started yet: wait")
         end = begun.ends[self._bucket]
-        return client.writer(self._bucket, epoch=begun.epoch, committed=end)
+        writer = client.writer(self._bucket, epoch=begun.epoch, committed=end)
+        self._crowd.book.stores[self._bucket, begun.epoch] = client
+        return writer
 
     def _append(self, writer: LogWriter) -> None:
         many = 1 + int(self._actor.uniform() * MOST_RECORDS)

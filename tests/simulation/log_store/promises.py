@@ -26,23 +26,27 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import Fenced, SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log_store.checkpoint_policy import ON_REQUEST, CheckpointPolicy
+from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.services.log_store.directory import BucketFinder
-from airflow_provider_segtable.table.log_store.live_tail import LiveTail, live_tail
+from airflow_provider_segtable.table.log_store.union_scan import union_scan
+from tests.every_reader import Rows, differences, rows_of
 from tests.simulation.caretakers import tolerate
 from tests.simulation.log_store.log_book import Content, contents
 from tests.simulation.world import failed, own_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset
     from airflow_provider_segtable.core.time.interval import Instant
     from airflow_provider_segtable.ports.log_store import LogClient, LogWriter
     from airflow_provider_segtable.table.context import TableContext
+    from airflow_provider_segtable.table.log_store.live_tail import LiveTail
+    from airflow_provider_segtable.table.log_store.union_scan import UnionScan
     from tests.simulation.log_store.log_book import LogBook
     from tests.simulation.log_store.log_crowd import LogCrowd
     from tests.simulation.simulator import Actor
@@ -190,6 +194,7 @@ class BookedClient:
     def writer(self, bucket: int, *, epoch: Epoch, committed: CommittedEnd) -> Any:
         """Begin an epoch."""
         made = self._inner.writer(bucket, epoch=epoch, committed=committed)
+        self._book.stores[bucket, epoch] = self._inner
         return BookedWriter(made, bucket, self._book)
 
 
@@ -328,24 +333,31 @@ def _wait(actor: Actor, log: SteppedLog) -> None:
 
 
 def live_reader(promises: Promises) -> Callable[[Actor], None]:
-    """A reader of the newest version and the live tail, again and again."""
+    """A reader of the newest version and the live tail, again and again.
+
+    It finds the rows of the version, and what its tail holds in place of a checkpoint.
+    """
     crowd = promises.crowd
 
     def run(actor: Actor) -> None:
         ports = crowd.world.ports(actor)
-        table = ports.log.load().table.table_id
+        ledger, table = crowd.ledger, ports.log.load().table.table_id
+        names = crowd.made.columns
+        request = read_request(columns=names, include_log=True)
         find = BucketFinder(ports.coordinator, table, crowd.provider.connect)
         while not crowd.world.settled():
             before = promises.visible()
-            found: Sequence[LiveTail] = ()
+            found: list[tuple[UnionScan, Rows]] = []
 
-            def read() -> None:
-                nonlocal found
-                found = [live_tail(ports, find)]
+            def read(found: list[tuple[UnionScan, Rows]] = found) -> None:
+                scan = union_scan(ports, find, request)
+                found.append((scan, rows_of(scan.to_arrow())))
 
             tolerate(actor, "read with the log", read)
-            for tail in found:
-                promises.seen(before, tail)
+            for scan, rows in found:
+                promises.seen(before, scan.tail)
+                wrong = [*differences("include_log", rows, ledger.with_tail(scan, names))]
+                assert not wrong, f"{actor.name}: {wrong}"
             actor.sleep(actor.uniform() * 0.5)
 
     return run

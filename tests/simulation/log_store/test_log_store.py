@@ -16,7 +16,7 @@ from airflow_provider_segtable.library.log_writer.table_log_writer import TableL
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.services.log_store.directory import BucketAddress
 from airflow_provider_segtable.services.log_store.service import LogService
-from airflow_provider_segtable.table.log_store import epochs
+from airflow_provider_segtable.table.log_store import epochs, live_tail, union_scan
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.log_store.promises import LEASE_S
 from tests.simulation.log_store.scenario import build, build_keyed, small
@@ -200,6 +200,23 @@ def losses_unnamed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(TableLogWriter, "lost", property(lambda _: {}))
 
 
+def strangers_believed(monkeypatch: Patch) -> None:
+    """What a store says of a bucket that another one took since hides that one's records."""
+    monkeypatch.setattr(live_tail, "own_statuses", lambda store, _: store.status())
+
+
+def tails_cut_short(monkeypatch: Patch) -> None:
+    """A read with the live tail has the records of one bucket alone."""
+    right = union_scan.rehearsed
+    monkeypatch.setattr(
+        union_scan,
+        "rehearsed",
+        lambda ports, state, cut: right(
+            ports, state, replace(cut, buckets=dict([*cut.buckets.items()][:1]))
+        ),
+    )
+
+
 PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (epochs_not_checked, ALONE, 0, "a fenced service committed"),
     (starts_not_checked, ALONE, 7, "offsets are not dense"),
@@ -215,6 +232,8 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (stores_believed, UNDONE, 1, "log_owner"),
     (claims_shared, OWNED, 0, "is read to"),
     (losses_unnamed, OWNED, 0, "are lost, and"),
+    (strangers_believed, EVERYBODY, 1, "the tail of bucket"),
+    (tails_cut_short, EVERYBODY, 1, "include_log"),
 )
 
 
