@@ -11,7 +11,7 @@ A reader to add is one function in ``READERS``.
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import (
+    Event,
     PlanCompleted,
     PlanRequested,
     VersionRestored,
@@ -284,50 +285,71 @@ def base_files(look: Look) -> Iterator[str]:
             yield f"base_only: {place} is as of no version from {least} on; {told}"
 
 
-def promised(look: Look) -> dict[Any, int]:
-    """Return the least version that base files show, by chunk.
+@dataclass(slots=True)
+class BasePromises:
+    """The least version that base files show, by chunk, as events are followed.
 
     It is that of the request of the last completed semi-major or major compaction over the chunk,
-    as far as the log is kept; 0 without one. A semi-major one has the inputs that its request
+    as far as events are known; 0 without one. A semi-major one has the inputs that its request
     names: what landed after its author looked, and before the request, is above. A restored chunk
     has the base that it had in its version.
     """
-    made: dict[Any, list[tuple[int, int]]] = {}  # by chunk: from which event on, and the least
-    asked: dict[str, int] = {}
-    landed: list[tuple[int, Segment]] = []
-    for event in look.ports.log.events(look.ports.log.first()):
+
+    made: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    """By chunk: from which event on, and the least."""
+    asked: dict[str, int] = field(default_factory=dict)
+    landed: list[tuple[int, Segment]] = field(default_factory=list)
+
+    def follow(self, event: Event) -> None:
+        """Follow the next event."""
         new: tuple[Segment, ...] = getattr(event.action, "segments", ())
         match event.action:
             case PlanRequested(plan=SemiMajorPlan() as plan):
-                mine = ((n, s.shard) for n, s in landed if s.id.chunk == plan.chunk)
+                mine = ((n, s.shard) for n, s in self.landed if s.id.chunk == plan.chunk)
                 above = (n - 1 for n, shard in mine if shard.root_start >= plan.root_end)
-                asked[plan.id] = min(above, default=event.n)
+                self.asked[plan.id] = min(above, default=event.n)
             case PlanRequested(plan=MajorPlan() as plan):
-                asked[plan.id] = event.n
-            case PlanCompleted(plan_id=name) if name in asked:
+                self.asked[plan.id] = event.n
+            case PlanCompleted(plan_id=name) if name in self.asked:
                 for chunk in {s.id.chunk for s in new}:
-                    made.setdefault(chunk, []).append((event.n, asked[name]))
+                    self.made.setdefault(chunk, []).append((event.n, self.asked[name]))
             case VersionRestored(version=version):
-                was = {s.path: s.id.chunk for n, s in landed if n <= version and s.path}
+                was = {s.path: s.id.chunk for n, s in self.landed if n <= version and s.path}
                 for s in new:
-                    since = [p for n, p in made.get(was.get(s.path), ()) if n <= version]
+                    since = [p for n, p in self.made.get(was.get(s.path), ()) if n <= version]
                     if since:
-                        made.setdefault(s.id.chunk, []).append((event.n, since[-1]))
-        landed += [(event.n, segment) for segment in new]
-    here = look.state.timeline.visible_chunks()
-    return {chunk: made[chunk][-1][1] if chunk in made else 0 for chunk in here}
+                        self.made.setdefault(s.id.chunk, []).append((event.n, since[-1]))
+        self.landed += [(event.n, segment) for segment in new]
+
+    def least(self, state: State) -> dict[Any, int]:
+        """Return the least version that the base of each visible chunk shows."""
+        here = state.timeline.visible_chunks()
+        return {chunk: self.made[chunk][-1][1] if chunk in self.made else 0 for chunk in here}
+
+
+def promised(look: Look) -> dict[Any, int]:
+    """Return the least version that base files show, by chunk, as far as the log is kept."""
+    promises = BasePromises()
+    for event in look.ports.log.events(look.ports.log.first()):
+        promises.follow(event)
+    return promises.least(look.state)
 
 
 def _of_place(look: Look, rows: Rows, chunk: Any) -> Rows:
+    return rows_of_place(look.state, look.shown.names, look.shown.key, rows, chunk)
+
+
+def rows_of_place(
+    state: State, names: Sequence[str], shown_key: str, rows: Rows, chunk: Any
+) -> Rows:
     """Return the rows of a bucket of a time chunk."""
-    names = look.shown.names
-    time, key = names.index("at"), names.index(look.shown.key)
+    time, key = names.index("at"), names.index(shown_key)
     here = [row for row in rows.elements() if chunk.interval.holds(row[time])]
-    beside = look.state.timeline.visible_segments(chunk.interval)
+    beside = state.timeline.visible_segments(chunk.interval)
     number = {s.buckets for s in beside if s.id.chunk.version == chunk.version}
-    count = max(number, default=0) or look.state.table.kind.buckets  # type: ignore[attr-defined]
-    keys = pa.table({look.shown.key: pa.array([row[key] for row in here], pa.int64())})
-    found = buckets_of(keys, [look.shown.key], count)
+    count = max(number, default=0) or state.table.kind.buckets  # type: ignore[attr-defined]
+    keys = pa.table({shown_key: pa.array([row[key] for row in here], pa.int64())})
+    found = buckets_of(keys, [shown_key], count)
     return Counter(row for row, bucket in zip(here, found, strict=True) if bucket == chunk.bucket)
 
 

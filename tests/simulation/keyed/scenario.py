@@ -137,9 +137,9 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
         storage=MemoryStorage(clock=outside),
         service=MemoryService(outside),
         founding=Founding(
-            define=partial(_defined, seed=seed, moving=shape.hours > 0),
+            define=partial(defined, seed=seed, moving=shape.hours > 0),
             ledger=ledger,
-            populate=_spawn,
+            populate=spawn,
             kinds=(RecordIndex(columns=(KEY,)),) if shape.hours else KINDS,
         ),
         ledger=ledger(),
@@ -151,7 +151,7 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
         _with_files(world, ports)
     if shape.hours and not shape.requesters:
         request_index(ports, "keys", RecordIndex(columns=(KEY,)))
-    _spawn(world)
+    spawn(world)
     return world
 
 
@@ -164,7 +164,7 @@ def _with_files(world: World, ports: TableContext) -> None:
     world.indexes.follow(event, begun.state, world.ledger.newest, ports)
 
 
-def _defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:
+def defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:
     """Return the definition of a table; seeds differ in how records are merged.
 
     Where keys move, every second table begins with whole days, which wishes cut into hours.
@@ -188,7 +188,7 @@ def _defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:
     return of_kind(definition, kind)
 
 
-def _spawn(world: World) -> None:
+def spawn(world: World) -> None:
     """Add the actors, those who write with clocks as far apart as allowed."""
     shape = world.shape
     for many, count, apart_s in (

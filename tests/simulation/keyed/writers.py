@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     InvalidInput,
     InvalidName,
+    PublishingRefused,
     SchemaMismatch,
     SegtableError,
     StorageError,
@@ -203,7 +204,7 @@ def alterer(world: World, number: int) -> Callable[[Actor], None]:
                 world.ledger.intend(name, _alteration(world, actor))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Alter)
-            refusals = (InvalidInput, InvalidName, SchemaMismatch)
+            refusals = (InvalidInput, InvalidName, SchemaMismatch, PublishingRefused)
             durably(world, actor, name, partial(altered, world, ports, name, wanted), refusals)
 
     return run

@@ -2,7 +2,8 @@
 
 Each version is decoded from the bytes of its format as it becomes visible (``decoders``). Then:
 
-1. *exact*: its files without the hidden rows have the rows of the model at its event;
+1. *exact*: its files without the hidden rows have the rows that its event promises, which its kind
+   of table decides (``kinds``);
 2. *forward*: a later version shows a later event, or the same one if it has all files anew;
 3. *whole*: while a version is the newest one, and for the retention after it was replaced, none of
    its files is deleted. The exception is a version whose event the log did not keep any more when
@@ -36,6 +37,8 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.publishing.refusing import refusal
 from tests.simulation.ledger import rows_of
 from tests.simulation.publishing.decoders import Decoder, Version
+from tests.simulation.publishing.kinds import PublishedLedger
+from tests.simulation.simulator import Actor
 from tests.simulation.world import World
 
 
@@ -136,6 +139,8 @@ class PublishedOracle:
         """
         assert not self.problems, "\n".join(self.problems)
         for name in () if self.world.newest.ended else self.decoders:
+            if name not in self.heads and self._refused(name):
+                continue
             assert name in self.heads, f"{name}: nothing was published"
             version = self.heads[name].version
             assert version == self._newest(name, "it"), f"{name}: version {version.number} is lost"
@@ -150,12 +155,18 @@ class PublishedOracle:
         return max(self.world.newest.ledger.models)
 
     def is_newest(self) -> bool:
-        """Return whether all formats show the newest rows, so that no older file is needed."""
-        model = self.world.newest.ledger.models
-        return all(
-            model[seen.version.event].shown(_NAMES) == model[self.newest].shown(_NAMES)
-            for seen in self.heads.values()
-        ) and not any(self._refused(name) for name in self.decoders)
+        """Return whether all formats show files of the newest version, so none else is needed."""
+        state = self.ledger.checked
+        assert state is not None
+        visible = {segment.path for segment in state.timeline.visible_segments()}
+        return all(seen.version.files.keys() <= visible for seen in self.heads.values())
+
+    @property
+    def ledger(self) -> PublishedLedger:
+        """Return the ledger of the last table in this place."""
+        ledger = self.world.newest.ledger
+        assert isinstance(ledger, PublishedLedger)
+        return ledger
 
     def _refused(self, name: str) -> bool:
         """Return whether a format cannot show the newest version."""
@@ -210,31 +221,32 @@ class PublishedOracle:
             yield f"there is no {gone}"
 
     def _differences(self, version: Version, event: int) -> Iterator[str]:
-        model = self.world.newest.ledger.models.get(event)
-        if model is None:
+        ledger = self.ledger
+        outside = Actor(name="outside", run=lambda _: None, simulation=self.world.simulation)
+        ports = self.world.newest.raw_ports(outside)
+        if event not in ledger.models:
+            try:
+                ledger.check(ports)  # its author publishes before anybody has looked at it
+            except AssertionError as error:
+                yield f"{error}"
+        if event not in ledger.models:
             yield f"the log has no event {event}"
             return
         try:
             found = Counter(each for path in version.files for each in self._rows(version, path))
         except NotFound:
             return  # a file is gone, which a late version may miss
-        expected = Counter(model.shown(_NAMES))
-        if found != expected:
-            lost, extra = (sorted(map(str, some)) for some in (expected - found, found - expected))
-            yield f"rows lost: {lost[:5]}; extra: {extra[:5]}"
+        yield from ledger.unkept(ports, event, found)
 
     def _rows(self, version: Version, path: str) -> Iterator[tuple[Any, ...]]:
         hidden = version.files[path]
-        rows = _rows_in(self.world.storage.read(path))
+        rows = _rows_in(self.world.storage.read(path), self.ledger.names)
         return (row for at, row in enumerate(rows) if at not in hidden)
 
 
-_NAMES = ("at", "row", "count")
-
-
 @cache
-def _rows_in(data: bytes) -> tuple[tuple[Any, ...], ...]:
-    return tuple(rows_of(pq.read_table(BytesIO(data), columns=[*_NAMES])))
+def _rows_in(data: bytes, names: tuple[str, ...]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(rows_of(pq.read_table(BytesIO(data), columns=[*names])))
 
 
 class WatchedStorage(MemoryStorage):

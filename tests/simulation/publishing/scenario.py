@@ -7,36 +7,45 @@ die, lose replies, sleep, and put what is late. The ``PublishedOracle`` checks e
 becomes visible, and each deletion.
 
     python -m tests.simulation.publishing.scenario --seeds 100
+    python -m tests.simulation.publishing.scenario --seeds 100 --kind keyed
 
-In the end the publishers must have caught up, one cleaning must leave nothing that is not needed,
-and what was published last is whole after it.
+Tables are append tables, primary-key tables or rollup tables (``kinds``). In the end the publishers
+must have caught up; the latter two are compacted, so that their newest rows are published; one
+cleaning must leave nothing that is not needed, and what was published last is whole after it.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Self
 from unittest.mock import patch
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.publishing.publisher import publish
 from airflow_provider_segtable.table.publishing.removal import remove_published
 from airflow_provider_segtable.table.table import Table, create_table
-from tests.every_reader import READERS, published
 from tests.simulation.caretakers import tidied, tolerate
 from tests.simulation.disasters import faults_of
-from tests.simulation.droppers import definition, until_gone
+from tests.simulation.droppers import until_gone
 from tests.simulation.faults.faulty_storage import Faults
-from tests.simulation.ledger import Ledger
 from tests.simulation.model import Alter
 from tests.simulation.publishing.decoders import (
     Decoder,
@@ -44,10 +53,11 @@ from tests.simulation.publishing.decoders import (
     IcebergDecoder,
     PlainDecoder,
 )
+from tests.simulation.publishing.kinds import KINDS, Kind
 from tests.simulation.publishing.published_oracle import PublishedOracle, WatchedStorage
-from tests.simulation.scenario import checkpoints_of, populate, run
+from tests.simulation.scenario import checkpoints_of, run
 from tests.simulation.simulator import Actor, Simulation
-from tests.simulation.world import Founding, Shape, World
+from tests.simulation.world import SESSION_TIMEOUT_S, Founding, Shape, World
 
 DECODERS: Mapping[str, type[Decoder]] = {
     "plain": PlainDecoder,
@@ -59,12 +69,6 @@ HOURS = 0.0005
 ORPHAN_HOURS = 0.1
 PACKAGES = ("airflow_provider_segtable.data.publishing", "airflow_provider_segtable.formats")
 """Packages whose threads become one."""
-
-
-class Unpublished(Ledger):
-    """A ledger that leaves what is published to its oracle, which knows of removals."""
-
-    readers = tuple(each for each in READERS if each is not published)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +113,18 @@ def unpublisher(world: World, cast: Cast, number: int) -> Callable[[Actor], None
 
 
 def _switched(world: World, actor: Actor, ports: TableContext, name: str, commit_id: str) -> None:
-    """Switch a format on or off, as the end of the commit id says; not the plain one."""
+    """Switch a format on or off, as the end of the commit id says; not the plain one.
+
+    It stays off if a column was added meanwhile that keeps the table from being published.
+    """
     if name == "plain":
         return
     wanted = Alter(set={f"publish.{name}": commit_id.rpartition("-")[2]})
     world.ledger.intend(commit_id, wanted)
 
     def alter() -> None:
-        Table(ports).alter(set=wanted.set, commit_id=commit_id)
+        with suppress(PublishingRefused):
+            Table(ports).alter(set=wanted.set, commit_id=commit_id)
 
     while not tolerate(actor, commit_id, alter):
         actor.sleep(actor.uniform())
@@ -151,13 +159,18 @@ def cleaner(world: World, hours: float) -> Callable[[Actor], None]:
     return run
 
 
-def build(seed: int, shape: Shape, cast: Cast, faults: Faults | None = None) -> World:
+def build(
+    seed: int, shape: Shape, cast: Cast, faults: Faults | None = None, kind: Kind = KINDS["append"]
+) -> World:
     """Make a world with its table, its oracle and all actors, not started yet."""
     simulation = Simulation(seed)
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     storage = WatchedStorage(clock=outside)
     founding = Founding(
-        define=_defined, ledger=Unpublished, populate=partial(populated, cast), kinds=()
+        define=partial(_defined, kind, seed),
+        ledger=kind.ledger,
+        populate=partial(populated, kind, cast),
+        kinds=(),
     )
     world = World(
         simulation=simulation,
@@ -166,22 +179,24 @@ def build(seed: int, shape: Shape, cast: Cast, faults: Faults | None = None) -> 
         storage=storage,
         founding=founding,
         service=MemoryService(outside),
+        ledger=kind.ledger(),
+        most_skew_s=kind.most_skew_s,
     )
     ports = world.raw_ports(outside)
-    create_table(ports, _defined("table"))
+    create_table(ports, founding.define("table"))
     world.ledger.check(ports)
     decoders = {name: DECODERS[name]() for name in FORMATS}
     kept_us = int(cast.hours * HOUR_US)
     storage.oracle = PublishedOracle(world=world, decoders=decoders, kept_us=kept_us)
     for entry in storage.list(""):
         storage.oracle.created(entry.path)
-    populated(cast, world)
+    populated(kind, cast, world)
     return world
 
 
-def populated(cast: Cast, world: World) -> None:
+def populated(kind: Kind, cast: Cast, world: World) -> None:
     """Add the actors of a table to its simulation."""
-    populate(world)
+    kind.crowd(world)
     for many, count, skew_us in (
         (publisher, cast.publishers, 1_000_000),
         (unpublisher, cast.unpublishers, 300_000),
@@ -195,9 +210,9 @@ def populated(cast: Cast, world: World) -> None:
         world.simulation.spawn(world.named(f"cleaner{number}"), act, skew_us=-number * 500_000)
 
 
-def _defined(table_id: str) -> TableCreated:
+def _defined(kind: Kind, seed: int, table_id: str) -> TableCreated:
     """Return the definition of a table whose every commit publishes it."""
-    table = definition(table_id)
+    table = kind.define(table_id, seed)
     on = {f"publish.{name}": "on" for name in FORMATS if name != "plain"}
     return replace(table, properties={**table.properties, **on})
 
@@ -240,47 +255,58 @@ def live(world: World) -> PublishedOracle:
                 if hasattr(module, "ThreadPoolExecutor"):
                     stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
             run(world)
-            outside = Actor(name="o", run=lambda _: None, simulation=world.simulation)
-            for name in () if world.newest.ended else filter(oracle.is_broken, sorted(FORMATS)):
-                publish(world.newest.raw_ports(outside), FORMATS[name])
-            oracle.conclude()
-            if not world.newest.ended and oracle.is_newest():
-                tidied(world.newest, world.newest.raw_ports(outside))
+            if world.newest.ended:
                 oracle.conclude()
+            else:
+                _conclude(world.newest, oracle)
     except AssertionError as error:
         error.add_note("\n".join(oracle.problems[:5]))
         raise
     return oracle
 
 
-def simulate(seed: int, shape: Shape | None = None, cast: Cast | None = None) -> PublishedOracle:
+def _conclude(world: World, oracle: PublishedOracle) -> None:
+    """Check what is published in the end, after a major compaction, and after a cleaning.
+
+    A primary-key or rollup table then shows its newest rows, unless a column keeps it from that.
+    """
+    outside = Actor(name="o", run=lambda _: None, simulation=world.simulation)
+    ports = world.raw_ports(outside)
+    for name in filter(oracle.is_broken, sorted(FORMATS)):
+        publish(ports, FORMATS[name])
+    if oracle.ledger.has_bases:
+        oracle.conclude()
+        _compact(world, outside)
+        world.ledger.check(ports)
+        for name in sorted(FORMATS):
+            publish(ports, FORMATS[name])
+    oracle.conclude()
+    if oracle.is_newest():
+        tidied(world, ports)
+        oracle.conclude()
+
+
+def _compact(world: World, outside: Actor) -> None:
+    """Do a major compaction of whatever there is, when no dead process holds a lock."""
+    world.simulation.now += int(2e6 * SESSION_TIMEOUT_S)
+    world.reap()
+    client = MemoryCoordinator(outside, world.service)
+    ports = replace(world.raw_ports(outside), optional_coordinator=client)
+    with suppress(InvalidInput):
+        plans = [known.plan.id for known in request(ports, MajorPlan.kind)]
+        for result in compact(ports, plans, in_process(ports.files)):
+            assert result.ended is Ended.COMPLETED, f"at last, {result.ended}: {result.message}"
+
+
+def simulate(
+    seed: int, shape: Shape | None = None, cast: Cast | None = None, kind: str = "append"
+) -> PublishedOracle:
     """Build and run one seed."""
+    of, cast, faults = KINDS[kind], cast or cast_of(seed), faults_of(seed)
+    if of.most_skew_s > MOST_SKEW_S:
+        faults.clock = 0.0  # clocks are as far apart as they may be
     with checkpoints_of(seed):
-        return live(build(seed, shape or shape_of(seed), cast or cast_of(seed), faults_of(seed)))
-
-
-def shape_of(seed: int) -> Shape:
-    """Return the shape of a seed."""
-    random = Random(seed)
-    changers = random.choice((0, 1, 2))
-    return Shape(
-        appenders=random.randint(1, 3),
-        appends_each=random.randint(2, 4),
-        compactors=random.randint(1, 2),
-        planners=1,
-        chunks=random.randint(1, 2),
-        asks=random.choice((0, 2, 4)),
-        changers=changers,
-        changes_each=random.randint(1, 3),
-        overwriters=random.choice((0, 1)),
-        overwrites_each=random.randint(1, 3),
-        restorers=random.choice((0, 0, 1)),
-        restores_each=random.randint(1, 2),
-        repairers=random.choice((0, 0, 1)),
-        alterers=0 if changers else random.choice((0, 1)),
-        alterations_each=random.randint(1, 3),
-        droppers=random.choice((0, 0, 1)),
-    )
+        return live(build(seed, shape or of.shape_of(seed), cast, faults, of))
 
 
 def cast_of(seed: int) -> Cast:
@@ -297,13 +323,14 @@ def cast_of(seed: int) -> Cast:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run seeds; print which failed, and why."""
     parser = argparse.ArgumentParser(description="Simulate disasters of published versions.")
+    parser.add_argument("--kind", choices=[*KINDS], default="append", help="of table (append)")
     parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
     given = parser.parse_args(argv)
     failed = versions = late = 0
     for seed in range(given.first, given.first + given.seeds):
         try:
-            oracle = simulate(seed)
+            oracle = simulate(seed, kind=given.kind)
         except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
             failed += 1
             sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {wrong}\n")

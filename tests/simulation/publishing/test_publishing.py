@@ -1,9 +1,15 @@
 """Publishers beside everybody: every published version is exact, and readers find its files."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.publishing import shown
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.segments.base import Grouped, base_groups
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.formats.delta import delta_log
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import Published
@@ -17,6 +23,31 @@ from tests.unit.publishing.plain_format import PlainFormat, PlainTarget
 
 BUSY = Shape(appenders=2, appends_each=3, compactors=2, planners=1, chunks=2, asks=3, changers=2)
 CAST = Cast(publishers=3, cleaners=2)
+KEYED = Shape(
+    appenders=0,
+    upserters=2,
+    upserts_each=2,
+    compactors=1,
+    planners=1,
+    asks=4,
+    restorers=1,
+    restores_each=1,
+)
+ROLLUP = Shape(
+    appenders=2,
+    appends_each=2,
+    compactors=1,
+    planners=1,
+    asks=3,
+    changers=1,
+    changes_each=3,
+    overwriters=1,
+    overwrites_each=1,
+    restorers=1,
+    restores_each=1,
+)
+SMALL = {"keyed": KEYED, "rollup": ROLLUP}
+FEW = Cast(publishers=1, cleaners=1, unpublishers=1, removals_each=1)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +68,13 @@ def test_seeds_survive() -> None:
     """Whatever dies, sleeps and gets lost, each version is exact and keeps its files."""
     oracles = [simulate(seed) for seed in range(3)]
     assert sum(oracle.versions for oracle in oracles) > 30
+
+
+@pytest.mark.parametrize("kind", [*SMALL])
+def test_seeds_of_other_kinds_survive(kind: str) -> None:
+    """Base files, and groups that are rolled up perfectly, are published as promised, too."""
+    oracles = [simulate(seed, SMALL[kind], FEW, kind) for seed in (1, 2)]
+    assert sum(oracle.versions for oracle in oracles) > 5
 
 
 @pytest.mark.long
@@ -72,11 +110,12 @@ def fails(seed: int) -> bool:
     return False
 
 
-def caught(first: int, most: int = 20) -> bool:
+def caught(first: int, most: int = 20, kind: str = "append") -> bool:
     """Return whether any seed shows the planted error; ``first`` is one that did."""
+    shape, cast = SMALL.get(kind, BUSY), FEW if kind in SMALL else CAST
     for seed in (first, *range(most)):
         try:
-            simulate(seed, BUSY, CAST)
+            simulate(seed, shape, cast, kind)
         except (AssertionError, SegtableError):
             return True
     return False
@@ -100,3 +139,32 @@ def test_putting_over_another_version_is_caught(alone: pytest.MonkeyPatch) -> No
         PlainTarget, "create", lambda target, path, data: target.storage.replace(path, data)
     )
     assert caught(0)
+
+
+def test_taking_log_files_for_base_files_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Were log files published beside base files, a key would have several rows."""
+    alone.setattr(PrimaryKey, "shows_base", False)
+    assert caught(1, kind="keyed")
+
+
+def test_forgetting_a_bucket_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Were one bucket's base files not published, its rows would be missing."""
+
+    def others(visible: Iterable[Grouped]) -> tuple[Grouped, ...]:
+        return tuple(group for group in base_groups(visible) if group.segments[0].id.bucket)
+
+    alone.setattr(shown, "base_groups", others)
+    assert caught(2, kind="keyed")
+
+
+def test_publishing_parts_of_groups_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Were a rollup table published that is not rolled up, groups would have several rows."""
+    alone.setattr(Rollup, "unpublished", lambda *_: "")
+    assert caught(1, kind="rollup")
+
+
+def test_publishing_deleted_groups_is_caught(alone: pytest.MonkeyPatch) -> None:
+    """Were predicates no part of a file's key, groups that were deleted since would stay."""
+    alone.setattr(shown, "_matched", lambda *_: iter(()))
+    alone.setattr(ShownFile, "_key", lambda _: "")
+    assert caught(6, kind="rollup")
