@@ -10,6 +10,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
 
@@ -90,13 +91,12 @@ class AirflowApi:
     def trigger(
         self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None
     ) -> str:
-        """Create a run of a DAG; return its id."""
+        """Create a run of a DAG, unless it is there; return its id."""
         self.wait_dag(dag_id)
-        body: dict[str, Any] = {"conf": dict(conf or {}), "logical_date": None}
-        if run_id:
-            body["dag_run_id"] = run_id
-        made = self._ask(f"dags/{dag_id}/dagRuns", method="POST", body=body)
-        return str(made["dag_run_id"])
+        named = run_id or f"manual__{uuid4()}"
+        body = {"conf": dict(conf or {}), "logical_date": None, "dag_run_id": named}
+        self._ask(f"dags/{dag_id}/dagRuns", method="POST", body=body, there=None)
+        return named
 
     def runs(self, dag_id: str) -> list[Run]:
         """Return the runs of a DAG, oldest first."""
@@ -208,36 +208,49 @@ class AirflowApi:
         if not poll(over, timeout_s):
             raise ExecutionFailed(f"backfill {backfill} is not over after {timeout_s:g} s")
 
-    def _ask(self, path: str, *, method: str = "GET", body: Any = None, missing: Any = ...) -> Any:
+    def _ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: Any = None,
+        missing: Any = ...,
+        there: Any = ...,
+    ) -> Any:
+        """Return an answer: ``missing`` if there is no such thing, ``there`` if it was made before.
+
+        With ``there`` a request may be made twice.
+        """
         request = urllib.request.Request(  # noqa: S310  # a loopback server
             f"{self.url}/api/v2/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
+        repeatable = method in REPEATABLE or there is not ...
+        known = {HTTPStatus.NOT_FOUND: missing, HTTPStatus.CONFLICT: there}
         try:
-            return json.loads(_answer(request) or b"null")
+            return json.loads(_answer(request, tries=TRIES if repeatable else 1) or b"null")
         except urllib.error.HTTPError as error:
-            if error.code == 404 and missing is not ...:
-                return missing
+            if known.get(HTTPStatus(error.code), ...) is not ...:
+                return known[HTTPStatus(error.code)]
             told = error.read().decode(errors="replace")
             raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
 
 
-def _answer(request: urllib.request.Request, *, tries: int = TRIES) -> bytes:
-    """Return a server's answer; a request that may be made twice is repeated after a failure.
+def _answer(request: urllib.request.Request, *, tries: int) -> bytes:
+    """Return a server's answer, repeating the request after a failure while there are tries left.
 
     The database of a trial's Airflow may be busy, which the server answers with status 500.
     """
-    more = tries > 1 and request.get_method() in REPEATABLE
     try:
         with _HTTP.open(request, timeout=ANSWER_S) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as error:
-        if not more or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        if tries <= 1 or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
     except OSError:
-        if not more:
+        if tries <= 1:
             raise
     time.sleep(POLL_S)
     return _answer(request, tries=tries - 1)

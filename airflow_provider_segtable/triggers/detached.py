@@ -66,7 +66,6 @@ class DetachedTrigger(TableTrigger):
         plans: ids of the plans that it carries out.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up, in microseconds since the epoch.
-        not_before: when to look for the first time.
     """
 
     def __init__(
@@ -79,19 +78,16 @@ class DetachedTrigger(TableTrigger):
         plans: list[str] | tuple[str, ...] = (),
         poll_interval: float = 30.0,
         deadline: Instant | None = None,
-        not_before: Instant | None = None,
     ) -> None:
         super().__init__(
             Ending(table=table, result=result, commit_id=commit_id, plans=tuple(plans)),
             segtable_conn_id=segtable_conn_id,
             poll_interval=poll_interval,
             deadline=deadline,
-            not_before=not_before,
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments to rebuild this trigger."""
         path, arguments = super().serialize()
         plans = [*arguments["plans"]]  # as JSON keeps them
-        times = {"deadline": self.deadline, "not_before": self.not_before}
-        return path, {**arguments, "plans": plans, **times}
+        return path, {**arguments, "plans": plans, "deadline": self.deadline}

@@ -12,8 +12,8 @@
    several times before that.
 5. A deadline is a point in time, so a triggerer that takes over a trigger does not extend it.
 6. A trigger that fires at once may have its task start again before the scheduler has heard of the
-   end of the process that deferred it; then Airflow takes the task for killed, and fails it. So a
-   trigger can have a time before which it does not fire.
+   end of the process that deferred it; then Airflow takes the task for killed, and fails it. So no
+   trigger fires within its first ``HEARD_S`` seconds.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ from airflow_provider_segtable.table.context import TableContext
 
 STORAGE_TRIES = 5
 OUTAGE_S = 30.0
+HEARD_S = 10.0
+"""How long a scheduler may take to hear of the end of a process; it looks each second or two."""
 OF_NO_USE = "of no use"
 """The status of an event that ends a wait whose question will never be answered."""
 SECOND_US = 1_000_000
@@ -126,7 +128,6 @@ class TableTrigger(BaseTrigger):
         segtable_conn_id: the connection.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up, in microseconds since the epoch; never if None.
-        not_before: when to look for the first time; at once if None.
     """
 
     def __init__(
@@ -136,14 +137,12 @@ class TableTrigger(BaseTrigger):
         segtable_conn_id: str,
         poll_interval: float = 30.0,
         deadline: Instant | None = None,
-        not_before: Instant | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.question = question
         self.segtable_conn_id = segtable_conn_id
         self.poll_interval = poll_interval
         self.deadline = deadline
-        self.not_before = not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path, and the arguments to rebuild this trigger: the question's too."""
@@ -153,10 +152,13 @@ class TableTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event."""
+        loop = asyncio.get_running_loop()
+        heard = loop.time() + HEARD_S
         try:
             told = await self._awaited()
         except Exception as error:  # noqa: BLE001  # the task sees an event, not an exception
             told = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
+        await asyncio.sleep(max(0.0, heard - loop.time()))
         yield TriggerEvent(told)  # type: ignore[no-untyped-call]
 
     async def _awaited(self) -> Mapping[str, Any]:
@@ -167,8 +169,6 @@ class TableTrigger(BaseTrigger):
         loop = asyncio.get_running_loop()
         said = ""
         try:
-            if self.not_before is not None:
-                await asyncio.sleep(max(0.0, seconds_until(self.not_before)))
             while True:
                 answer = await loop.run_in_executor(own, watch.look)
                 pause = min(self.poll_interval, seconds_until(self.deadline))

@@ -25,6 +25,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.triggers import watch
 
 SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])
 JANUARY = datetime(2013, 1, 1, tzinfo=UTC)
@@ -133,6 +134,12 @@ class InThisProcess:
     def kill(self) -> None:
         """Note that we were asked to."""
         self.killed = True
+
+
+@pytest.fixture(autouse=True)
+def heard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have triggers of this process fire at once: no scheduler is there."""
+    monkeypatch.setattr(watch, "HEARD_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,6 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 )
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.hooks.submission import Submission
-from airflow_provider_segtable.operators.base import spark_operator
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.services.compaction.compaction import compact
@@ -65,12 +64,6 @@ class Cluster:
 
     def kill(self) -> None:
         """Do nothing: nobody is asked."""
-
-
-@pytest.fixture(autouse=True)
-def _heard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have triggers look at once: no scheduler is there."""
-    monkeypatch.setattr(spark_operator, "HEARD_S", 0.0)
 
 
 def deleter(**overrides: Any) -> SegtableDeleteOperator:

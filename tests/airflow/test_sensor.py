@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmen
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.triggers import watch
 from airflow_provider_segtable.triggers.table import SmallSegmentsTrigger
 
 from .conftest import CONNECTION, Flights
@@ -52,6 +54,20 @@ def test_every_mode_waits_while_there_are_small_segments() -> None:
     assert isinstance(deferred.value.trigger, SmallSegmentsTrigger)
     assert deferred.value.trigger.poll_interval == 7
     assert deferred.value.method_name == "execute_complete"
+
+
+@pytest.mark.parametrize("at_most", [1, 16])
+@pytest.mark.usefixtures("flights")
+def test_a_trigger_does_not_fire_before_its_task_is_heard_of(
+    at_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers and errors are held back until the scheduler knows that the first process ended."""
+    monkeypatch.setattr(watch, "HEARD_S", 0.3)
+    table = "flights" if at_most == 16 else "nowhere"
+    start = time.monotonic()
+    told = event_of(trigger(at_most=at_most, table=table))
+    assert time.monotonic() - start >= 0.3
+    assert told["status"] == ("success" if at_most == 16 else "error")
 
 
 @pytest.mark.usefixtures("flights")

@@ -81,6 +81,19 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield started
 
 
+def succeeded(stack: AirflowStack, dag_id: str, run_id: str | None = None) -> Run:
+    """Run a DAG to its end, or wait for that of a run."""
+    run = stack.wait_run(dag_id, run_id or stack.trigger(dag_id), timeout_s=PATIENCE_S)
+    failed = [task for task in stack.tasks(dag_id, run.run_id) if task.state == "failed"]
+    logs = [line for task in failed for line in stack.task_log(dag_id, run.run_id, task.task_id)]
+    for task in failed:
+        logs += [x for log in stack.trigger_logs(dag_id, run.run_id, task.task_id) for x in log]
+    heard = stack.log_of("scheduler").read_text().splitlines() if failed else []
+    logs += [line for line in heard if dag_id in line or "error" in line][-20:]
+    assert run.state == "success", "\n".join([*map(str, failed), *logs])
+    return run
+
+
 def plan(stack: AirflowStack) -> Run:
     """Run the planner DAG to its end."""
     run = stack.wait_run(PLANNER, stack.trigger(PLANNER), timeout_s=PATIENCE_S)
@@ -88,8 +101,8 @@ def plan(stack: AirflowStack) -> Run:
     return run
 
 
-def why(stack: AirflowStack, run: Run, task: str = "compact") -> str:
-    return "\n".join(stack.task_log(run.dag_id, run.run_id, task))
+def why(stack: AirflowStack, run: Run) -> str:
+    return "\n".join(stack.task_log(run.dag_id, run.run_id, "compact"))
 
 
 def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: AirflowStack) -> None:
@@ -111,9 +124,8 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert links["Table"] is None
     assert flights.segments() == 1
     assert flights.rows() == rows
-    assert stack.wait_run(WAITER, waiting, timeout_s=PATIENCE_S).state == "success"
-    published = stack.wait_run(SHOWN, shown, timeout_s=PATIENCE_S)
-    assert published.state == "success", why(stack, published, "wait")
+    succeeded(stack, WAITER, waiting)
+    succeeded(stack, SHOWN, shown)
     published = DeltaTable(flights.table.published()["delta"].address).to_pyarrow_table()
     assert sorted(published["row"].to_pylist()) == rows
 
@@ -279,19 +291,6 @@ def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
     table.ports.coordinator.close()
 
 
-def succeeded(stack: AirflowStack, dag_id: str) -> Run:
-    """Run a DAG to its end."""
-    run = stack.wait_run(dag_id, stack.trigger(dag_id), timeout_s=PATIENCE_S)
-    failed = [task for task in stack.tasks(dag_id, run.run_id) if task.state == "failed"]
-    logs = [line for task in failed for line in stack.task_log(dag_id, run.run_id, task.task_id)]
-    for task in failed:
-        logs += [x for log in stack.trigger_logs(dag_id, run.run_id, task.task_id) for x in log]
-    heard = stack.log_of("scheduler").read_text().splitlines() if failed else []
-    logs += [line for line in heard if dag_id in line or "error" in line][-20:]
-    assert run.state == "success", "\n".join([*map(str, failed), *logs])
-    return run
-
-
 def report(stack: AirflowStack, number: int) -> tuple[AssetEvent, Mapping[str, str | None]]:
     """Wait for this run of the guide's DAG; return its event, and the states of its tasks."""
     look = stack.runs
@@ -358,7 +357,7 @@ def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
     ]
     (task,) = stack.tasks(index_dags.BUILD, build.run_id)
     assert task.try_number == 1
-    assert stack.wait_run(index_dags.LOOKUP, run_id, timeout_s=PATIENCE_S).state == "success"
+    succeeded(stack, index_dags.LOOKUP, run_id)
     said = stack.task_log(index_dags.LOOKUP, run_id, "wait")
     assert f"waiting until index files has caught up with event {asked}" in said
     since = f"available since event {table.index('files').available_n}"
@@ -378,8 +377,7 @@ def test_the_factorys_dags_build_an_index_of_the_policy(
     table.alter(set={"index.by_row": "column_stats(row)"})
     succeeded(stack, index_dags.INDEX_PLANNER)
     (emitted,) = stack.runs(index_dags.INDEX_BUILDS)
-    built = stack.wait_run(index_dags.INDEX_BUILDS, emitted.run_id, timeout_s=PATIENCE_S)
-    assert built.state == "success", stack.tasks(index_dags.INDEX_BUILDS, built.run_id)
+    succeeded(stack, index_dags.INDEX_BUILDS, emitted.run_id)
     assert table.index("by_row").current
 
 
@@ -421,7 +419,6 @@ def test_a_wait_for_a_log_store_is_woken_by_its_checkpoint(
         made = succeeded(stack, log_dags.CHECKPOINT)
         told = stack.task_log(log_dags.CHECKPOINT, made.run_id, "checkpoint")
         assert any(f"3 records committed, version {table.state().n}" in line for line in told), told
-        run = stack.wait_run(log_dags.CAUGHT_UP, waiting, timeout_s=PATIENCE_S)
-        assert run.state == "success"
+        succeeded(stack, log_dags.CAUGHT_UP, waiting)
     assert table.scan().count() == 3
     table.ports.coordinator.close()

@@ -4,7 +4,6 @@
 2. The end of a driver on a cluster (a Spark connection in cluster mode) is read from the table:
    from the log, or from the result that the application left beside it. With ``deferrable`` the
    triggerer waits from the submission on; else the worker waits once ``spark-submit`` returned.
-   It does not fire before the scheduler has heard of the end of the process that deferred.
 3. If the application died without a report, the operator reads the log.
 4. Rendered template values are checked before anything is started. A refused value fails the
    task at once, because a retry would be refused again. Values of ``spark_conf`` and ``options``
@@ -45,9 +44,6 @@ from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.remote_results import fetch, forget
 from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
 from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
-
-HEARD_S = 30.0
-"""How long the scheduler may take to hear of the end of a task's process that has deferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +271,6 @@ class SegtableSparkOperator(AssetEventOperator):
             plans=ending.plans,
             poll_interval=self.poll_interval,
             deadline=deadline,
-            not_before=deadline_after(HEARD_S),
         )
         self.defer(
             trigger=trigger,
