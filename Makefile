@@ -81,6 +81,10 @@ sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 
 	@$(BIN)/python -m tests.simulation.scenario \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
 
+.PHONY: sim-swarm
+sim-swarm: venv ## Play thousands of small worlds of every scenario (SEEDS=10000, JOBS=2)
+	@$(BIN)/python -m tests.simulation.swarm --seeds $(or $(SEEDS),1000) --jobs $(JOBS) $(ARGS)
+
 .PHONY: mutants
 mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/locks/lockbox --minutes 5")
 	@nice $(BIN)/python .ci/mutants.py $(ARGS)
