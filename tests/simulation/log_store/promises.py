@@ -340,8 +340,8 @@ def live_reader(promises: Promises) -> Callable[[Actor], None]:
     crowd = promises.crowd
 
     def run(actor: Actor) -> None:
-        ports = crowd.world.ports(actor)
-        ledger, table = crowd.ledger, ports.log.load().table.table_id
+        ports, ledger = crowd.world.ports(actor), crowd.ledger
+        table = crowd.world.raw_ports(actor).log.load().table.table_id
         names = crowd.made.columns
         request = read_request(columns=names, include_log=True)
         find = BucketFinder(ports.coordinator, table, crowd.provider.connect)
