@@ -77,6 +77,44 @@ ROWS = pa.table(
             ],
             pa.struct([("a", pa.int32()), ("b", _INNER)]),
         ),
+        "l": pa.array(
+            [[1, 2], [], None, [None, 3], [-(2**63)], [0, 0, 2], [7], [1, None]],
+            pa.list_(pa.int64()),
+        ),
+        "tags": pa.array([["a", "b"], None, [], [None], ["", "é"], ["a"], ["B", None, "a"], ["x"]]),
+        "mp": pa.array(
+            [
+                [("a", 1), ("b", 2)],
+                [],
+                None,
+                [("a", None)],
+                [("", 0)],
+                [("é", -1)],
+                [("b", 3)],
+                [("x", 4), ("a", 5)],
+            ],
+            pa.map_(pa.string(), pa.int32()),
+        ),
+        "ps": pa.array(
+            [
+                [{"a": 1, "b": "x"}, {"a": None, "b": "y"}],
+                None,
+                [],
+                [None],
+                [{"a": 5, "b": None}],
+                [{"a": 0, "b": "z"}, None],
+                [{"a": -2, "b": ""}],
+                [{"a": 2, "b": "x"}],
+            ],
+            pa.list_(pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        ),
+        "stamp": pa.array(
+            [
+                *("2026-01-31 23:59:59", "2024-02-29 00:00:00", None, "1969-12-31 12:30:01"),
+                *("2026-03-29 02:30:00", "2026-10-25 02:30:00", "2000-01-01 00:00:00"),
+                "1999-12-31 23:59:59",
+            ]
+        ),
     }
 )
 NUMBERS, TEXTS, TIMES, DATES, TRUTHS = "number", "text", "time", "date", "truth"
@@ -145,6 +183,193 @@ _LITERALS = {
     ),
     TRUTHS: ("true", "false", "null", "'true'", "'No'", "'maybe'"),
 }
+WRITTEN = r"""
+s like any ('a%', '%b', '_')
+s like all ('%a%', '%')
+s ilike any ('A%', 'o%')
+s not ilike 'É%'
+s ilike '%É%'
+s rlike '\\s'
+s rlike '(?i)^o.H'
+s rlike '^[\\s\\w]+$'
+n rlike '^[\\d.-]+$'
+stamp rlike '^\\d{4}-\\d{2}'
+s rlike '(?i)[a-b]'
+n rlike '^\\S+$'
+concat_ws('-', s, n, 'z')
+concat_ws(n, s, s)
+lpad(s, 4, 'xy')
+lpad(s, i8, '')
+rpad(n, 3)
+rpad(s, 5, n)
+repeat(s, 2)
+repeat(s, i8)
+split(s, ' ')[0]
+split(stamp, '-')[1]
+element_at(split(stamp, ':'), -1)
+size(split(n, 'e'))
+translate(s, 'aOé', 'xy')
+translate(s, 'aa', 'xy')
+md5(s)
+sha1(bin)
+sha2(s, 256)
+sha2(s, 0)
+crc32(s)
+substring_index(stamp, '-', 2)
+substring_index(stamp, '-', -1)
+substring_index(stamp, '', 1)
+substring_index('aaa', 'aa', -1)
+substring_index('aaa', 'aa', 1)
+btrim(s)
+btrim(s, ' a')
+octet_length(s)
+octet_length(bin)
+length(bin)
+hex(bin)
+hex(s)
+try_cast(n as int)
+try_cast(n as decimal(3,1))
+try_cast(i64 as tinyint)
+try_cast(stamp as date)
+try_cast(s as timestamp)
+try_cast(n as boolean)
+try_cast(f64 as bigint)
+try_cast(f64 as int)
+bigint(n)
+smallint(i16)
+tinyint(i8)
+extract(year from at)
+extract(month from d)
+extract(week from at)
+extract(dow from d)
+extract(doy from at)
+extract(hour from at)
+date_part('day', at)
+date_part('QUARTER', d)
+date_format(at, 'yyyy-MM-dd')
+date_format(at, 'yyyyMMddHHmmss')
+date_format(if(year(d) > 1, d, null), 'dd/MM/yyyy')
+date_format(if(year(at) > 1, at, null), "yyyy-MM-dd'T'HH:mm:ss")
+to_date(stamp, 'yyyy-MM-dd HH:mm:ss')
+to_timestamp(stamp, 'yyyy-MM-dd HH:mm:ss')
+to_date(left(stamp, 10), 'yyyy-MM-dd')
+to_timestamp(left(stamp, 10), 'yyyy-MM-dd')
+to_timestamp(stamp)
+to_date(stamp)
+unix_timestamp(at)
+unix_timestamp(d)
+unix_seconds(at)
+unix_millis(at)
+unix_micros(at)
+unix_date(d)
+timestamp_seconds(i32)
+timestamp_millis(i32)
+timestamp_micros(i16)
+make_date(2024, 2, 29)
+make_date(2000 + i8, 2, 28)
+make_date(2023, 2, 29)
+timestampdiff(HOUR, at, timestamp '2020-01-01')
+timestampdiff(DAY, timestamp '2020-01-01 10:00', at)
+timestampdiff(MINUTE, timestamp '2020-01-01 10:00', at)
+timestampdiff(SECOND, timestamp '2026-01-01', stamp)
+timestampdiff(WEEK, d, at)
+datediff(HOUR, at, timestamp '2020-01-01')
+datediff(DAY, d, at)
+dateadd(hour, 5, at)
+dateadd(DAY, -3, at)
+timestampadd(MINUTE, i8, at)
+timestampadd(WEEK, 1, at)
+timestampadd(SECOND, 1, stamp)
+from_utc_timestamp(stamp, 'Europe/Berlin')
+from_utc_timestamp(timestamp '2026-07-01', 'America/New_York')
+to_utc_timestamp(timestamp '2026-07-01 10:00', 'Asia/Kolkata')
+to_utc_timestamp(timestamp '2026-10-25 02:30', 'Europe/Berlin')
+to_utc_timestamp(timestamp '2026-03-29 02:30', 'Europe/Berlin')
+pmod(i32, 7)
+pmod(i32, -7)
+pmod(i8, i16)
+pmod(i64, 3)
+pmod(-7, 3)
+pmod(i8, 2L)
+i8 & 3
+i32 | i8
+i64 ^ 1
+~i16
+i8 & 1 = 1
+i8 & i64 <> 0
+i32 & 1 + 1
+i8 | 2 & 3
+~i8 + 1
+equal_null(i8, i32)
+equal_null(s, n)
+nanvl(f64, 0)
+nanvl(f32, 1.5)
+zeroifnull(i32)
+zeroifnull(m)
+nullifzero(i8)
+negative(i32)
+positive(i32)
+negative(i8)
+l[0]
+get(l, 0)
+get(l, 1)
+get(l, i8)
+get(l, -1)
+element_at(l, 1)
+element_at(tags, 5)
+if(size(l) > 0, element_at(l, -1), null)
+if(size(l) > 0, l[0], null)
+case when size(tags) > 1 then tags[1] end
+element_at(l, 0)
+array_contains(l, 2)
+array_contains(l, i64)
+array_contains(l, 2.0)
+array_contains(tags, 'a')
+array_contains(tags, s)
+array_contains(tags, null)
+array_contains(l, '2')
+array_contains(tags, 1)
+not array_contains(tags, 'a')
+size(l)
+size(mp)
+cardinality(tags)
+array_size(l)
+size(l) > 1 and l[1] = 2
+exists(l, x -> x > 1)
+exists(l, x -> x = i64)
+exists(tags, t -> t like 'a%')
+exists(tags, t -> t is null)
+exists(tags, t -> t = s or i8 = 0)
+forall(l, x -> x > 0)
+forall(tags, x -> x is not null)
+forall(l, x -> x % 2 = 0)
+exists(ps, p -> p.a > 1)
+exists(ps, p -> p.b = 'x' and p.a = 1)
+exists(ps, p -> p is null)
+exists(l, l -> l > 1)
+exists(l, x -> 1 / x > 0)
+size(ps) > 0 and ps[0].a = 1
+get(ps, 0).b
+mp['a']
+mp[s]
+element_at(mp, 'a')
+map_contains_key(mp, 'a')
+map_contains_key(mp, s)
+map_contains_key(mp, null)
+map_keys(mp)
+map_values(mp)
+array_contains(map_keys(mp), 'b')
+exists(map_values(mp), v -> v > 1)
+mp['a'] is null
+mp['a'] in (1, 5)
+l is null
+mp is not null
+at > timestamp '2026-01-01' - interval 1 day
+d >= date '2026-01-01' - 7
+at between timestamp '2024-01-01' - interval 2 years and timestamp '2024-01-01' + interval 1 year
+i8 in (1, 2.5, 7)
+""".strip().splitlines()
+"""What users may write, each once: functions that the random expressions do not draw."""
 _COMPARES = ("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>")
 _PATTERNS = ("'a%'", r"'%\_'", "'_'", "'O''%e'", r"r'B\\_'", "'%'", "''", r"'\%x%'", "'É%'")
 _REGEXES = ("'a'", "'^a$'", "'^[A-Z].*e$'", r"'\\w+'", "'a|b'", "'.'", "'x_$'", r"'(a'", r"'\\bx'")

@@ -115,6 +115,38 @@ def cast_to(values: Values, kind: pa.DataType) -> Values:
     raise _unknown(found, kind)
 
 
+def comparable(kind: pa.DataType) -> pa.DataType:
+    """Return a type that values are compared in; nulls are compared as booleans."""
+    if pa.types.is_null(kind):
+        return pa.bool_()
+    plain = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or kind in (TEXT, BINARY)
+    if not plain:
+        raise OnlySpark(f"it compares {kind}")
+    return kind
+
+
+def tried(values: Values, kind: pa.DataType) -> Values:
+    """Return values cast to a type; null where a value is none of it.
+
+    Raises:
+        OnlySpark: this cast is not known here.
+    """
+    faults = (ArithmeticError, ValueError, pa.ArrowException)
+    try:
+        return cast_to(values, kind)
+    except faults:
+        if isinstance(values, pa.Scalar):
+            return pa.scalar(None, kind)
+
+    def one(at: int) -> pa.Array:
+        try:
+            return cast_to(values.slice(at, 1), kind)
+        except faults:
+            return pa.nulls(1, kind)
+
+    return pa.concat_arrays([one(at) for at in range(len(values))])
+
+
 def _unknown(found: pa.DataType, kind: pa.DataType) -> OnlySpark:
     return OnlySpark(f"{_name(found)} is cast to {_name(kind)}")
 

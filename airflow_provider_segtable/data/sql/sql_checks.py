@@ -20,6 +20,16 @@ _MORE: dict[type[Any], frozenset[str]] = {
     **dict.fromkeys(
         (exp.Div, exp.DPipe, exp.Concat, exp.TsOrDsToDate, exp.TryCast), frozenset({"safe"})
     ),
+    **dict.fromkeys((exp.TimeToStr, exp.StrToTime, exp.StrToUnix), frozenset({"format"})),
+    **dict.fromkeys((exp.AtTimeZone, exp.FromTimeZone), frozenset({"zone"})),
+    exp.TsOrDsToDate: frozenset({"safe", "format"}),
+    exp.Bracket: frozenset({"offset"}),
+    exp.ConcatWs: frozenset({"safe", "coalesce", "flatten"}),
+    exp.MapContainsKey: frozenset({"key"}),
+    exp.Pad: frozenset({"fill_pattern", "is_left"}),
+    exp.Repeat: frozenset({"times"}),
+    exp.SubstringIndex: frozenset({"delimiter", "count"}),
+    exp.Translate: frozenset({"from_"}),
 }
 """What a node may have besides."""
 _ELSEWHERE = (exp.Query, exp.Lambda)
@@ -54,6 +64,7 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
 
 _SAME = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, *_SAME)
+_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
 _TESTS = (exp.Between, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.Is, exp.Not)
 
 
@@ -61,12 +72,16 @@ def unclear_part(tree: Tree) -> Tree | None:
     """Return a node that Spark's parser, without more parentheses, reads in another way.
 
     There all comparisons bind alike, from left to right, and tests such as ``BETWEEN`` and ``LIKE``
-    take whole comparisons; ``||`` binds as ``+`` does.
+    take whole comparisons; ``||`` binds as ``+`` does; ``&`` binds
+    closer than ``^``, and that closer than ``|``.
     """
-    for node in tree.find_all(*_COMPARED, *_TESTS, exp.DPipe):
+    for node in tree.find_all(*_COMPARED, *_TESTS, exp.DPipe, *_BITS):
         left, right = _bare(node.this), node.args.get("expression")
         if isinstance(node, exp.DPipe):
             unclear = isinstance(right, exp.Add | exp.Sub)
+        elif isinstance(node, _BITS):
+            both = (node.this, right)
+            unclear = any(isinstance(each, _BITS) and type(each) is not type(node) for each in both)
         elif isinstance(node, _COMPARED):
             unclear = isinstance(left, (*_TESTS, *_SAME)) or isinstance(
                 right, (*_TESTS, *_COMPARED)

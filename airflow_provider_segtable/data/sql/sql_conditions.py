@@ -5,6 +5,8 @@
    that are predicates bound and skip all the same.
 """
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -14,16 +16,19 @@ from airflow_provider_segtable.data.arrow.conditions import Condition, by_predic
 from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_predicates import and_parts, predicate_of
 from airflow_provider_segtable.data.sql.sql_text import Tree, column_path, parsed
-from airflow_provider_segtable.data.sql.sql_values import holds
+from airflow_provider_segtable.data.sql.sql_values import at_once, folded, holds
 
 
-def sql_condition(text: str, schema: pa.Schema, time_column: str) -> Condition:
+def sql_condition(
+    text: str, schema: pa.Schema, time_column: str, now: datetime | None = None
+) -> Condition:
     """Return a condition over the columns of a table.
 
     Args:
         text: the condition, as after ``WHERE`` in Spark's SQL.
         schema: the table's columns; names are case-sensitive.
         time_column: the event time.
+        now: what ``current_timestamp()`` is; by default the time of this call.
 
     Raises:
         SchemaMismatch: a column is missing.
@@ -33,6 +38,7 @@ def sql_condition(text: str, schema: pa.Schema, time_column: str) -> Condition:
     try:
         tree = parsed(text, "a condition", "carrier = 'AA'")
         check_tree(tree, schema.names)
+        tree = folded(at_once(tree, now or datetime.now(UTC)))
         try:
             return by_predicate(predicate_of(tree, schema), time_column)
         except NeedsSpark:

@@ -6,9 +6,10 @@ Arguments are Arrow values of the type that the function wants; each returns nul
 import re
 from calendar import monthrange
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from math import ceil, floor, isfinite
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +91,129 @@ def _in_range(times: Values) -> Values:
     if pc.any(pc.or_(pc.less(micros, MIN_INSTANT), pc.greater(micros, MAX_INSTANT))).as_py():
         raise OnlySpark(_FAR)
     return times
+
+
+_PARTS_OF_TIMES = ("%Y", "%mstrict", "%dstrict", "%Hstrict", "%Mstrict", "%Sstrict")
+_DIGITS = dict(zip(_PARTS_OF_TIMES, ("%Y", "%m", "%d", "%H", "%M", "%S"), strict=True))
+_MICROS = {"MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 1_000_000, "MINUTE": 60_000_000}
+_MICROS |= {"HOUR": 3_600_000_000, "DAY": DAY_US, "WEEK": 7 * DAY_US}
+
+
+def time_pattern(parsed: str) -> tuple[str, ...]:
+    """Return the parts of a format such as ``yyyy-MM-dd HH:mm:ss``, as the parser gives it.
+
+    Raises:
+        OnlySpark: it has parts that are not read here.
+    """
+    found = tuple(re.findall(r"%[YmdHMS](?:strict)?|'T'|[-/:. _,]|.", parsed, re.DOTALL))
+    known = {*_PARTS_OF_TIMES, "'T'", *"-/:. _,"}
+    if not found or not known.issuperset(found) or len(set(found) & set(_PARTS_OF_TIMES)) < 1:
+        raise OnlySpark("its format has other parts than yyyy, MM, dd, HH, mm and ss")
+    return found
+
+
+def written_times(times: Values, pattern: tuple[str, ...]) -> Values:
+    """Return times as texts of a format."""
+    text = "".join(_DIGITS.get(each, each.strip("'")) for each in pattern)
+
+    def one(time: datetime) -> str:
+        if time.year < 1000:
+            raise OnlySpark("it writes a year before 1000")
+        return time.strftime(text)
+
+    return mapped(one, TEXT, times)
+
+
+def read_times(texts: Values, pattern: tuple[str, ...]) -> Values:
+    """Return texts of a format as times.
+
+    Raises:
+        OnlySpark: a text has another form, or the format repeats or lacks a part.
+    """
+    own = [each for each in pattern if each in _PARTS_OF_TIMES]
+    if own != list(_PARTS_OF_TIMES[: len(own)]) or len(own) not in (3, 6):
+        raise OnlySpark("its format is no date with or without a time of day")
+    forms = dict.fromkeys(_PARTS_OF_TIMES, r"(\d\d)") | {"%Y": r"(\d{4})"}
+    form = re.compile("".join(forms.get(p) or re.escape(p.strip("'")) for p in pattern), re.ASCII)
+
+    def one(text: str) -> datetime:
+        found = form.fullmatch(text)
+        try:
+            year, month, day, *clock = map(int, found.groups() if found else ())
+            return datetime(year, month, day, *clock, tzinfo=UTC)  # type: ignore[misc,arg-type]
+        except ValueError:
+            raise OnlySpark(f"{text!r} has not the form of its format") from None
+
+    return mapped(one, TIME, texts)
+
+
+def times_of(numbers_: Values, micros: int) -> Values:
+    """Return times by their numbers of units since 1970."""
+
+    def one(number: int) -> int:
+        if not MIN_INSTANT <= number * micros <= MAX_INSTANT:
+            raise OnlySpark(_FAR)
+        return number * micros
+
+    return mapped(one, _LONG, numbers_).cast(TIME)
+
+
+def made_days(year: Values, month: Values, day: Values) -> Values:
+    """Return dates by their parts."""
+
+    def one(y: int, m: int, d: int) -> date:
+        if not 1 <= y <= 9998:
+            raise OnlySpark(_FAR)
+        return date(y, m, d)
+
+    return mapped(one, _DATE, year, month, day)
+
+
+def units_between(start: Values, end: Values, unit: str) -> Values:
+    """Return the whole units from one time to another, towards zero."""
+    size = _MICROS.get(unit.upper())
+    if size is None:
+        raise OnlySpark(f"it counts {unit}s")
+
+    def one(first: int, last: int) -> int:
+        far = abs(last - first) // size
+        return far if last >= first else -far
+
+    return mapped(one, _LONG, pc.cast(start, _LONG), pc.cast(end, _LONG))
+
+
+def later_units(times: Values, count: Values, unit: str) -> Values:
+    """Return times later by numbers of units."""
+    size = _MICROS.get(unit.upper())
+    if size is None:
+        raise OnlySpark(f"it adds {unit}s")
+    micros = mapped(lambda at, n: at + n * size, _LONG, pc.cast(times, _LONG), count)
+    return _in_range(micros.cast(TIME))
+
+
+def in_zone(times: Values, zone: str, *, to_local: bool) -> Values:
+    """Return times as a clock in a zone shows them, or the other way round.
+
+    Raises:
+        OnlySpark: the zone is none that both know, or a time is not told alike by all.
+    """
+    try:
+        region = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise OnlySpark(f"it reads {zone!r} as a time zone") from None
+
+    def one(time: datetime) -> datetime:
+        if not 1972 <= time.year <= 2037:
+            raise OnlySpark("zones had other rules before 1972, and may have after 2037")
+        if to_local:
+            return time.astimezone(region).replace(tzinfo=UTC)
+        there = time.replace(tzinfo=region)
+        back = there.astimezone(UTC)
+        if back.astimezone(region).replace(tzinfo=UTC) != time:
+            raise OnlySpark(f"no clock in {zone} showed {time:%Y-%m-%d %H:%M}")
+        return back
+
+    return mapped(one, TIME, times)
 
 
 def later_days(values: Values, days: Values, sign: int = 1) -> Values:
@@ -194,6 +318,67 @@ def reversed_texts(texts: Values) -> Values:
     return mapped(lambda text: text[::-1], TEXT, texts)
 
 
+def letters(
+    values: Values, each: Callable[[str], str], of_ascii: Callable[[Values], Values]
+) -> Values:
+    """Map letters; beyond ASCII one by one, as one letter may become two."""
+    if pc.all(pc.string_is_ascii(numbers.array(values))).as_py() is not False:
+        return of_ascii(values)
+    return mapped(each, TEXT, values)
+
+
+def padded(texts: Values, count: Values, fill: Values, *, left: bool) -> Values:
+    """Return texts of a length: filled up at one end, or cut."""
+
+    def one(text: str, length: int, by: str) -> str:
+        length = max(length, 0)
+        more = length - len(text)
+        if more <= 0 or not by:
+            return text[:length]
+        added = (by * (more // len(by) + 1))[:more]
+        return added + text if left else text + added
+
+    return mapped(one, TEXT, texts, count, fill)
+
+
+def repeated(texts: Values, count: Values) -> Values:
+    """Return texts several times in a row."""
+    return mapped(lambda text, n: text * max(n, 0), TEXT, texts, count)
+
+
+def translated(texts: Values, old: Values, new: Values) -> Values:
+    """Return texts with letters replaced one by one, and left out if there is none for them."""
+
+    def one(text: str, a: str, b: str) -> str:
+        table: dict[int, str] = {}
+        for at, letter in enumerate(a):
+            table.setdefault(ord(letter), b[at] if at < len(b) else "")
+        return text.translate(table)
+
+    return mapped(one, TEXT, texts, old, new)
+
+
+def before(texts: Values, by: Values, count: Values) -> Values:
+    """Return texts up to the n-th separator, or from the n-th last one on."""
+
+    def one(text: str, cut: str, n: int) -> str:
+        if not cut or not n:
+            return ""
+        parts = text.split(cut) if n > 0 else text.rsplit(cut)
+        return cut.join(parts[:n] if n > 0 else parts[n:])
+
+    return mapped(one, TEXT, texts, by, count)
+
+
+def hexadecimal(values: Values) -> Values:
+    """Return bytes, or the UTF-8 of texts, as hexadecimal digits."""
+    if values.type == TEXT:
+        values = pc.cast(values, pa.large_binary())
+    if not pa.types.is_large_binary(values.type):
+        raise OnlySpark(f"it writes {values.type}")
+    return mapped(lambda given: given.hex().upper(), TEXT, values)
+
+
 def like(texts: Values, pattern: str, escape: str, *, any_case: bool) -> Values:
     """Return whether texts match a pattern: ``%`` is any text, ``_`` any character.
 
@@ -201,10 +386,7 @@ def like(texts: Values, pattern: str, escape: str, *, any_case: bool) -> Values:
         ValueError: the pattern ends with the escape character.
     """
     if any_case:
-        if not pattern.isascii() or not pc.all(pc.string_is_ascii(numbers.array(texts))).as_py():
-            raise OnlySpark("it compares letters beyond ASCII in any case")
-        pattern = pattern.lower()
-        texts = pc.ascii_lower(texts)
+        pattern, texts = pattern.lower(), letters(texts, str.lower, pc.ascii_lower)
     if escape not in pattern:
         return pc.match_like(texts, pattern.replace("\\", "\\\\"))
     wanted = re.compile(_like_regex(pattern, escape), re.DOTALL)
@@ -226,12 +408,14 @@ def _like_regex(pattern: str, escape: str) -> str:
 
 _REGEX = re.compile(
     r"""(?: [^\\.^$*+?()[\]{}|] | \\[\\.^$*+?()[\]{}|/"'-] | \\[dswDSW]
-    | \[\^?(?:[^\\\[\]&^-]|\\[\\.^$*+?()[\]{}|-]|[0-9A-Za-z]-[0-9A-Za-z])+\]
+    | \[\^?(?:[^\\\[\]&^-]|\\[\\.^$*+?()[\]{}|-]|\\[dsw]|[0-9A-Za-z]-[0-9A-Za-z])+-?\]
     | [*+?](?![*+?{]) | \{\d+(?:,\d*)?\}(?![*+?{]) | \((?!\?) | \(\?: | \) | \|
     | ^\^ | \$$ | \. )*""",
     re.VERBOSE,
 )
 _LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
+_BLANKS = r" \t\n\x0b\f\r"
+_CLASS = re.compile(r"\\.|[A-Za-z]-[A-Za-z]|.", re.DOTALL)
 
 
 def regex_matches(texts: Values, pattern: str) -> Values:
@@ -241,13 +425,34 @@ def regex_matches(texts: Values, pattern: str) -> Values:
         ValueError: it is no regular expression.
         OnlySpark: Java may read it otherwise than Arrow does.
     """
-    if not _REGEX.fullmatch(pattern) or not pattern.isascii() or r"\s" in pattern.lower():
-        raise OnlySpark(f"the regular expression {pattern!r} may mean something else in Java")
-    parts = re.findall(r"\\.|\[(?:\\.|[^\]])*\]|.", pattern, re.DOTALL)
-    parts = [f"[^{_LINE_ENDS}]" if each == "." else each for each in parts]
+    given, any_case = pattern, pattern.startswith("(?i)")
+    pattern = pattern.removeprefix("(?i)")
+    if not _REGEX.fullmatch(pattern) or not pattern.isascii():
+        raise OnlySpark(f"the regular expression {given!r} may mean something else in Java")
+    parts = re.findall(r"\\.|\[(?:\\.|[^\]])*\]|\{[^}]*\}|\(\?:|.", pattern, re.DOTALL)
+    parts = [_as_arrow_reads(each, any_case=any_case) for each in parts]
     if parts and parts[-1] == "$":
         parts[-1] = rf"(?:\r\n|[{_LINE_ENDS}])?\z"
     return pc.match_substring_regex(texts, "".join(parts))
+
+
+def _as_arrow_reads(part: str, *, any_case: bool) -> str:
+    """Return a part of Java's regular expression as RE2's; in any case only of ASCII letters."""
+    if part == ".":
+        return f"[^{_LINE_ENDS}]"
+    if part.lower() == r"\s":
+        return f"[{'^' if part[1] == 'S' else ''}{_BLANKS}]"
+    if part[0] == "[":
+        within = _CLASS.findall(part[1:-1])
+        within = [_BLANKS if each == r"\s" else each for each in within]
+        if any_case:
+            within += [each.swapcase() for each in within if each[0].isalpha()]
+            if any(len(each) == 3 and each[0].islower() != each[2].islower() for each in within):
+                raise OnlySpark(f"{part} has letters of both cases")
+        return f"[{''.join(within)}]"
+    if any_case and len(part) == 1 and part.isalpha():
+        return f"[{part.lower()}{part.upper()}]"
+    return part
 
 
 def rounded_to_whole(values: Values, *, up: bool) -> Values:

@@ -2,8 +2,8 @@
 
 1. Read are: columns and fields of structs, literals, arithmetic, comparisons and conditions,
    ``case``, ``if``, ``coalesce``, ``nullif``, ``greatest``, casts, intervals, and the functions of
-   ``_FUNCTIONS``. All others are refused by name; Spark computes any. ``tests/spark`` compares
-   thousands of expressions with Spark's values.
+   ``_METHODS`` and ``data.sql.sql_calls``. All others are refused by name; Spark computes any.
+   ``tests/spark`` compares thousands of expressions with Spark's values.
 2. A part of ``case``, ``if`` and ``coalesce`` is computed for the rows that need it alone, so
    ``case when n = 0 then 0 else 1 / n end`` divides by no zero; and so is the right side of
    ``and`` and ``or``.
@@ -14,9 +14,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from functools import reduce
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from sqlglot import exp
 from airflow_provider_segtable.core.deletes.predicate import Compares
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
+from airflow_provider_segtable.data.sql import sql_collections as collections
 from airflow_provider_segtable.data.sql import sql_functions as functions
 from airflow_provider_segtable.data.sql.computed_types import (
     BINARY,
@@ -36,12 +38,14 @@ from airflow_provider_segtable.data.sql.computed_types import (
     normal,
 )
 from airflow_provider_segtable.data.sql.decimal_results import Values, rounded
+from airflow_provider_segtable.data.sql.sql_calls import CALLS
 from airflow_provider_segtable.data.sql.sql_casts import (
     brought,
     cast_to,
     common,
     common_of,
-    mapped,
+    comparable,
+    tried,
 )
 from airflow_provider_segtable.data.sql.sql_checks import unclear_part, unknown_part
 from airflow_provider_segtable.data.sql.sql_intervals import intervals, step_of
@@ -60,7 +64,8 @@ from airflow_provider_segtable.data.sql.text_values import OnlySpark
 from airflow_provider_segtable.data.sql.value_order import compared, equatable
 
 WAY_OUT = (
-    "Spark computes any expression (--engine spark of delete, update and merge, or its DataFrames)"
+    "Spark computes any expression: --engine spark of delete, update and merge; to read, "
+    'spark.read.format("segtable").load(TABLE).where(CONDITION), after register(spark)'
 )
 _ARITHMETIC: dict[type[Any], Callable[[Values, Values], Values]] = {
     exp.Add: numbers.added,
@@ -85,6 +90,12 @@ _CASTS: Mapping[Any, pa.DataType] = {
     exp.DataType.Type.TIMESTAMPTZ: TIME,
     exp.DataType.Type.TIMESTAMPLTZ: TIME,
 }
+TYPE_NAMES = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "bigint": pa.int64(),
+}
+"""Types by which a value is cast as by a function, where the parser does not know it."""
 _TRUTHS: tuple[type[Any], ...] = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
@@ -107,6 +118,55 @@ def holds(tree: Tree, rows: pa.Table) -> pa.Array:
     _check(tree)
     truth = _Computer(rows).truth(tree)
     return pa.repeat(truth, len(rows)) if isinstance(truth, pa.Scalar) else truth
+
+
+def folded(tree: Tree) -> Tree:
+    """Return a tree whose times that no column has a part in are literals.
+
+    So ``at > timestamp '2026-01-01' - interval 1 day`` compares a column with a value.
+    """
+    return tree.transform(_folded_node)
+
+
+_ONE_ROW = pa.table({"\0": [None]})
+
+
+def _folded_node(node: Tree) -> Tree:
+    name = type(node).__name__
+    if not (type(node) in _ARITHMETIC or name in _MOVES) or node.find(exp.Column, exp.Lambda):
+        return node
+    try:
+        (value,) = computed(node, _ONE_ROW).to_pylist()
+    except (InvalidInput, ArithmeticError, ValueError, pa.ArrowException):
+        return node
+    if isinstance(value, datetime):
+        return exp.cast(exp.Literal.string(value.isoformat(sep=" ")), "TIMESTAMPTZ")
+    if isinstance(value, date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+    return node
+
+
+_MOVES = frozenset(
+    (
+        *("TimestampTrunc", "DateTrunc", "TsOrDsAdd", "TimestampAdd", "AddMonths", "LastDay"),
+        *("TsOrDsToDate", "StrToTime"),
+    )
+)
+"""Functions that make a time of others."""
+
+
+def at_once(tree: Tree, now: datetime) -> Tree:
+    """Return a tree whose names for the time of the query are that time, in the zone UTC."""
+
+    def named(node: Tree) -> Tree:
+        anonymous = isinstance(node, exp.Anonymous) and not node.expressions and node.name.lower()
+        if isinstance(node, exp.CurrentTimestamp) or anonymous in {"now", "current_timestamp"}:
+            return exp.cast(exp.Literal.string(now.isoformat(sep=" ")), "TIMESTAMPTZ")
+        if isinstance(node, exp.CurrentDate) or anonymous == "curdate":
+            return exp.cast(exp.Literal.string(now.date().isoformat()), "DATE")
+        return node
+
+    return tree.transform(named)
 
 
 def _check(tree: Tree) -> None:
@@ -143,10 +203,12 @@ class _Computer:
             return self.literal(tree)
         if type(tree) in _TRUTHS or type(tree) in COMPARISONS:
             return self.known_truth(tree)
-        if type(tree).__name__ in _FUNCTIONS:
-            return _FUNCTIONS[type(tree).__name__](self, tree)
-        if isinstance(tree, exp.Anonymous) and tree.name.lower() in _NAMED:
-            return _NAMED[tree.name.lower()](self, tree)
+        anonymous = isinstance(tree, exp.Anonymous)
+        name = tree.name.lower() if anonymous else type(tree).__name__
+        if anonymous and name in TYPE_NAMES and len(tree.expressions) == 1:
+            return cast_to(self.value(tree.expressions[0]), TYPE_NAMES[name])
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name](self, tree)
         raise OnlySpark("it is not one of the functions that this process knows")
 
     def literal(self, tree: Tree) -> pa.Scalar:
@@ -156,6 +218,8 @@ class _Computer:
         return constant(literal(tree) or Literal(Kind.NULL, ""))
 
     def column(self, tree: Tree) -> pa.Array:
+        if isinstance(tree, exp.Dot) and not isinstance(tree.this, exp.Column | exp.Dot):
+            return collections.field_of(self.filled(tree.this), tree.expression.name)
         path = column_path(tree)
         if path[0] not in self.rows.column_names:
             if len(path) > 1:
@@ -237,6 +301,8 @@ class _Computer:
         if found is not None and found.kind is not Kind.NUMBER:
             return constant(found)
         of, kind = literal(tree.this), _cast_type(tree)
+        if tree.args.get("safe"):
+            return tried(self.value(tree.this), kind)
         if of is not None and of.kind is Kind.LOCAL_TIME and pa.types.is_integer(kind):
             raise OnlySpark("a time without zone is not cast to a number")
         return cast_to(self.value(tree.this), kind)
@@ -272,12 +338,6 @@ class _Computer:
         parts = (tree.this, tree.expression) if pair else tree.expressions
         texts = [self.texts(each) for each in parts]
         return pc.binary_join_element_wise(*texts, pa.scalar("", TEXT))
-
-    def part(self, tree: Tree) -> Values:
-        name = type(tree).__name__.upper()
-        name = {"DAYOFMONTH": "DAY"}.get(name, name)
-        values = (self.times if name in functions.OF_TIMES else self.days)(tree.this)
-        return functions.part(name, values)
 
     def known_truth(self, tree: Tree) -> Values:
         match tree:
@@ -349,12 +409,12 @@ class _Computer:
         left, right = self.sides(tree.this, tree.expression)
         neither = pc.and_(pc.is_null(left), pc.is_null(right))
         same = pc.or_(neither, pc.fill_null(compared(left, Compares.EQUAL, right), False))
-        return same if isinstance(tree, exp.NullSafeEQ) else pc.invert(same)
+        return pc.invert(same) if isinstance(tree, exp.NullSafeNEQ) else same
 
     def sides(self, left: Tree, right: Tree) -> tuple[Values, Values]:
         """Return two values in the type that they are compared in."""
         first, second = self.pair(left, right)
-        kind = _comparable(common(first.type, second.type))
+        kind = comparable(common(first.type, second.type))
         first, second = brought(first, kind), brought(second, kind)
         return self.full(first), self.full(second)
 
@@ -368,7 +428,7 @@ class _Computer:
         left = self.value(tree.this)
         plain, others = self.members(tree)
         kinds = dict.fromkeys(each.type for each in (*plain, *others))
-        kind = _comparable(common_of([left.type, *kinds]))
+        kind = comparable(common_of([left.type, *kinds]))
         first, others = self.full(brought(left, kind)), [brought(each, kind) for each in others]
         values = pa.concat_arrays([pa.array([], kind), *(brought(each, kind) for each in plain)])
         known = pc.is_in(equatable(first), value_set=equatable(values).drop_null())
@@ -398,25 +458,47 @@ class _Computer:
         escape = "\\"
         if isinstance(tree, exp.Escape):
             escape, tree = tree.expression.name, tree.this
-        pattern = literal(tree.expression)
-        if pattern is None or pattern.kind is not Kind.TEXT or len(escape) != 1:
-            raise OnlySpark("a pattern is a text")
-        any_case = isinstance(tree, exp.ILike)
-        found = functions.like(self.texts(tree.this), pattern.text, escape, any_case=any_case)
-        return pc.invert(found) if tree.args.get("negate") else found
+        if len(escape) != 1:
+            raise OnlySpark("the escape is one character")
+        texts, any_case = self.texts(tree.this), isinstance(tree, exp.ILike)
+        given, some = tree.expression, isinstance(tree.expression, exp.Any | exp.All)
+        patterns = given.this.unnest() if some else given
+        patterns = patterns.expressions if isinstance(patterns, exp.Tuple) else [patterns]
+        found = [
+            functions.like(texts, _pattern(each), escape, any_case=any_case) for each in patterns
+        ]
+        if not tree.args.get("negate"):
+            return reduce(pc.and_kleene if isinstance(given, exp.All) else pc.or_kleene, found)
+        if some:
+            raise OnlySpark("it is NOT LIKE of several patterns")
+        return pc.invert(found[0])
 
     def matching(self, tree: exp.RegexpLike) -> Values:
-        pattern = literal(tree.expression)
-        if pattern is None or pattern.kind is not Kind.TEXT:
-            raise OnlySpark("a pattern is a text")
-        return functions.regex_matches(self.texts(tree.this), pattern.text)
+        return functions.regex_matches(self.texts(tree.this), _pattern(tree.expression))
+
+    def quantified(self, tree: Tree) -> Values:
+        """Return whether a condition holds for some element of an array, or for all of them."""
+        some = isinstance(tree, exp.Exists)
+        of, test = (tree.this, tree.expression) if some else tree.expressions
+        if (
+            not isinstance(test, exp.Lambda)
+            or len(test.expressions) != 1
+            or test.this.find(exp.Lambda)
+        ):
+            raise OnlySpark("it has no condition on one element")
+        pieces = collections.pieces(self.filled(of))
+        name = f"{test.expressions[0].name}\0"
+        body = test.this.transform(_element_as_column, test.expressions[0].name, name)
+        rows = self.rows.take(pieces.rows).append_column(name, pieces.elements)
+        here = _Computer(rows)
+        return pieces.quantified(here.full(here.truth(body)), some=some)
 
     def greatest(self, tree: exp.Greatest | exp.Least) -> Values:
         values = [self.value(each) for each in (tree.this, *tree.expressions)]
         kinds = [each.type for each in values]
         if TEXT in kinds and any(each != TEXT and not pa.types.is_null(each) for each in kinds):
             raise OnlySpark("it compares texts with others")
-        kind = _comparable(common_of(kinds))
+        kind = comparable(common_of(kinds))
         how = Compares.MORE if isinstance(tree, exp.Greatest) else Compares.LESS
         first, *others = (self.full(brought(each, kind)) for each in values)
         for each in others:
@@ -479,10 +561,8 @@ def _cast_type(tree: exp.Cast) -> pa.DataType:
     """Return the type of a cast.
 
     Raises:
-        OnlySpark: it is ``try_cast``, or a type that is not known here.
+        OnlySpark: it is a type that is not known here.
     """
-    if tree.args.get("safe"):
-        raise OnlySpark("try_cast gives null where a value does not fit")
     sizes = [int(each.name) for each in tree.to.expressions if each.name.isdigit()]
     if tree.to.this is exp.DataType.Type.DECIMAL:
         precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
@@ -492,14 +572,21 @@ def _cast_type(tree: exp.Cast) -> pa.DataType:
     return _CASTS[tree.to.this]
 
 
-def _comparable(kind: pa.DataType) -> pa.DataType:
-    """Return a type that values are compared in; nulls are compared as booleans."""
-    if pa.types.is_null(kind):
-        return pa.bool_()
-    plain = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or kind in (TEXT, BINARY)
-    if not plain:
-        raise OnlySpark(f"it compares {kind}")
-    return kind
+def _pattern(tree: Tree) -> str:
+    """Return a pattern, which is a text literal."""
+    found = literal(tree)
+    if found is None or found.kind is not Kind.TEXT:
+        raise OnlySpark("a pattern is a text")
+    return found.text
+
+
+def _element_as_column(node: Tree, name: str, column: str) -> Tree:
+    """Return the name of an element as that of a column; all other nodes stay."""
+    found = isinstance(node, exp.Identifier) and node.name == name
+    inside = isinstance(node.parent, exp.Column) or (
+        isinstance(node.parent, exp.Dot) and node.arg_key == "expression"
+    )
+    return exp.column(column, quoted=True) if found and not inside else node
 
 
 def _bounded(tree: exp.Between) -> Tree:
@@ -523,15 +610,6 @@ def _days_moved(tree: Tree, left: Values, right: Values) -> Values:
     return functions.later_days(left, right, -1 if isinstance(tree, exp.Sub) else 1)
 
 
-def _letters(
-    values: Values, each: Callable[[str], str], of_ascii: Callable[[Values], Values]
-) -> Values:
-    """Map letters; beyond ASCII one by one, as one letter may become two."""
-    if pc.all(pc.string_is_ascii(numbers.array(values))).as_py() is not False:
-        return of_ascii(values)
-    return mapped(each, TEXT, values)
-
-
 def _named(compute: Callable[[Tree], Values], tree: Tree) -> Values:
     """Return the values of an expression; a refusal names it, if no part of it is to blame."""
     try:
@@ -546,120 +624,20 @@ def _refused(tree: Tree, why: str) -> InvalidInput:
     return NeedsSpark(f"{written(tree)!r} cannot be computed here: {why}; {WAY_OUT}")
 
 
-_Function: TypeAlias = Callable[[_Computer, Any], Values]
-
-
-def _of_text(compute: Callable[[Values], Values]) -> _Function:
-    return lambda here, tree: compute(here.texts(tree.this))
-
-
-def _of_texts(compute: Callable[[Values, Values], Values]) -> _Function:
-    return lambda here, tree: compute(here.texts(tree.this), here.texts(tree.expression))
-
-
-def _of_count(compute: Callable[[Values, Values], Values]) -> _Function:
-    return lambda here, tree: compute(here.texts(tree.this), here.whole(tree.expression))
-
-
-def _is_nan(here: _Computer, tree: Tree) -> Values:
-    values = brought(here.number(tree.this), pa.float64())
-    return pc.fill_null(pc.is_nan(values), False)
-
-
-def _is_null(here: _Computer, tree: Tree) -> Values:
-    (of,) = tree.expressions
-    found = pc.is_null(here.filled(of))
-    return found if tree.name.lower() == "isnull" else pc.invert(found)
-
-
-def _substring(here: _Computer, tree: Tree) -> Values:
-    length = tree.args.get("length")
-    start, count = here.whole(tree.args["start"]), length and here.whole(length)
-    return functions.substring(here.texts(tree.this), start, count)
-
-
-def _replaced(here: _Computer, tree: Tree) -> Values:
-    new = tree.args.get("replacement")
-    by = pa.scalar("", TEXT) if new is None else here.texts(new)
-    return functions.replaced(here.texts(tree.this), here.texts(tree.expression), by)
-
-
-def _position(here: _Computer, tree: Tree) -> Values:
-    start = tree.args.get("position")
-    first = pa.scalar(1, pa.int32()) if start is None else here.whole(start)
-    return functions.position(here.texts(tree.this), here.texts(tree.args["substr"]), first)
-
-
-def _trimmed(here: _Computer, tree: Tree) -> Values:
-    of = pa.scalar(" ", TEXT) if tree.expression is None else here.texts(tree.expression)
-    where = str(tree.args.get("position") or "")
-    return functions.trimmed(here.texts(tree.this), where.upper(), of)
-
-
-def _days_added(here: _Computer, tree: Tree) -> Values:
-    days = here.value(tree.expression)
-    if str(tree.args.get("unit")).upper() != "DAY" or days.type == pa.int64():
-        raise OnlySpark("it adds other than days")
-    return functions.later_days(here.days(tree.this), here.whole(tree.expression))
-
-
-def _months_added(here: _Computer, tree: Tree) -> Values:
-    return functions.later_months(here.days(tree.this), here.whole(tree.expression))
-
-
-def _days_between(here: _Computer, tree: Tree) -> Values:
-    if tree.args.get("unit"):
-        raise OnlySpark("it counts in units")
-    return functions.days_between(here.days(tree.this), here.days(tree.expression))
-
-
-def _truncated(here: _Computer, tree: Tree) -> Values:
-    of_dates, unit = isinstance(tree, exp.DateTrunc), tree.args["unit"].name
-    functions.check_unit(unit, of_dates=of_dates)
-    return functions.truncated(here.days(tree.this) if of_dates else here.times(tree.this), unit)
-
-
-_PARTS = ("Year", "Quarter", "Month", "Day", "DayOfMonth", "DayOfYear", "DayOfWeek", "WeekOfYear")
-_NAMED: dict[str, _Function] = {
-    "isnull": _is_null,
-    "isnotnull": _is_null,
-    "weekday": lambda here, tree: functions.part("WEEKDAY", here.days(tree.expressions[0])),
-}
-"""Functions that the parser does not know."""
-_FUNCTIONS: dict[str, _Function] = {
+_METHODS: dict[str, Callable[[_Computer, Any], Values]] = {
     **dict.fromkeys(("Column", "Dot"), _Computer.column),
     **dict.fromkeys(("Cast", "TryCast"), _Computer.cast),
     **dict.fromkeys(("Case", "If", "Coalesce", "Nullif", "Nvl2"), _Computer.branched),
-    **dict.fromkeys((*_PARTS, "Hour", "Minute", "Second"), _Computer.part),
     **dict.fromkeys(("Like", "ILike", "Escape"), _Computer.like),
     **dict.fromkeys(("Greatest", "Least"), _Computer.greatest),
     **dict.fromkeys(("DPipe", "Concat"), _Computer.joined),
     **dict.fromkeys(("Ceil", "Floor"), _Computer.to_whole),
-    **dict.fromkeys(("TimestampTrunc", "DateTrunc"), _truncated),
+    **dict.fromkeys(("Exists", "forall"), _Computer.quantified),
     "RegexpLike": _Computer.matching,
     "Neg": _Computer.negative,
+    "Negative": _Computer.negative,
     "Round": _Computer.rounded,
-    "Abs": lambda here, tree: pc.abs_checked(here.number(tree.this)),
-    "Sqrt": lambda here, tree: functions.square_root(brought(here.number(tree.this), pa.float64())),
-    "Sign": lambda here, tree: functions.signs(here.number(tree.this)),
-    "IsNan": _is_nan,
-    "Upper": _of_text(lambda texts: _letters(texts, str.upper, pc.ascii_upper)),
-    "Lower": _of_text(lambda texts: _letters(texts, str.lower, pc.ascii_lower)),
-    "Length": _of_text(lambda texts: pc.cast(pc.utf8_length(texts), pa.int32())),
-    "Reverse": _of_text(functions.reversed_texts),
-    "Trim": _trimmed,
-    "Substring": _substring,
-    "Left": _of_count(functions.left),
-    "Right": _of_count(functions.right),
-    "Replace": _replaced,
-    "StartsWith": _of_texts(functions.begins),
-    "EndsWith": _of_texts(functions.ends),
-    "Contains": _of_texts(functions.contains),
-    "StrPosition": _position,
-    "TsOrDsToDate": lambda here, tree: here.days(tree.this),
-    "TsOrDsAdd": _days_added,
-    "AddMonths": _months_added,
-    "LastDay": lambda here, tree: functions.last_days(here.days(tree.this)),
-    "DateDiff": _days_between,
+    "EqualNull": _Computer.null_safe,
 }
-"""Functions by the parser's names."""
+_FUNCTIONS: dict[str, Callable[[Any, Any], Values]] = {**CALLS, **_METHODS}
+"""Functions by the parser's names; those that it does not know by their own, in lower case."""

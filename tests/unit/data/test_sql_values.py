@@ -222,7 +222,6 @@ def test_what_is_no_value_of_the_column_is_no_value_on_spark_either(
         ("s", "soundex(s)", "SOUNDEX"),
         ("s", "s + s", "computes with texts"),
         ("a", "(select max(a) from t)", "SELECT"),
-        ("a", "try_cast(s as int)", "try_cast"),
         ("s", "cast(f as string)", "cast to text"),
         ("s", "concat(s, f + 1)", r"f \+ 1"),
         ("at", "at + interval 1 fortnight", "intervals are"),
