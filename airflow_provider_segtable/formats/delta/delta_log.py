@@ -78,7 +78,8 @@ class DeltaLog:
                 f"{self.storage.uri}/{LOG} has versions of a Delta table that segtable did not "
                 "write: move it away, or set publish.delta to off"
             )
-        return ruined(base, changes, number, self.storage.uri)
+        attempt = self.attempt((number + 1,))
+        return ruined(base, changes, number, attempt, self.storage.uri)
 
     def contents(self, head: Published) -> dict[str, Contents]:
         """Return the rows of each file of the newest version, and its hidden ones.

@@ -86,7 +86,8 @@ class DeltaTarget:
         base = Base.of(known) if known else Base()
         made = published(base, changes, commit.number, None, self.address)
         if known is not None and known.table_id != revision.table.table_id:
-            if not has_number(self._storage, known.number):
+            made = replace(made, own=replace(made.own, before=known.own.attempt))
+            if not (has_number(self._storage, known.number) and self._follows(made)):
                 return made  # removed meanwhile: it does not hold
             self._write_checkpoint(commit.number, None, changes)
             return _checkpointed(made)
@@ -108,11 +109,16 @@ class DeltaTarget:
         whole = before < 0 or before in there.commits or there.checkpoint >= before
         if not whole or (put.number not in there.commits and there.checkpoint < put.number):
             return False
-        if put.own.before and self._log.attempt((put.number,)) not in ("", put.own.before):
+        if not self._follows(put):
             return False
         own = vectors_path(UUID(put.own.attempt))
         named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}
         return own not in named or own in {each.path for each in self._storage.list(VECTORS)}
+
+    def _follows(self, put: Published) -> bool:
+        """Return whether the version before is the one that this was put after, or not known."""
+        before = put.own.before
+        return not before or self._log.attempt((put.number,)) in ("", before)
 
     def take_back(self, put: Published) -> None:
         """Delete a version that this process put, with its vectors, unless another follows it."""

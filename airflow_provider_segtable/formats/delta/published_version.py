@@ -59,8 +59,8 @@ class Own:
         seen: how it is listed; None if this process put it, and has not listed it yet.
         checkpoint: the newest checkpoint; -1 if there is none.
         changes: the number of files that were added or removed since.
-        before: the id of the attempt that put the version before, which this one changes; known of
-            a version that this process put.
+        before: the id of the attempt that put the version before; known of a version that this
+            process put.
     """
 
     protocol: Json
@@ -222,8 +222,11 @@ def is_segtables(base: Base, changes: Changes) -> bool:
     return bool(changes.mark or base.mark) or MARK in {**base.transactions, **changes.transactions}
 
 
-def ruined(base: Base, changes: Changes, number: int, address: str) -> Published:
-    """Return what could be decoded of a damaged log, as what a whole version can follow."""
+def ruined(base: Base, changes: Changes, number: int, attempt: str, address: str) -> Published:
+    """Return what could be decoded of a damaged log, as what a whole version can follow.
+
+    ``attempt`` is the id of the attempt that put the version of the highest number, if it is known.
+    """
     found = changes.mark or base.mark or {}
     event = found.get("event", 0) if is_segtables(base, changes) else -1
     return Published(
@@ -239,7 +242,7 @@ def ruined(base: Base, changes: Changes, number: int, address: str) -> Published
             protocol={},
             metadata={},
             stamp=max(base.stamp, changes.stamp),
-            attempt="",
+            attempt=attempt,
             seen=None,
             checkpoint=-1,
             changes=0,

@@ -100,10 +100,15 @@ class IcebergTarget:
         return self._versions.remains()
 
     def holds(self, put: Published) -> bool:
-        """Return whether all manifests are there, and the deleted positions of this attempt."""
+        """Return whether all its files are there, and it follows the version that is before it.
+
+        After a removal another version may have the number of the one before.
+        """
         stored = self._versions.stored_anyhow()
         if put.number not in stored:
             return max(stored, default=0) > put.number
+        if not self._versions.follows(put.number, put.own.metadata["snapshots"][-1]):
+            return False
         there = {each.path for folder in names.WRITTEN for each in self._storage.list(folder)}
         path = _list_of(put)
         return {self._root.path(path), *put.own.written} <= there and all(
@@ -208,7 +213,7 @@ class _Attempt:
         )
         manifests = [*found.kept, *self._manifests(found.parts)]
         path = names.list_path(self._number, self._token)
-        parent = self._old.snapshot
+        parent = None if self._anew else self._old.snapshot
         self._storage.create(path, encode_list(manifests, self._stamp, parent))
         metadata = self._metadata(path, manifests, found.parts, changed.spec)
         return self._published(metadata, manifests, changed)
@@ -289,6 +294,7 @@ class _Attempt:
             location=self._root.at(names.FOLDER),
             manifests=self._root.at(path),
             before=self._root.at(names.version_path(self._number - 1)),
+            after=self._old.snapshot,
             oldest=self._old.oldest,
         )
         counts = totals([each.record for each in manifests], parts, size)

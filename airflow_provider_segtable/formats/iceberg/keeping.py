@@ -8,7 +8,8 @@
    began anew, such as after a move, has nothing as deleted: all of the one before counts.
 4. If files of the newest version itself are gone, no reader opens it: it needs nothing. Then the
    newest whole one is needed: if what was published was removed and put anew meanwhile, the
-   publisher of the other one takes that back. A version that cannot be decoded, and was published
+   publisher of the other one takes that back. So is the one before a version that does not follow
+   it. A version that cannot be decoded, and was published
    over, needs nothing either.
 5. Swept are the versions that were replaced before the time, and all files that were written for
    the oldest version that is left or for earlier ones, and that neither it nor the newest one
@@ -48,16 +49,25 @@ def needed(versions: Versions, since: Instant) -> frozenset[str]:
 
 def _shown_now(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, ...]:
     """Return the data files of the newest version of which no part is gone (rule 4)."""
+    shown: list[str] = []
     for number in sorted(stored, reverse=True):
         try:
-            return (*_shown(versions, number),)
+            shown += _shown(versions, number)
+            if _follows(versions, number):
+                break
         except NotFound:
             if max(versions.stored(), default=0) != max(stored):
                 raise  # it was replaced, and swept, meanwhile
         except CorruptTable:
             if number == max(stored):
                 raise
-    return ()
+    return (*shown,)
+
+
+def _follows(versions: Versions, number: int) -> bool:
+    """Return whether a version follows the one before, as far as can be known."""
+    snapshot = own_snapshot(versions.metadata(number))
+    return snapshot is None or versions.follows(number, snapshot)
 
 
 def swept(

@@ -33,6 +33,8 @@ KEPT = 100
 TABLE_ID = "segtable.table-id"
 EVENT, COMMIT, TIME = "segtable.event", "segtable.commit", "segtable.time"
 VERSION = "segtable.version"
+AFTER = "segtable.after"
+"""The id of the snapshot of the version before, whether or not this one goes on from it."""
 _PARTS: Mapping[str, type] = {
     **dict.fromkeys(("location", "table-uuid"), str),
     **dict.fromkeys(("last-sequence-number", "last-updated-ms", "current-schema-id"), int),
@@ -51,6 +53,7 @@ class Place:
         location: the URI of the folder.
         manifests: the URI of its list of manifests.
         before: the URI of the metadata of the version before.
+        after: the id of the snapshot that the version before shows; None if that is not known.
         oldest: the oldest version that is still there.
     """
 
@@ -58,6 +61,7 @@ class Place:
     location: str
     manifests: str
     before: str
+    after: int | None
     oldest: int
 
 
@@ -125,6 +129,15 @@ def own_snapshot(metadata: Json) -> Json | None:
     return max(own, key=lambda each: int(each["sequence-number"]), default=None)
 
 
+def put_after(snapshot: Json) -> int | None:
+    """Return the id of the snapshot that the version before had; None if that is not known.
+
+    Snapshots of an older segtable name it only if they go on from it.
+    """
+    found = snapshot["summary"].get(AFTER, snapshot.get("parent-snapshot-id"))
+    return None if found is None else int(found)
+
+
 def types_of(metadata: Json, number: int) -> Mapping[int, Any]:
     """Return the types of the columns of a schema, by id; none if it is not there."""
     found = (each for each in metadata["schemas"] if each["schema-id"] == number)
@@ -173,6 +186,7 @@ def _snapshot(
         COMMIT: revision.commit,
         TIME: revision.time,
         VERSION: place.number,
+        **({} if place.after is None else {AFTER: place.after}),
         **counts,
         "total-equality-deletes": 0,
     }

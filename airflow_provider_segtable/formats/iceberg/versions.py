@@ -7,6 +7,9 @@
    anew. So is a version whose files lie elsewhere, since the table was moved, without its files.
 4. Of a damaged table the newest metadata that can be decoded say whose it is, and which sequence
    number the next version may have (``remains``): it begins anew.
+5. A version names the snapshot of the version before it. If that one has another, what was
+   published was removed and put anew while the version's publisher slept: it is *disordered*, as it
+   may show an earlier event. It is taken back, or published over.
 """
 
 import json
@@ -37,8 +40,10 @@ from airflow_provider_segtable.formats.iceberg.metadata import (
     EVENT,
     TABLE_ID,
     TIME,
+    VERSION,
     check_whole,
     own_snapshot,
+    put_after,
 )
 from airflow_provider_segtable.ports.storage import Storage
 
@@ -122,12 +127,13 @@ class Versions:
         stored = self.stored_anyhow()
         if not stored:
             return None
-        event, sequence = -1, max(stored)
+        event, sequence, current = -1, max(stored), None
         for number in sorted(stored, reverse=True):
             with suppress(CorruptTable, NotFound), self._decoding(names.version_path(number)):
                 metadata = self.metadata(number)
                 summary = (own_snapshot(metadata) or {}).get("summary", {})
                 sequence = max(sequence, int(metadata["last-sequence-number"]))
+                current = metadata.get("current-snapshot-id") if number == max(stored) else None
                 event = int(summary.get(EVENT, 0))
                 break
         return Published(
@@ -140,7 +146,11 @@ class Versions:
             files={},
             address=self.root.at(names.FOLDER),
             own=Chain(
-                metadata=None, manifests=(), snapshot=None, sequence=sequence, oldest=min(stored)
+                metadata=None,
+                manifests=(),
+                snapshot=current,
+                sequence=sequence,
+                oldest=min(stored),
             ),
         )
 
@@ -159,9 +169,32 @@ class Versions:
             snapshot = own_snapshot(metadata)
             if metadata["location"] != self.root.at(names.FOLDER) or snapshot is None:
                 return self._published(number, oldest, metadata, snapshot, {}, None)
+            same = known is not None and known.own.snapshot == snapshot["snapshot-id"]
+            if not same and not self.follows(number, snapshot):
+                raise CorruptTable(
+                    f"{self.root.at(names.version_path(number))} does not follow the version "
+                    f"{number - 1} that is there: {names.WAY_OUT}"
+                )
             manifests = self.manifests(snapshot, known)
             files = _files(manifests, known)
             return self._published(number, oldest, metadata, snapshot, files, manifests)
+
+    def follows(self, number: int, snapshot: Json) -> bool:
+        """Return whether the version before has the snapshot that this one was put after.
+
+        It is taken to have it if either is not known.
+
+        Args:
+            number: the number of the version.
+            snapshot: the newest snapshot of ours that it has.
+        """
+        after = put_after(snapshot)
+        if after is None or snapshot["summary"].get(VERSION) != str(number):
+            return True
+        with suppress(CorruptTable, ForeignTable, NotFound):  # swept, or published over
+            before = self.metadata(number - 1).get("current-snapshot-id")
+            return before in (None, after)
+        return True
 
     def manifests(self, snapshot: Json, known: Published | None = None) -> list[Manifest]:
         """Return the manifests of a snapshot."""

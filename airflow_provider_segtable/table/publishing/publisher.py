@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown import Changes
-from airflow_provider_segtable.formats.format import Format, Published, Target
+from airflow_provider_segtable.formats.format import Format, Published, Revision, Target
 from airflow_provider_segtable.planning.properties.publish_settings import (
     PublishSettings,
     property_of,
@@ -198,11 +198,9 @@ class _Publisher:
         if wanted is None:
             return None
         try:
-            put = self.target.put(self.published, wanted)
+            put = self._created(wanted)
         except PublishingRefused as refused:
             return Refused(format=self.form.name, reason=f"{refused}")
-        except OutcomeUnknown:
-            return None  # read the target again
         if put is None:
             return None
         newest = self._newest(put)
@@ -226,6 +224,16 @@ class _Publisher:
             unregistered=self._registered(put),
             mended=self.mended,
         )
+
+    def _created(self, wanted: Revision) -> Published | None:
+        """Create a version after the published one; None means read the target again."""
+        try:
+            return self.target.put(self.published, wanted)
+        except OutcomeUnknown:
+            return None
+        except NotFound:  # what it goes on from was removed
+            self.ports.publications.forget(self.form.name)
+            return None
 
     def _registered(self, published: Published) -> str:
         """Make a version known in catalogs, unless this process has; return why it is not."""

@@ -56,12 +56,16 @@ class Died(BaseException):
 
 @dataclass
 class Beside:
-    """A storage beside whose next creation of a version something else happens."""
+    """A storage beside whose next creation of a version something else happens.
+
+    What comes ``first`` happens before any other file of a version is created.
+    """
 
     inner: Any
     about: str
     before: list[Callable[[], object]] = field(default_factory=list)
     after: list[Callable[[], object]] = field(default_factory=list)
+    first: list[Callable[[], object]] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the inner one has."""
@@ -70,6 +74,8 @@ class Beside:
     def create(self, path: str, data: bytes, **given: Any) -> None:
         """Create an object, with the next acts around it if it is a version."""
         version = path.startswith(self.about) and path.endswith(".json")
+        if self.first:
+            self.first.pop(0)()
         if version and self.before:
             self.before.pop(0)()
         self.inner.create(path, data, **given)
@@ -250,6 +256,54 @@ def test_an_old_version_in_the_middle_of_what_was_put_anew_is_published_over(
     assert files <= target.needed(since=2**60), "it is the newest again if the late one goes on"
     clean(gone.ports, retention=NOW)
     publish(gone, name)
+    assert seen(gone, name) == shown(gone)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_whole_version_after_another_one_than_its_publisher_read_does_not_stay(
+    tmp_path: Path, name: str, *, dies: bool, full: bool
+) -> None:
+    """It names all its files itself, so readers could open it: they would see an earlier event."""
+    table = create_table(ports_at(tmp_path), DEFINITION)
+    for turn in range(3):
+        table.append(rows(range(turn * 10, turn * 10 + 10)))
+        if turn < 2:
+            publish(table, name)
+    gone, target = Table(replace(table.ports)), FORMATS[name].target(table.ports.storage)
+    files: set[str] = set()
+
+    def put_anew() -> None:
+        gone.unpublish(name)
+        for turn in range(7, 9):
+            gone.append(rows(range(turn * 10, turn * 10 + 10)))
+            publish(gone, name)
+        head = target.load()
+        assert head
+        files.update(head.files)
+
+    storage = Beside(table.ports.storage, HEADS[name], [], [die] if dies else [], [put_anew])
+    late = Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
+    if dies:
+        with pytest.raises(Died):
+            publish(late, name, full=full)
+        assert files <= target.needed(since=2**60), "it is the newest again if the late one goes on"
+        clean(gone.ports, retention=NOW)
+        outcome = publish(gone, name)
+        assert isinstance(outcome, PublishedNow)
+        assert "does not follow" in outcome.mended
+    else:
+        publish(late, name, full=full)
+    assert seen(gone, name) == shown(gone)
+
+
+def test_a_removal_while_a_version_is_written_is_no_error(tmp_path: Path, name: str) -> None:
+    """What the version goes on from is not there any more, so the target is read anew."""
+    table = new_table(tmp_path, name)
+    gone = Table(replace(table.ports))
+    storage = Beside(table.ports.storage, HEADS[name], first=[lambda: gone.unpublish(name)])
+    late = Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
+    assert isinstance(publish(late, name), PublishedNow)
     assert seen(gone, name) == shown(gone)
 
 
