@@ -277,8 +277,8 @@ def base_files(look: Look) -> Iterator[str]:
             continue  # it was never compacted
         first = look.state.n if look.settled else least
         mine = [n for n in sorted(look.shown.rows) if n >= first]
-        if least < min(look.shown.rows) and not look.settled:
-            continue  # it may be as of a version that lacks a column
+        if not look.shown.rows.keys() >= {*range(first, look.state.n + 1)}:
+            continue  # it may be as of a version that is not compared
         if not any(_of_place(look, look.shown.rows[n], place) == here for n in mine):
             newest = _of_place(look, look.newest, place)
             told = [*differences("against the newest rows", here, newest)]
