@@ -17,7 +17,13 @@ from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
-from airflow_provider_segtable.spark.reads.input_source import read_source, without_infinity
+from airflow_provider_segtable.spark.reads.input_source import (
+    NUMBER,
+    numbered,
+    read_source,
+    timed,
+    without_infinity,
+)
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
@@ -115,16 +121,29 @@ def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColum
     rows = (
         without_infinity(_json(spark, place, given))
         if kind == "json"
-        else read_source(spark, place, kind, schema=given, csv=file.form)
+        else read_source(
+            *(spark, place, kind),
+            schema=given,
+            csv=file.form,
+            bad=columns.bad,
+            place=file.place,
+        )
     )
-    sources = columns.sources(rows.columns, definition)
+    if kind == "json" and columns.bad is not None:
+        rows = numbered(rows)
+    sources = dict(columns.sources([n for n in rows.columns if n != NUMBER], definition))
+    if columns.bad is not None:
+        sources[NUMBER] = NUMBER
     types = {each.name: each.dataType for each in spark_schema(readable(schema)).fields}
-    return rows.select(
+    taken = rows.select(
         [
             (rows[old].cast(types[new]) if columns.cast and new in types else rows[old]).alias(new)
             for new, old in sources.items()
         ]
     )
+    if columns.bad is None:
+        return taken
+    return timed(taken, definition.time_column, file.place, columns.bad)
 
 
 def _json(spark: SparkSession, place: str, given: pa.Schema) -> DataFrame:

@@ -1,18 +1,21 @@
 """Sources: formats by suffix, text in the table's types."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
-from airflow_provider_segtable.data.files.input_files import InputFile, read_rows
+from airflow_provider_segtable.data.files.bad_rows import BadRows
+from airflow_provider_segtable.data.files.input_files import InputFile, read_fitting, read_rows
 from airflow_provider_segtable.data.jobs.row_checks import check_rows, conformed
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.input_source import format_of, read_source
+from airflow_provider_segtable.spark.reads.input_source import format_of, read_source, timed
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from tests.spark.conftest import MakeTable
 
@@ -141,3 +144,44 @@ def test_another_delimiter_is_named_on_spark(spark: SparkSession, tmp_path: Path
     path.write_text("at|n|who\n2013-01-01T05:00:00Z|1|x\n")
     with pytest.raises(InvalidInput, match="seems to be"):
         read_source(spark, str(path), schema=EVENTS)
+
+
+NOT_FITTING = """at,n,who
+2013-01-01T00:00:00Z,1,a
+,2,b
+2013-01-01T00:00:00Z,much,"c
+d"
+2013-02-30T00:00:00Z,3,d
+0000-01-01T00:00:00Z,4,e
+2013-01-01T00:00:00Z,5,f
+"""
+
+
+def test_both_engines_set_the_same_rows_aside(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark sets the rows aside that the local engine does, for the same reasons, and no others."""
+    csv, parquet = tmp_path / "bad.csv", tmp_path / "bad.parquet"
+    csv.write_text(NOT_FITTING)
+    at = pa.array([0, None, 2], EVENTS.field("at").type)
+    pq.write_table(pa.table([at, [1, 2, 3], ["a", "b", "c"]], schema=EVENTS), parquet)
+    for file, expected in ((csv, [1, 2, 3, 4]), (parquet, [1])):
+        here, there = (BadRows(str(tmp_path / f"{file.name}.{name}")) for name in "ab")
+        found, numbers = read_fitting(InputFile(str(file)), EVENTS, here)
+        kept = here.timed(found, numbers, "at", str(file))
+        rows = timed(
+            read_source(spark, str(file), schema=EVENTS, bad=there), "at", str(file), there
+        )
+        assert [tuple(row) for row in rows.select("n", "who").collect()] == list(
+            zip(*(kept[name].to_pylist() for name in ("n", "who")), strict=True)
+        )
+        assert _aside(here) == _aside(there)
+        assert [row for row, _ in _aside(there)] == expected
+        assert there.count == len(expected)
+        assert json.loads(Path(there.path).read_text().splitlines()[0])["values"].keys() == {
+            *EVENTS.names
+        }
+
+
+def _aside(bad: BadRows) -> list[tuple[int, str]]:
+    """Return the rows that were set aside, with the reasons."""
+    lines = [json.loads(line) for line in Path(bad.path).read_text().splitlines()]
+    return sorted((line["row"], line["reason"]) for line in lines)

@@ -5,11 +5,13 @@
 2. They are written as JSON lines, each with the ``file``, the number of the ``row`` in it from 0,
    the ``reason`` and the ``values``. This happens before any other row of the file is appended, so
    no row is lost if the disk is full.
+3. Spark finds the same rows by ``text_faults`` in its tasks, and gives them to the driver's file.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.files.text_values import faults, shown
 from airflow_provider_segtable.data.jobs.row_checks import impossible_times
+
+_AT_ONCE = 1000
+"""Lines that are written at once."""
 
 
 @dataclass(slots=True)
@@ -41,15 +46,8 @@ class BadRows:
         self, rows: pa.Table, schema: pa.Schema, place: str
     ) -> "tuple[pa.Table, pa.Array[pa.Int64Scalar]]":
         """Set rows of texts aside that do not fit; return the others, and their numbers."""
-        reasons: dict[int, str] = {}
-        for name in rows.column_names:
-            if name in schema.names:
-                kind, texts = schema.field(name).type, rows.column(name)
-                for row in faults(texts, name, kind):
-                    what = f"{shown(texts[row].as_py())} is not a value of type {kind}"
-                    reasons.setdefault(row, f"column {name!r}: {what}")
         numbers = pa.array(np.arange(rows.num_rows))
-        return self._without(rows, numbers, place, reasons)
+        return self._without(rows, numbers, place, text_faults(rows, schema))
 
     def timed(
         self, rows: pa.Table, numbers: "pa.Array[pa.Int64Scalar]", time: str, place: str
@@ -59,8 +57,16 @@ class BadRows:
             return rows
         bad = impossible_times(rows.column(time))
         found = np.flatnonzero(bad.to_numpy(zero_copy_only=False)).tolist()
-        reason = f"event time {time} is null or out of range"
-        return self._without(rows, numbers, place, dict.fromkeys(found, reason))[0]
+        return self._without(rows, numbers, place, dict.fromkeys(found, untimed(time)))[0]
+
+    def add(self, place: str, rows: Iterable[tuple[int | None, str, Mapping[str, object]]]) -> None:
+        """Set rows aside that were found elsewhere: their numbers, reasons and values."""
+        lines = (
+            {"file": place, "row": row, "reason": reason, "values": values}
+            for row, reason, values in rows
+        )
+        for some in _batched(lines, _AT_ONCE):
+            self._write(some)
 
     def _without(
         self,
@@ -94,6 +100,30 @@ class BadRows:
                 "was appended"
             ) from error
         self.count += len(texts)
+
+
+def _batched(lines: Iterable[Mapping[str, object]], size: int) -> Iterator[list[Any]]:
+    """Yield lines in groups."""
+    each = iter(lines)
+    while some := list(islice(each, size)):
+        yield some
+
+
+def text_faults(rows: pa.Table, schema: pa.Schema) -> dict[int, str]:
+    """Return why texts are no values of their columns, by row; the first column that is wrong."""
+    reasons: dict[int, str] = {}
+    for name in rows.column_names:
+        if name in schema.names:
+            kind, texts = schema.field(name).type, rows.column(name)
+            for row in faults(texts, name, kind):
+                what = f"{shown(texts[row].as_py())} is not a value of type {kind}"
+                reasons.setdefault(row, f"column {name!r}: {what}")
+    return reasons
+
+
+def untimed(time: str) -> str:
+    """Return why a row without a valid event time is set aside."""
+    return f"event time {time} is null or out of range"
 
 
 def _values(column: pa.ChunkedArray) -> Any:

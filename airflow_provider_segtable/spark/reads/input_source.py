@@ -9,6 +9,8 @@
    may be in quotes; the option ``multiLine=false`` divides it.
 4. A number of JSON that is infinite in its column was too large for it, and is refused.
 5. Parquet and ORC have their own types; the ingest checks whether these fit.
+6. Rows to set aside are found by a pass of their own, whose results are written by the driver
+   before any row is ingested (``data.files.bad_rows``); the rows are then read without them.
 """
 
 import codecs
@@ -17,16 +19,17 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
+from airflow_provider_segtable.data.files.bad_rows import BadRows, untimed
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
-from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.reads.spark_times import column, instant
 from airflow_provider_segtable.spark.tasks.text_reading import TextReader
 
 _COMPRESSIONS = {".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate"}
@@ -90,6 +93,8 @@ def read_source(
     *,
     schema: pa.Schema | None = None,
     csv: CsvFormat | None = None,
+    bad: BadRows | None = None,
+    place: str | None = None,
 ) -> DataFrame:
     """Return the rows of a batch source.
 
@@ -100,6 +105,9 @@ def read_source(
         options: Spark's options for the format; they override the defaults.
         schema: the table's schema, for text.
         csv: how a CSV file is written.
+        bad: takes CSV rows that do not fit, before this function returns; then the last column,
+            ``NUMBER``, says which row of the file each of the others is.
+        place: what ``bad`` calls the source; its path by default.
 
     Raises:
         InvalidInput: the format is unknown, or Spark refuses the options.
@@ -109,6 +117,8 @@ def read_source(
     kind, settings = _settings(path, format, options, csv)
     with translated(f"reading {path}"):
         reader = spark.read.format(kind).options(**settings)
+        if bad is not None and (schema is None or kind != "csv" or _converts(options)):
+            return numbered(read_source(spark, path, format, options, schema=schema, csv=csv))
         if schema is None or kind not in _TEXT_OPTIONS:
             return reader.load(path)
         if kind == "json":
@@ -118,7 +128,47 @@ def read_source(
         if _converts(options):
             return reader.schema(_types(schema, names)).load(path)
         texts = T.StructType([T.StructField(name, T.StringType()) for name in names])
-        return _typed(reader.schema(texts).load(path), path, schema, csv)
+        found = reader.schema(texts).load(path)
+        if bad is None:
+            return _typed(found, path, schema, csv)
+        return _typed(numbered(found), path, schema, csv, bad, place or path)
+
+
+NUMBER = "__segtable_number"
+
+
+def numbered(rows: DataFrame) -> DataFrame:
+    """Return rows with their numbers in the file, as texts; null if several tasks read it."""
+    one = rows.rdd.getNumPartitions() == 1
+    number = F.monotonically_increasing_id().cast("string") if one else F.lit(None).cast("string")
+    return rows.withColumn(NUMBER, number)
+
+
+def timed(rows: DataFrame, time: str, place: str, bad: BadRows) -> DataFrame:
+    """Return numbered rows without those that have no valid event time, which ``bad`` takes.
+
+    Raises:
+        ExecutionFailed: Spark failed.
+    """
+    if time not in rows.columns or not isinstance(
+        rows.schema[time].dataType, T.TimestampType | T.TimestampNTZType | T.DateType
+    ):
+        return rows.drop(NUMBER)
+    known = instant(rows, time).isNotNull()
+    names = [name for name in rows.columns if name != NUMBER]
+    shown = [
+        column(rows, name).cast("string") if name == time else column(rows, name) for name in names
+    ]
+    with translated(f"setting rows of {place} aside"):
+        lost = rows.select(*shown, column(rows, NUMBER)).where(~known).toLocalIterator()
+        reason = untimed(time)
+        bad.add(place, (_line(reason, names, row) for row in lost))
+    return rows.where(known).drop(NUMBER)
+
+
+def _line(reason: str, names: list[str], row: Row) -> tuple[int | None, str, dict[str, object]]:
+    *values, number = row
+    return None if number is None else int(number), reason, dict(zip(names, values, strict=True))
 
 
 def _header(spark: SparkSession, path: str, settings: Mapping[str, str]) -> list[str]:
@@ -139,21 +189,34 @@ def _types(schema: pa.Schema, names: list[str]) -> T.StructType:
     return T.StructType([known.get(n, T.StructField(n, T.StringType())) for n in names])
 
 
-def _typed(texts: DataFrame, path: str, schema: pa.Schema, csv: CsvFormat) -> DataFrame:
-    """Return rows of texts as values of the table's types.
+def _typed(
+    texts: DataFrame,
+    path: str,
+    schema: pa.Schema,
+    csv: CsvFormat,
+    bad: BadRows | None = None,
+    place: str = "",
+) -> DataFrame:
+    """Return rows of texts as values of the table's types; those that do not fit go to ``bad``.
 
     Columns are numbered meanwhile: ``mapInArrow`` trips over dots and backticks.
     """
     names, near = texts.columns, readable(schema)
     types = _types(schema, names)
-    numbered = T.StructType([T.StructField(f"c{n}", f.dataType) for n, f in enumerate(types)])
+    plain = T.StructType([T.StructField(f"c{n}", f.dataType) for n, f in enumerate(types)])
     reader = TextReader(
         place=path,
         columns={at: near.field(name) for at, name in enumerate(names) if name in near.names},
-        shown=to_arrow_schema(numbered, timezone="UTC"),
+        shown=to_arrow_schema(plain, timezone="UTC"),
         nulls=csv.nulls,
+        fitting=bad is not None,
     )
-    return texts.toDF(*numbered.names).mapInArrow(reader.run, numbered).toDF(*names)
+    given = texts.toDF(*plain.names)
+    if bad is not None:
+        told = ", ".join(f"{name} string" for name in (*plain.names, "reason"))
+        lost = given.mapInArrow(reader.aside, told).toLocalIterator()
+        bad.add(place, (_line(row[-1], names[:-1], row[:-1]) for row in lost))
+    return given.mapInArrow(reader.run, plain).toDF(*names)
 
 
 def without_infinity(rows: DataFrame) -> DataFrame:

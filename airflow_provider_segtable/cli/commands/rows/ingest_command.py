@@ -112,7 +112,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         str | None,
         typer.Option(
             help="Set rows without a valid event time, and CSV rows with a field that does not "
-            "fit, aside in this file (JSON lines) instead of refusing theirs (local engine).",
+            "fit, aside in this file (JSON lines) instead of refusing theirs.",
             metavar="FILE",
             show_default=False,
         ),
@@ -147,7 +147,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
 
-    bad = _bad_rows(bad_rows, engine)
+    bad = _bad_rows(bad_rows)
     taken = FileColumns.parse(columns, cast=cast, deleted=deleted, bad=bad)
     options = store_options(storage_options)
     named = [each for place in files for each in _objects(place, options, engine)]
@@ -157,7 +157,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     _check_deleted(deleted, whole=request is not None)
     if request is not None:
         with writable_table(table, storage_options, zookeeper) as opened:
-            local = bool(bad) or _local_does(sources, engine, None, only_spark(opened, request))
+            local = _local_does(sources, engine, None, only_spark(opened, request))
             told = overwritten(
                 *(table, opened, sources, taken, request), local=local, master=master
             )
@@ -170,7 +170,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         if not keyed:
             _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         fresh = not len(before.timeline)
-        if bad or _local_does(sources, engine, rows_per_append):
+        if _local_does(sources, engine, rows_per_append):
             appends = _local(opened, sources, taken, rows_per_append, commit_id)
         else:
             appends = _on_spark(opened, sources, taken, commit_id, master)
@@ -192,12 +192,10 @@ def _tell(appends: list[Facts], what: str) -> None:
         note(f"[green]{what}[/] {append['file']}: {n}{append['summary']}")
 
 
-def _bad_rows(path: str | None, engine: Engine) -> "BadRows | None":
-    """Return what takes bad rows; only this process can set them aside."""
+def _bad_rows(path: str | None) -> "BadRows | None":
+    """Return what takes bad rows, in a file of this machine."""
     if path is None:
         return None
-    if engine is Engine.SPARK:
-        raise InvalidInput("--bad-rows works only with --engine local: leave out one of them")
     from airflow_provider_segtable.data.files.bad_rows import BadRows
 
     return BadRows(path)
