@@ -22,7 +22,8 @@
    smaller kinds go first: they are short, and readers benefit soonest.
 3. A run of a kind's DAG that a user triggers with the conf ``{"segments": [ids]}`` compacts these
    segments by this kind (``SegtableCompactOperator``). A run of the index DAG with the conf
-   ``{"index": name}`` builds that index, and without a conf all indexes of the table.
+   ``{"index": name}`` builds that index, and without a conf all indexes of the table. The form
+   *Trigger* asks for these values, and each DAG has a page of documentation.
 """
 
 import re
@@ -32,7 +33,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, Param
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
@@ -50,6 +51,28 @@ PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
 INDEX_OF_THE_RUN = "{{ (dag_run.conf or {}).get('index') or '' }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
+
+
+PLANNER_DOCS = """Finds the compactions of the table **{table}** that pay, and triggers runs of
+the DAGs of their kinds.
+
+- The log of the task `plan` gives the reason for each chosen plan and, folded, why the other time
+  chunks were skipped.
+- A run reads the table anew, so a missed or repeated run does no harm.
+- On the command line, `segtable plan {table}` shows the same and writes nothing.
+"""
+KIND_DOCS = """Carries out {kind} plans of the table **{table}**: {does}. Appends and reads go
+on meanwhile.
+
+The planner DAG triggers the runs; their notes say what for. Nothing has to be triggered by hand. A
+run that is triggered by hand {by_hand}.
+"""
+DOES = {
+    "minor": "joins runs of small segments",
+    "semi-major": "sorts all segments of a time chunk by the clustering columns",
+    "major": "replaces whole time chunks by a new version",
+    SegtableIndexOperator.work: "builds what the indexes of the table lack",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +170,7 @@ def _planner_dag(
     with DAG(
         f"segtable_planner__{title}",
         description=f"Plans compactions of {title} and triggers their DAGs",
+        doc_md=PLANNER_DOCS.format(table=of_task["table"]),
         schedule=schedule,
         max_active_runs=1,
         **of_dag,
@@ -170,10 +194,36 @@ def _kind_dag(
     of_task = dict(settings)
     runs = of_task.pop("max_active_runs")
     of_task |= {"plans": PLANS_OF_THE_RUN, "planned_by": PLANNER_OF_THE_RUN}
-    what = f"Carries out {kind} plans of {of_task['table']}"
-    with DAG(dag_id, description=what, schedule=None, max_active_runs=runs, **of_dag) as made:
+    table = of_task["table"]
+    name, param, by_hand = _asked_of_users(kind)
+    with DAG(
+        dag_id,
+        description=f"Carries out {kind} plans of {table}",
+        doc_md=KIND_DOCS.format(
+            kind=kind, table=table, does=DOES.get(kind, f"plans of kind {kind}"), by_hand=by_hand
+        ),
+        schedule=None,
+        max_active_runs=runs,
+        params={name: param},
+        **of_dag,
+    ) as made:
         TASKS.get(kind, _compaction)(kind, of_task)
     return made
+
+
+def _asked_of_users(kind: str) -> tuple[str, Param, str]:
+    """Return the value that the form of a kind's DAG asks for, and what a run does with it."""
+    if kind == SegtableIndexOperator.work:
+        about = "Name of the index to build. Empty: all indexes of the table."
+        param = Param(None, type=["null", "string"], title="Index", description=about)
+        return "index", param, "builds the index of its form, or all"
+    about = (
+        f"Ids of the segments to compact by this kind ({kind}), one a line, as `segtable table "
+        "segments` prints them. Empty: carry out all pending plans of the table."
+    )
+    items = {"type": "string", "minLength": 1}
+    param = Param([], type="array", items=items, title="Segments", description=about)
+    return "segments", param, "compacts the segments of its form, or carries out all pending plans"
 
 
 def _compaction(kind: str, of_task: Mapping[str, Any]) -> None:

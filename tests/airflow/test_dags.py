@@ -180,3 +180,20 @@ def test_two_tables_of_one_name_are_kept_apart_by_name() -> None:
     """``name`` decides the ids where the last part of the table would clash."""
     made = compaction_dags(table="/a/flights", name="a_flights", schedule=None)
     assert made.of_kind["minor"].dag_id == "segtable_minor__a_flights"
+
+
+def test_the_form_of_a_dag_asks_for_what_its_runs_take() -> None:
+    """Each DAG of a kind has one labelled and checked value, and all have documentation."""
+    from airflow.sdk.exceptions import ParamValidationError
+
+    made = compaction_dags(table="formed")
+    assert "**formed**" in str(made.planner.doc_md)
+    for kind, dag in made.of_kind.items():
+        assert "**formed**" in str(dag.doc_md)
+        name = "index" if kind == "index" else "segments"
+        assert list(dag.params) == [name]
+        param = dag.params.get_param(name)
+        assert (param.resolve() or None, bool(param.description)) == (None, True)
+        assert param.schema["title"] == name.capitalize()
+        with pytest.raises(ParamValidationError):
+            param.resolve(value=[""])
