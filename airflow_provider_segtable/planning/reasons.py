@@ -60,16 +60,26 @@ class Planned:
 
 
 def joined(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Join lines of neighbouring intervals (the first field) whose other fields are equal."""
-    found: list[tuple[str, ...]] = []
+    """Join lines of neighbouring intervals (the first field) whose other fields are equal.
+
+    Lines with equal other fields follow each other, in the order of time; these groups keep the
+    order of their first lines.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
     for interval, *rest in lines:
-        start, _, end = interval.partition("/")
-        first, _, last = found[-1][0].partition("/") if found else ("", "", "")
-        if last == start and found[-1][1:] == tuple(rest):
-            found[-1] = (f"{first}/{end}", *rest)
+        groups.setdefault(tuple(rest), []).append(interval)
+    return [(each, *rest) for rest, found in groups.items() for each in _united(found)]
+
+
+def _united(intervals: Iterable[str]) -> list[str]:
+    """Return intervals in the order of time, neighbours as one."""
+    found: list[tuple[str, str]] = []
+    for start, _, end in sorted(each.partition("/") for each in intervals):
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], end)
         else:
-            found.append((interval, *rest))
-    return found
+            found.append((start, end))
+    return [f"{start}/{end}" for start, end in found]
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -1,7 +1,7 @@
 """Draw facts as Rich tables, with the widest columns last for narrow terminals."""
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -19,6 +19,10 @@ from airflow_provider_segtable.planning.reasons import joined, ranges
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
+MOST_SKIPPED = 40
+"""The most reasons that are drawn; ``--json`` has all."""
+MOST_INTERVALS = 3
+"""The most intervals that are drawn for one reason."""
 
 
 def grid(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
@@ -308,13 +312,18 @@ def plan(facts: Facts) -> RenderableType:
     return Group(*parts)
 
 
-def skipped(entries: Iterable[Facts]) -> Table:
-    """Draw the skipped intervals and the reasons."""
+def skipped(entries: Iterable[Facts]) -> RenderableType:
+    """Draw the skipped intervals, those with one reason together."""
     table = grid("Skipped", "by", "interval", "partitions", "why")
+    groups: dict[tuple[str, ...], list[str]] = {}
     lines = ([e["interval"], e["kind"], _place(e), e["reason"]] for e in entries)
-    for interval, kind, where, reason in joined(lines):
-        table.add_row(kind, short_interval(interval), where, Text(reason))
-    return table
+    for interval, *rest in joined(lines):
+        groups.setdefault(tuple(rest), []).append(short_interval(interval))
+    for (kind, where, reason), found in islice(groups.items(), MOST_SKIPPED):
+        more = f" and {len(found) - MOST_INTERVALS} more" if len(found) > MOST_INTERVALS else ""
+        table.add_row(kind, "\n".join(found[:MOST_INTERVALS]) + more, where, Text(reason))
+    left = len(groups) - MOST_SKIPPED
+    return captioned(table, f"and {left} more: --json lists all") if left > 0 else table
 
 
 def _place(entry: Facts) -> str:

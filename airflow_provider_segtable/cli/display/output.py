@@ -52,7 +52,7 @@ def show(facts: RenderableType) -> None:
 
 def note(text: str) -> None:
     """Print a remark (Rich markup) that is not part of the answer."""
-    err.print(text)
+    err.print(text, soft_wrap=True)
 
 
 def print_error(error: SegtableError) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinde
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties.policy import MIB, MINUTE_US, Policy
 from airflow_provider_segtable.planning.ranking.selection import Candidate
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.reasons import Skipped, joined
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,
@@ -353,3 +353,10 @@ def test_better_candidates_come_first() -> None:
     )
     planned = plan_of(MinorPlan, state, POLICY, NOW)
     assert [plan.chunk for plan in planned.chosen] == [chunks[1], chunks[0], chunks[2]]
+
+
+def test_lines_with_one_reason_come_together() -> None:
+    """Neighbouring intervals are one, whichever lines stood between them."""
+    hot, few = ("major", "hot"), ("minor", "few")
+    lines = [("3/4", *hot), ("1/2", *hot), ("1/2", *few), ("2/3", *hot), ("6/7", *hot)]
+    assert joined(lines) == [("1/4", *hot), ("6/7", *hot), ("1/2", *few)]
