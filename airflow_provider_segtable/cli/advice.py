@@ -1,7 +1,8 @@
-"""One line of advice where a table's granularity does not fit its rows (``granularity_advice``).
+"""Lines of advice on a new table.
 
-It is given when a table is made like a Parquet file, whose rows are taken as an example, and after
-the first ingest.
+1. Its granularity does not fit its rows (``granularity_advice``): when a table is made like a
+   Parquet file, whose rows are taken as an example, and after the first ingest.
+2. Columns are texts because a text of the CSV file that it is made like stands for null.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.planning.granularity_advice import Advice, granularity_advice
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_provider_segtable.data.files.input_files import InputFile
 
 
@@ -29,6 +32,16 @@ def advise_like(file: "InputFile", time_column: str, granularity: str) -> None:
     advice = granularity_advice(now, starts, file.size())
     if advice is not None:
         _tell(advice, f"create the table with --granularity {advice.better} if its rows are alike")
+
+
+def advise_nulls(file: "InputFile", schema: "pa.Schema") -> None:
+    """Advise on columns that are texts only because a text stands for null in them."""
+    from airflow_provider_segtable.data.files.input_files import nulls_in_texts
+
+    for text, names in nulls_in_texts(file, schema).items():
+        columns = f"column {names[0]} is" if len(names) == 1 else f"columns {', '.join(names)} are"
+        way = f"if it stands for null, create the table with --null-text {text}, and ingest with it"
+        note(f"[yellow]advice:[/] {escape(f'{columns} string because of the text {text}; {way}')}")
 
 
 def advise_filled(uri: str, state: State) -> None:

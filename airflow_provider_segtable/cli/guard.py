@@ -1,5 +1,6 @@
 """Turn segtable's errors into one line and an exit code."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -12,12 +13,24 @@ from airflow_provider_segtable.core.errors import SegtableError
 
 
 class GuardedGroup(TyperGroup):
-    """A command group that turns ``SegtableError`` and Ctrl-C into exit codes."""
+    """A command group that turns ``SegtableError`` and Ctrl-C into exit codes.
+
+    Its help shows no type beside flags, which take no value.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        """Make the group, and name no value for the flags of all its commands."""
+        super().__init__(**settings)
+        for flag in _flags(self):
+            flag.metavar = ""
 
     def invoke(self, ctx: Any) -> Any:  # Typer keeps the type of its contexts to itself
         """Run the command; unexpected exceptions pass through, with their traceback."""
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's
+            raise
         except SegtableError as error:
             print_error(error)
             if ctx.meta.get(JSON_WANTED):
@@ -26,3 +39,10 @@ class GuardedGroup(TyperGroup):
         except KeyboardInterrupt:
             note("interrupted")
             raise typer.Exit(Exit.INTERRUPTED) from None
+
+
+def _flags(command: Any) -> Iterator[Any]:
+    """Yield the flags of a command and of those below it."""
+    yield from (each for each in command.params if getattr(each, "is_flag", False))
+    for each in getattr(command, "commands", {}).values():
+        yield from _flags(each)

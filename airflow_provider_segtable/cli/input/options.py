@@ -48,8 +48,8 @@ ZooKeeper = Annotated[
         metavar="ADDRESS",
         envvar="SEGTABLE_ZOOKEEPER",
         help=(
-            "host:port\\[,host:port]\\[/chroot] of ZooKeeper. By default, the server that "
-            "`segtable zookeeper start` started."
+            "ZooKeeper's servers, by commas, and its folder: zk1:2181/segtable. By default, the "
+            "server that `segtable zookeeper start` started."
         ),
         show_default=False,
     ),
@@ -61,8 +61,8 @@ StorageOptions = Annotated[
         "--storage-option",
         metavar="KEY=VALUE",
         help=(
-            "Option of the object store, e.g. endpoint=http://127.0.0.1:5000. Repeatable. Give "
-            "credentials as JSON in $SEGTABLE_STORAGE_OPTIONS."
+            "Option of the object store, e.g. region=eu-west-1. Repeatable. Give credentials as "
+            "JSON in $SEGTABLE_STORAGE_OPTIONS."
         ),
         show_default=False,
     ),

@@ -31,8 +31,10 @@ class LoadPart:
     checksum: str
 
     def __str__(self) -> str:
-        """Return e.g. ``rows 0 to 2 of 5 of load monday/trips.csv``."""
-        return f"rows {self.start} to {self.end} of {self.total} of load {self.load}"
+        """Return e.g. ``rows 0 to 2 of 5 of load monday/trips.csv``, or ``all of load ...``."""
+        if self.start == 0 and self.complete:
+            return f"all of load {self.load}"
+        return f"rows {self.start:,} to {self.end:,} of {self.total:,} of load {self.load}"
 
     @property
     def complete(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.tables.schema import Schema
 
 Where: TypeAlias = str | Any
@@ -325,8 +326,7 @@ def check_fits(request: ChangeRequest, schema: Schema, time_column: str) -> None
 def _check_known(names: Sequence[str] | Mapping[str, Any], schema: Schema, use: str) -> None:
     for name in names:
         if name not in schema.names:
-            known = ", ".join(schema.names)
-            raise SchemaMismatch(f"there is no column {name!r} {use}: the table has {known}")
+            raise no_column(name, schema.names, use)
 
 
 def _check_source(merge: Merge, columns: tuple[str, ...], schema: Schema, time_column: str) -> None:

@@ -16,10 +16,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.change_request import Where
-from airflow_provider_segtable.core.tables.column_names import split_names
+from airflow_provider_segtable.core.tables.column_names import no_column, split_names
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.core.time.times import Time, TimeRange, as_instant, as_interval
 
@@ -196,7 +196,7 @@ def columns_read(
     there = {*known, ALL_COLUMNS, *(() if request.changes else hidden)}
     for name in named:
         if name not in there:
-            raise SchemaMismatch(f"there is no column {name!r}: the table has {', '.join(known)}")
+            raise no_column(name, known)
     found = [each for name in named for each in (known if name == ALL_COLUMNS else (name,))]
     if len({*found}) < len(found):
         raise InvalidInput(f"columns {', '.join(named)}: * stands for all, name no other twice")

@@ -8,8 +8,9 @@
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
-from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.errors import InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.tables.metric import HIDDEN
 
 ALL = "*"
@@ -26,6 +27,24 @@ def check_name(name: str) -> None:
         raise InvalidName(f"column name {name!r} is empty or reserved: choose another")
     if name == ALL:
         raise InvalidName(f"column name {name!r} stands for all columns in reads: choose another")
+
+
+def no_column(name: str, known: Iterable[str], use: str = "") -> SchemaMismatch:
+    """Return the error for a column that a table does not have.
+
+    Args:
+        name: the name.
+        known: the table's columns.
+        use: what the column was named for, e.g. ``to set``.
+    """
+    names = list(known)
+    lower = {each.lower(): each for each in reversed(names)}
+    near = [lower[each] for each in get_close_matches(name.lower(), lower, n=1, cutoff=0.75)]
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    for_use = f" {use}" if use else ""
+    return SchemaMismatch(
+        f"there is no column {name!r}{for_use}: {meant}the table has {', '.join(names)}"
+    )
 
 
 def split_names(text: str) -> tuple[str, ...]:

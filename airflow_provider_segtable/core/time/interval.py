@@ -86,7 +86,10 @@ class Interval:
     def __post_init__(self) -> None:
         """Refuse empty and reversed intervals."""
         if self.start >= self.end:
-            raise InvalidInput(f"interval [{self.start}, {self.end}) is empty: end must be later")
+            raise InvalidInput(
+                f"interval {iso(self.start)}/{iso(self.end)} is empty: its end must be later than "
+                "its start"
+            )
 
     def __str__(self) -> str:
         """Return ISO 8601 ``start/end``."""
@@ -107,8 +110,8 @@ class Interval:
     @staticmethod
     def parse(text: str) -> "Interval":
         """Parse ISO 8601 ``start/end``, e.g. ``2013-01-01/2013-02-01``."""
-        start, slash, end = text.partition("/")
-        if not slash:
+        start, _, end = text.partition("/")
+        if not start.strip() or not end.strip():
             raise InvalidInput(
                 f"{text!r} is not an interval: write start/end, 2013-01-01/2013-02-01"
             )

@@ -36,6 +36,7 @@ from airflow_provider_segtable.data.arrow.text_times import TIME, are_times
 from airflow_provider_segtable.data.files.bad_rows import BadRows
 from airflow_provider_segtable.data.files.filesystems import STORES, object_store
 from airflow_provider_segtable.data.files.text_values import (
+    NULL_TEXTS,
     first_fault,
     shown,
     typed,
@@ -101,10 +102,16 @@ class InputFile:
         """
         suffix = PurePosixPath(self.name.removesuffix(".gz")).suffix.lower()
         found = self.given or _BY_SUFFIX.get(suffix)
+        if self.given and self.given not in FORMATS:
+            raise InvalidInput(
+                f"{self.given!r} is not a format that is read here: give one of "
+                f"{', '.join(FORMATS)}, or let Spark read the file (--engine spark)"
+            )
         if found not in FORMATS:
             raise InvalidInput(
                 f"{self.place} has no known format: name it *.parquet, *.csv or *.jsonl, "
-                f"or give --format {'|'.join(FORMATS)}"
+                f"or give --format {'|'.join(FORMATS)}; a folder is given by its files "
+                f"({self.place.rstrip('/')}/*.parquet), or read by Spark (--engine spark)"
             )
         return found
 
@@ -147,6 +154,7 @@ def schema_of(file: InputFile) -> pa.Schema:
     """Return the schema of a file, in types that a table can store."""
     kind = file.format
     with _readable(file.place):
+        _check_lines(file)
         schema = pq.read_schema(file.seekable()) if kind == "parquet" else _inferred(_text(file))
     return pa.schema([storable(each) for each in schema])
 
@@ -166,6 +174,7 @@ def read_rows(file: InputFile, schema: pa.Schema) -> pa.Table:
     }
     kind = file.format
     with _readable(file.place):
+        _check_lines(file)
         return read[kind]()
 
 
@@ -184,6 +193,33 @@ def read_fitting(
     with _readable(file.place):
         texts, numbers = bad.fitting_texts(read_texts(file, schema), schema, file.place)
         return typed_texts(texts, schema), numbers
+
+
+def nulls_in_texts(file: InputFile, schema: pa.Schema) -> dict[str, list[str]]:
+    """Return texts that often stand for null, each with the columns that they made texts.
+
+    Without them, the other values of such a column are numbers or times. Only CSV files have any.
+
+    Args:
+        file: the file.
+        schema: its schema, as ``schema_of`` returns it.
+    """
+    texts = [each.name for each in schema if pa.types.is_string(each.type)]
+    if file.format != "csv" or not texts:
+        return {}
+    likely = tuple(sorted(NULL_TEXTS - {""}))
+    again = replace(file, csv=replace(file.csv, nulls=(*file.csv.nulls, *likely)))
+    with _readable(file.place):
+        better = _inferred(_text(again))
+        rows = pa.Table.from_batches(list(islice(_text(file), 1))).select(texts)
+    found: dict[str, list[str]] = {}
+    for name in texts:
+        kind = better.field(name).type
+        if not pa.types.is_string(kind) and not pa.types.is_null(kind):
+            named = pc.unique(rows.column(name).cast(pa.string())).to_pylist()
+            for text in sorted(NULL_TEXTS.intersection(filter(None, named))):
+                found.setdefault(text, []).append(name)
+    return found
 
 
 def event_times(file: InputFile, time_column: str) -> list[Instant] | None:
@@ -266,6 +302,20 @@ def _text(file: InputFile) -> pa.RecordBatchReader:
     )
     check_separated(reader.schema.names, (), file.place, used)
     return reader
+
+
+def _check_lines(file: InputFile) -> None:
+    """Refuse a JSON file that is one array, and not one object a line."""
+    if file.format != "json":
+        return
+    with file.stream() as opened:
+        start = opened.read(1024)
+    if start.lstrip().startswith(b"["):
+        raise InvalidInput(
+            f"{file.place} is one JSON array, and JSON lines are read, which have one object a "
+            f"line: convert it, e.g. with jq -c '.[]' {file.name} > "
+            f"{PurePosixPath(file.name).stem}.jsonl"
+        )
 
 
 def _inferred(reader: pa.RecordBatchReader) -> pa.Schema:

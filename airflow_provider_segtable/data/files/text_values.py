@@ -6,7 +6,9 @@
 3. Times follow ``data.arrow.text_times``; times of day are written like those of timestamps.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,9 @@ from airflow_provider_segtable.data.arrow.text_times import parsed_times
 
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
 _SHOWN = 60
+_COMMA = re.compile(r"^[+-]?\d+,\d+$")
+NULL_TEXTS = frozenset(("", "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", r"\N"))
+"""Texts that often stand for null in CSV files."""
 
 
 def without_nulls(texts: pa.ChunkedArray, nulls: Sequence[str]) -> pa.ChunkedArray:
@@ -47,9 +52,22 @@ def typed(texts: pa.ChunkedArray, name: str, kind: pa.DataType, first: int = 0) 
     text = texts[row].as_py()
     where = f"row {first + row}, " if first >= 0 else ""
     raise SchemaMismatch(
-        f"{where}column {name!r}: {shown(text)} is not a value of type {kind}: correct it; a text "
-        "that stands for null is named by --null-text (null_text=)"
+        f"{where}column {name!r}: {shown(text)} is not a value of type {kind}: "
+        f"{_way_out(text, name, kind)}"
     )
+
+
+def _way_out(text: str, name: str, kind: pa.DataType) -> str:
+    """Return what to do about a text that is no value of its column's type."""
+    if text == name:
+        return "it is the column's name: the file has a header (leave out --no-header)"
+    if text.strip() in NULL_TEXTS:
+        return f"if it stands for null, add --null-text {quote(text)} (null_text={text!r})"
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        return "write dates and times as ISO 8601, e.g. 2013-01-31T12:00:00Z"
+    if _COMMA.match(text):
+        return f"write {text.replace(',', '.')}, with a decimal point"
+    return "correct it; a text that stands for null is named by --null-text (null_text=)"
 
 
 def shown(text: str) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.data.sql.sql_text import Tree, written
 
 _PARTS = frozenset(
@@ -57,9 +58,7 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
                 "one row: compute it first, and write its result"
             )
         if isinstance(node, exp.Column) and not node.table and node.name.lower() not in known:
-            raise SchemaMismatch(
-                f"there is no column {node.name!r}: the table has {', '.join(names)}"
-            )
+            raise no_column(node.name, names)
 
 
 _SAME = (exp.NullSafeEQ, exp.NullSafeNEQ)

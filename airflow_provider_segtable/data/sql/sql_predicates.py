@@ -33,7 +33,8 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.time.interval import moment
 from airflow_provider_segtable.data.sql.column_bounds import Bounds, bounds, own_values
 from airflow_provider_segtable.data.sql.sql_checks import unclear_part
@@ -207,9 +208,7 @@ class _Reader:
         if tree.args.get("table") or not isinstance(tree.this, exp.Identifier):
             raise _refused(tree, "it is a part of a column, or a column of some table")
         if tree.name not in self.schema.names:
-            raise SchemaMismatch(
-                f"there is no column {tree.name!r}: the table has {', '.join(self.schema.names)}"
-            )
+            raise no_column(tree.name, self.schema.names)
         return self.schema.field(tree.name)
 
 

@@ -26,6 +26,7 @@ from sqlglot import exp
 
 from airflow_provider_segtable.core.deletes.predicate import Compares
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql import sql_collections as collections
 from airflow_provider_segtable.data.sql import sql_functions as functions
@@ -224,8 +225,7 @@ class _Computer:
         if path[0] not in self.rows.column_names:
             if len(path) > 1:
                 raise OnlySpark("it is a column of some other table")
-            known = ", ".join(self.rows.column_names)
-            raise SchemaMismatch(f"there is no column {path[0]!r}: the table has {known}")
+            raise no_column(path[0], self.rows.column_names)
         found = self.rows.column(path[0]).combine_chunks()
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         for name in path[1:]:

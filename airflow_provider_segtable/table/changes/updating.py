@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import Sql
+from airflow_provider_segtable.core.tables.column_names import no_column
 
 NewValue: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 """Returns a column's new values for rows."""
@@ -32,9 +33,7 @@ def new_values(
     """
     for name in given:
         if name not in schema.names:
-            raise SchemaMismatch(
-                f"there is no column {name!r} to set: the table has {', '.join(schema.names)}"
-            )
+            raise no_column(name, schema.names, "to set")
     return {
         name: _new_value(schema.field(name), value, schema, source) for name, value in given.items()
     }

@@ -135,7 +135,8 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
     if not is_time(schema.field(time_column).type):
         raise SchemaMismatch(
             f"time column {time_column!r} has type {schema.field(time_column).type}: "
-            "it must be a timestamp or a date"
+            "it must be a timestamp or a date; in text files these are read from ISO 8601 only "
+            "(2013-01-31, 2013-01-31T12:00:00Z)"
         )
     return from_arrow(stored_form(schema))
 

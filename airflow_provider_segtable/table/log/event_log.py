@@ -226,7 +226,10 @@ class EventLog:
         """
         newest = self.load()
         if time < newest.base_version:
-            raise NotATable(f"{self.storage.uri} did not exist at {iso(time)}")
+            raise NotATable(
+                f"{self.storage.uri} did not exist at {iso(time)}: it was created at "
+                f"{iso(newest.base_version)}"
+            )
         if time >= newest.time:
             return newest
         for _ in range(TRIES):

@@ -111,9 +111,9 @@ def known_consumer(state: State, name: str) -> Consumer:
         InvalidInput: it does not exist; the message lists the consumers.
     """
     if name not in state.consumers:
-        known = ", ".join(sorted(state.consumers)) or "none"
+        known = ", ".join(sorted(state.consumers)) or "no consumers"
         raise InvalidInput(
-            f"there is no consumer {name!r}: known are {known}; `segtable consumers advance` "
+            f"there is no consumer {name!r}: the table has {known}; `segtable consumers advance` "
             "makes one"
         )
     return state.consumers[name]

@@ -46,6 +46,7 @@ def known_tag(state: State, name: str) -> int:
         InvalidInput: the tag does not exist; the message lists the existing tags.
     """
     if name not in state.tags:
-        known = ", ".join(sorted(state.tags)) or "none"
-        raise InvalidInput(f"there is no tag {name!r}: known are {known}")
+        known = ", ".join(sorted(state.tags))
+        there = f"the table has {known}" if known else "the table has no tags"
+        raise InvalidInput(f"there is no tag {name!r}: {there}")
     return state.tags[name]

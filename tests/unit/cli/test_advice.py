@@ -28,3 +28,14 @@ def test_the_first_ingest(run: Run, tmp_path: Path) -> None:
     assert "segtable compact t --kind major --granularity month" in said
     assert run("compact", "t", "--kind", "major", "--granularity", "month").exit_code == 0
     assert "advice" not in run("ingest", "t", "trips.csv").stderr
+
+
+def test_texts_that_stand_for_null(run: Run, tmp_path: Path) -> None:
+    """One text in numbers makes their column text; a column of texts gets no advice."""
+    rows = "".join(f"2013-01-01,{code},{n}\n" for code, n in (("NA", 1), ("DE", "NA")))
+    (tmp_path / "t.csv").write_text(f"at,code,n\n{rows}")
+    like = ("--like", "t.csv", "--time", "at", "--granularity", "year")
+    said = run("table", "create", "t", *like).stderr
+    assert "advice: column n is string because of the text NA" in said
+    assert "--null-text NA" in said
+    assert "advice" not in run("table", "create", "u", *like, "--null-text", "NA").stderr

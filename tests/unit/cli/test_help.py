@@ -34,7 +34,11 @@ def test_every_command_explains_itself() -> None:
         assert not RIDDLES.search(told), command
         for line in options.splitlines():
             if re.match(r"│ \*?\s+--\w", line):
-                assert len(re.split(r"\s{2,}", line.strip("│* "))) > 2, f"{command}: {line}"
+                assert len(re.split(r"\s{2,}", line.strip("│* "))) > 1, f"{command}: {line}"
+        flags = [line for line in options.splitlines() if "<bool>" in line]
+        assert all("--help" in line for line in flags), f"{command}: a flag has no value"
+        for line in about.splitlines():
+            assert not line.startswith(" segtable") or len(line.rstrip()) < 80, line
 
 
 def test_a_table_is_created_before_it_is_read() -> None:
@@ -48,3 +52,9 @@ def test_all_properties_are_in_the_help_of_the_command_that_sets_them() -> None:
     result = CliRunner().invoke(app, ["table", "set", "--help"], env={"COLUMNS": "400"})
     for key in ("compaction.indexes", "retention.hours", "index.NAME", "index.timeout_minutes"):
         assert key in result.output
+
+
+def test_a_choice_that_is_none_is_named_with_those_that_are() -> None:
+    """The message begins with the option and the value, without words of the parser's library."""
+    told = CliRunner().invoke(app, ["table", "scan", "t", "--format", "tsv"]).output
+    assert "'--format': 'tsv' is not one of 'table', 'csv', 'json'" in " ".join(told.split())

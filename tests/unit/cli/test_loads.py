@@ -85,6 +85,11 @@ def test_the_log_tells_the_parts(load: Callable[..., Any], facts: Facts) -> None
     assert "rows 3 to 5 of 5 of load z/day.csv" in "\n".join(lines)
 
 
+def test_a_load_in_one_part_is_called_whole(load: Callable[..., Any]) -> None:
+    """Then its numbers of rows say nothing new."""
+    assert load(LINES)["appends"][0]["summary"].endswith("; all of load z/day.csv")
+
+
 def test_a_file_without_rows_appends_nothing(
     load: Callable[..., Any], run: Run, facts: Facts
 ) -> None:

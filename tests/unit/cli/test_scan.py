@@ -44,7 +44,7 @@ def test_a_tag_shows_its_rows(facts: Facts, tagged: str) -> None:
         (("--where", ""), "InvalidInput", "is empty"),
         (("--where", "soundex(who) = 'a'"), "NeedsSpark", "load(TABLE).where(CONDITION)"),
         (("--where", "amount / 0 > 1"), "InvalidInput", "division by zero"),
-        (("--tag", "nope"), "InvalidInput", "known are full"),
+        (("--tag", "nope"), "InvalidInput", "the table has full"),
         (("--tag", "full", "--version", "1"), "InvalidInput", "give one of them"),
     ],
 )

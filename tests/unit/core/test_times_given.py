@@ -62,7 +62,8 @@ def test_an_interval_has_many_forms() -> None:
         ((1, 2, 3), "is not an interval: give a pair"),
         (5, "is not an interval: give a pair"),
         ("2026-01-01", "is not an interval: write start/end"),
-        ((2, 1), "is empty: end must be later"),
+        ((2, 1), "interval 1970-01-01.*Z is empty: its end must be later"),
+        ("2026-01-01/", "is not an interval: write start/end"),
     ],
 )
 def test_what_is_no_interval_is_named(given: object, said: str) -> None:

@@ -1,5 +1,6 @@
 """Text files: a field is null, or a value of its column, or it is refused by row and column."""
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,3 +135,42 @@ def test_a_field_may_have_newlines(tmp_path: Path) -> None:
     rows = read_rows(_file(tmp_path, "code,n\n" + f'"{long}",1\n' * 80_000), SCHEMA)
     assert rows.column("code").unique().to_pylist() == [long]
     assert rows.num_rows == 80_000
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "way_out"),
+    [
+        ("NA", "n", "add --null-text NA (null_text='NA')"),
+        ('""', "x", "add --null-text '' (null_text='')"),
+        ("12,5", "x", "write 12.5, with a decimal point"),
+        ("2010/01/01 00:00:00", "t", "write dates and times as ISO 8601"),
+        ("x", "x", "the file has a header (leave out --no-header)"),
+        ("much", "n", "correct it"),
+    ],
+)
+def test_a_refused_field_has_its_way_out(
+    tmp_path: Path, text: str, column: str, way_out: str
+) -> None:
+    """What users of other tools write is recognized, and the message says what to do."""
+    schema = pa.schema([*SCHEMA, ("t", pa.timestamp("us", "UTC"))])
+    file = _file(tmp_path, f"{column}\n{text}\n", delimiter=";")
+    with pytest.raises(SchemaMismatch, match=re.escape(way_out)):
+        read_rows(file, schema)
+
+
+def test_a_json_array_is_no_json_lines(tmp_path: Path) -> None:
+    """The message names the form that is read, and a command that makes it."""
+    file = _file(tmp_path, '\n [{"code": "a"}]', "given.json")
+    for read in (schema_of, lambda each: read_rows(each, SCHEMA)):
+        with pytest.raises(InvalidInput, match=r"one JSON array.*jq -c '\.\[\]' given\.json"):
+            read(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [(None, r"folder is given by its files \(.*/day/\*\.parquet\)"), ("avro", "'avro' is not a")],
+)
+def test_an_unknown_format_is_named(tmp_path: Path, given: str | None, words: str) -> None:
+    """A folder gets the pattern of its files, a format its name back."""
+    with pytest.raises(InvalidInput, match=words):
+        _ = InputFile(str(tmp_path / "day/"), given).format

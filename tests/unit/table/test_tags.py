@@ -49,14 +49,14 @@ def test_a_removed_tag_is_unknown(table: Table) -> None:
         put_tag(table.ports, name, version)
     assert known_tag(table.state(), "b") == 2
     remove_tag(table.ports, "b")
-    with pytest.raises(InvalidInput, match="there is no tag 'b': known are a"):
+    with pytest.raises(InvalidInput, match="there is no tag 'b': the table has a"):
         known_tag(table.state(), "b")
     with pytest.raises(CommitConflict):
         remove_tag(table.ports, "b")
     assert put_tag(table.ports, "b", 3) == 3
     remove_tag(table.ports, "a")
     remove_tag(table.ports, "b")
-    with pytest.raises(InvalidInput, match="known are none"):
+    with pytest.raises(InvalidInput, match="the table has no tags"):
         known_tag(table.state(), "a")
 
 
@@ -64,5 +64,5 @@ def test_known_tags_are_listed_in_order(table: Table) -> None:
     """Whatever the order in which they were made."""
     for name in ("b", "c", "a"):
         put_tag(table.ports, name)
-    with pytest.raises(InvalidInput, match="known are a, b, c"):
+    with pytest.raises(InvalidInput, match="the table has a, b, c"):
         known_tag(table.state(), "d")

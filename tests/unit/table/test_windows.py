@@ -219,7 +219,7 @@ def test_windows_that_make_no_sense_are_refused(table: Table) -> None:
         ({"since_version": 1, "since": 5}, "name a start each"),
         ({"since_version": 3, "version": 2}, "since_version=3 is version 3, after the end"),
         ({"since_version": 1, "rolled_up": True}, "rolled_up reads a whole version"),
-        ({"consumer": "nobody"}, "there is no consumer 'nobody': known are none"),
+        ({"consumer": "nobody"}, "there is no consumer 'nobody': the table has no consumers"),
     ]
     for given, message in cases:
         with pytest.raises(InvalidInput, match=message):

@@ -81,12 +81,12 @@ def serve(  # noqa: PLR0913 - each is an option
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Serve the log stores of tables, beside other services like this one, until Ctrl-C.
+    r"""Serve the log stores of tables, beside other services like this one, until Ctrl-C.
 
     [green]segtable logstore serve ./trips[/]
     [green]segtable logstore serve s3://lake/trips s3://lake/fares --checkpoint-seconds 5[/]
-    [green]segtable logstore serve ./trips --host 0.0.0.0 --advertise db1 --tls-cert c.pem \
---tls-key k.pem --token-file token[/]
+    [green]segtable logstore serve ./trips --host 0.0.0.0 --advertise db1 \
+        --tls-cert c.pem --tls-key k.pem --token-file token[/]
 
     Start it once, or on several machines: the services of a table share its buckets
     (property log_store.buckets), and take over from one that dies when its ZooKeeper

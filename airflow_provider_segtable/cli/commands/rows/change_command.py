@@ -131,11 +131,11 @@ def delete(
 ) -> None:
     """Delete rows, in one event; compactions and appends go on meanwhile.
 
-    [green]segtable delete ./flights --where "carrier = 'AA' and dep_delay > 60" --dry-run[/]
+    [green]segtable delete ./flights --where "carrier = 'AA'" --dry-run[/]
     [green]segtable delete ./flights --where "carrier = 'AA' and dep_delay > 60"[/]
     [green]segtable delete ./flights --matches forget.csv --commit-id forget-2026-01[/]
         rows that equal a row of the file, in the columns that it has
-    [green]segtable delete ./flights --where "origin in ('EWR', 'JFK')" --matches forget.csv[/]
+    [green]segtable delete ./flights --where "origin = 'EWR'" --matches forget.csv[/]
         both must hold
     [green]segtable delete ./flights --all[/]
 
@@ -163,11 +163,11 @@ def update(
     rows: RowOptions,
     change: ChangeOptions,
 ) -> None:
-    """Set columns of rows, in one event; compactions and appends go on meanwhile.
+    r"""Set columns of rows, in one event; compactions and appends go on meanwhile.
 
     [green]segtable update ./flights --set "carrier='US'" --where "carrier = 'HP'"[/]
-    [green]segtable update ./flights --set "dep_delay=0" --set "arr_delay=arr_delay - dep_delay" \
---where "dep_delay < 0"[/]
+    [green]segtable update ./flights --set "dep_delay=0" \
+        --set "arr_delay=arr_delay - dep_delay" --where "dep_delay < 0"[/]
     [green]segtable update ./flights --set "tailnum=null" --matches forget.csv --dry-run[/]
     [green]segtable update ./flights --set "distance=distance * 1.609" --all[/]
 
@@ -217,15 +217,16 @@ def merge(
     ] = None,
     change: ChangeOptions,
 ) -> None:
-    """Merge a file into a table by key, in one event; compactions and appends go on meanwhile.
+    r"""Merge a file into a table by key, in one event; compactions and appends go on meanwhile.
 
     [green]segtable merge ./orders corrections.csv --on order_id[/]
         update what is there, insert what is not
     [green]segtable merge ./orders late.parquet --on order_id --matched ignore[/]
         insert only what is not there yet
-    [green]segtable merge ./orders gone.csv --on order_id --matched delete --unmatched ignore[/]
+    [green]segtable merge ./orders gone.csv --on order_id --matched delete \
+        --unmatched ignore[/]
     [green]segtable merge ./stock sold.csv --on item --set "n=target.n - source.n" \
---unmatched ignore[/]
+        --unmatched ignore[/]
         take away what the file names; or compute with both sides
 
     Columns that the file lacks stay as they are; rows that come have their defaults, or null.

@@ -124,7 +124,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Append files to a table; each file is one append, visible as a whole or not at all.
+    r"""Append files to a table; each file is one append, visible as a whole or not at all.
 
     If the table has a primary key, rows replace those with their keys (upsert).
     Any number of writers may do so at once, without ZooKeeper or conflicts.
@@ -137,10 +137,11 @@ def ingest(  # noqa: PLR0913 - each is an option
     [green]segtable ingest ./flights ua.csv --overwrite-where "carrier = 'UA'" --dry-run[/]
     [green]segtable ingest ./orders changes.jsonl --deleted gone[/]
         upsert by the primary key; rows in which "gone" is true delete theirs
-    [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
-
+    [green]segtable ingest s3://lake/trips *.parquet --engine spark \
+        --master spark://host:7077[/]
     [green]segtable ingest ./flights raw.parquet --columns carrier,delay=dep_delay --cast[/]
-    [green]segtable ingest ./flights night.csv --delimiter ';' --encoding latin-1 --null-text NA[/]
+    [green]segtable ingest ./flights night.csv --delimiter ';' \
+        --encoding latin-1 --null-text NA[/]
 
     Columns and types must match the table's, and every row needs an event time.
     An invalid file appends nothing; the files before it stay appended.

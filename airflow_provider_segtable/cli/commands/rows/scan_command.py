@@ -184,7 +184,7 @@ def scan(
 
     [green]segtable table scan ./flights --columns carrier,dest --limit 5[/]
     [green]segtable table scan ./flights --format csv --interval 2013-07-04/2013-07-05[/]
-    [green]segtable table scan ./flights --where "carrier = 'AA' and dep_delay > 60" --count[/]
+    [green]segtable table scan ./flights --where "carrier = 'AA'" --count[/]
     [green]segtable table scan ./flights --as-of 2026-01-31T12:00:00Z --count[/]
     [green]segtable table scan ./flights --version 3 --checksum[/]
     [green]segtable table scan ./flights --since-version 3 --changes[/]

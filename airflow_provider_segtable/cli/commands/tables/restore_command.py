@@ -48,7 +48,8 @@ def restore(  # noqa: PLR0913 - each is an option
     """Show the rows of an earlier version again; nothing is lost or rewritten.
 
     [green]segtable table timeline ./flights[/]                 lists versions
-    [green]segtable table restore ./flights --version 42[/]     shows what would change, and asks
+    [green]segtable table restore ./flights --version 42[/]
+        shows what would change, and asks
     [green]segtable table restore ./flights --as-of 2026-01-31T12:00 --yes[/]
     [green]segtable table restore ./flights --tag before-migration --columns[/]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.advice import advise_like
+from airflow_provider_segtable.cli.advice import advise_like, advise_nulls
 from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
@@ -108,11 +108,13 @@ def create(  # noqa: PLR0913 - each is an option
     [green]segtable table create ./trips --like trips.parquet --time pickup[/]
     [green]segtable table create s3://lake/orders --time at --granularity month \
         --schema "user string, amount double, at timestamp\[us, tz=UTC]"[/]
-    [green]segtable table create ./daily --like trips.parquet --time pickup --dimension zone \
-        --metric trips=count --metric "total=sum(fare)" --query-granularity day[/]
+    [green]segtable table create ./daily --like trips.parquet --time pickup \
+        --dimension zone --metric trips=count --metric "total=sum(fare)" \
+        --query-granularity day[/]
     [green]segtable table create ./orders --like orders.parquet --time placed \
         --granularity month --primary-key order_id --ordering changed[/]
-    [green]segtable table create ./trips --like trips.parquet --time pickup --publish delta[/]
+    [green]segtable table create ./trips --like trips.parquet --time pickup \
+        --publish delta[/]
 
     Types are Arrow's: int64, string, double, date32\[day], list<item: string>,
     timestamp\[us, tz=UTC]; int, text, float64, date, timestamp will do, too.
@@ -143,6 +145,7 @@ def create(  # noqa: PLR0913 - each is an option
     )
     if file is not None:
         advise_like(file, time, granularity)
+        advise_nulls(file, columns)
     answer = facts.definition_facts(table, made.state())
     if as_json:
         print_json(answer)
