@@ -68,6 +68,7 @@ class Revision:
         gone: paths of files that the version no longer shows.
         shown: files that it shows anew, or with other hidden rows, by path.
         data_change: False if the same rows are shown as before (compactions alone).
+        rules: the number of the rules by which its files were chosen (``core.publishing.shown``).
     """
 
     event: int
@@ -77,6 +78,7 @@ class Revision:
     gone: frozenset[str] = frozenset()
     shown: Mapping[str, NewFile] = field(default_factory=dict)
     data_change: bool = True
+    rules: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,7 @@ class Published:
         files: its files, by path.
         address: the URI that readers open.
         own: what its format has to remember.
+        rules: the number of the rules by which its files were chosen.
     """
 
     number: int
@@ -114,6 +117,7 @@ class Published:
     files: Mapping[str, PublishedFile]
     address: str
     own: Any = None
+    rules: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,12 @@ from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval, joined
 
+RULES = 1
+"""The number of these rules. A version that was published by others may show other files.
+
+0 is before segments recorded their base: base files were told by numbers.
+"""
+
 
 class Piece(NamedTuple):
     """A segment with rows in an interval in which it is visible."""

@@ -23,6 +23,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
     AFTER,
     KEY,
     MARK,
+    RULES,
     TABLE,
     Own,
     encoded_path,
@@ -195,6 +196,7 @@ class _Commit:
                     table.table_id,
                     table.schema.number,
                 ),
+                RULES: revision.rules,
                 **self._after(),
             },
         }

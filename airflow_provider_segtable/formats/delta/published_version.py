@@ -25,6 +25,8 @@ AFTER = "after"
 
 It is empty in a version with all files, which has a checkpoint unless it is the first one.
 """
+RULES = "rules"
+"""What the mark says of the rules by which files were chosen; an older segtable said nothing."""
 KEY = "segtable.key"
 """The tag of an added file."""
 TABLE = "segtable.table"
@@ -138,7 +140,10 @@ class Base:
             files=known.files,
             protocol=own.protocol,
             metadata=own.metadata,
-            mark=mark(known.event, known.commit, known.time, known.table_id, known.schema),
+            mark={
+                **mark(known.event, known.commit, known.time, known.table_id, known.schema),
+                RULES: known.rules,
+            },
             stamp=own.stamp,
             checkpoint=own.checkpoint,
             changes=own.changes,
@@ -202,6 +207,7 @@ def published(
         schema=found["schema"],
         files=_files(base.files, changes.files),
         address=address,
+        rules=found.get(RULES, 0),
         own=Own(
             protocol=protocol,
             metadata=metadata,

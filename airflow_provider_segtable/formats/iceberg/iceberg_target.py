@@ -317,6 +317,7 @@ class _Attempt:
             schema=revision.table.schema.number,
             files=files,
             address=self._root.at(names.FOLDER),
+            rules=revision.rules,
             own=Chain(
                 metadata=metadata,
                 manifests=manifests,

@@ -33,6 +33,7 @@ KEPT = 100
 TABLE_ID = "segtable.table-id"
 EVENT, COMMIT, TIME = "segtable.event", "segtable.commit", "segtable.time"
 VERSION = "segtable.version"
+RULES = "segtable.rules"
 AFTER = "segtable.after"
 """The id of the snapshot of the version before, whether or not this one goes on from it."""
 _PARTS: Mapping[str, type] = {
@@ -186,6 +187,7 @@ def _snapshot(
         COMMIT: revision.commit,
         TIME: revision.time,
         VERSION: place.number,
+        RULES: revision.rules,
         **({} if place.after is None else {AFTER: place.after}),
         **counts,
         "total-equality-deletes": 0,

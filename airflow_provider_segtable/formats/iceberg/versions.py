@@ -38,6 +38,7 @@ from airflow_provider_segtable.formats.iceberg.manifests.position_deletes import
 from airflow_provider_segtable.formats.iceberg.metadata import (
     COMMIT,
     EVENT,
+    RULES,
     TABLE_ID,
     TIME,
     VERSION,
@@ -274,6 +275,7 @@ class Versions:
             schema=int((snapshot or {}).get("schema-id", 0)),
             files=files,
             address=self.root.at(names.FOLDER),
+            rules=int(summary.get(RULES, 0)),
             own=Chain(
                 metadata=metadata if manifests is not None else None,
                 manifests=manifests or (),

@@ -5,7 +5,8 @@
    published again.
 2. If the state at the published event can be had by a few events, only the chunks that changed
    since are compared (``core.publishing.shown``): this process remembers a state, or the log has
-   one. Otherwise all files are compared, by their keys. Both say the same.
+   one. Otherwise all files are compared, by their keys. Both say the same, if the published version
+   was put by the rules of today: of another one all files are compared.
 3. Only files that are shown anew, or with other rows, are opened: their footers, and the files that
    name their hidden rows.
 4. The same rows are shown as before if no event between changes rows. If these events are very
@@ -23,6 +24,7 @@ from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing.shown import (
+    RULES,
     Changes,
     changed_files,
     difference,
@@ -76,6 +78,8 @@ def differing(
     before = _remembered(log, published, last)
     if before is not None:
         return changed_files(before, state)
+    if published.rules != RULES:
+        return difference(published.files, shown_files(state))
     logged = _logged(log, published.event, state)
     if logged is not None:
         return changed_files(*logged)
@@ -88,6 +92,8 @@ def _remembered(log: EventLog, published: Published, last: Publication | None) -
         return None
     if (last.published.number, last.published.commit) == (published.number, published.commit):
         return last.state
+    if published.rules != RULES:
+        return None
     if not 0 < published.event - last.state.n <= MOST_EVENTS:
         return None
     begin = log.event(last.state.n)
@@ -165,6 +171,7 @@ def revision(
         table=state.table,
         gone=changes.gone,
         shown=shown,
+        rules=RULES,
         data_change=published is None or _rows_change(ports.log, state, event, published.event),
     )
 

@@ -20,6 +20,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, TableGone
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.publishing import shown as shown_rules
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
@@ -28,10 +30,19 @@ from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.formats.iceberg.names import METADATA, version_path
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.publishing.outcomes import PublishedNow, PublishOutcome
+from airflow_provider_segtable.table.publishing import revising
+from airflow_provider_segtable.table.publishing.outcomes import (
+    AlreadyPublished,
+    PublishedNow,
+    PublishOutcome,
+)
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from tests.examples import examples
@@ -305,6 +316,26 @@ def test_a_removal_while_a_version_is_written_is_no_error(tmp_path: Path, name: 
     late = Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
     assert isinstance(publish(late, name), PublishedNow)
     assert seen(gone, name) == shown(gone)
+
+
+def test_files_that_an_older_segtable_chose_are_compared_once(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bucket whose base it did not see is in the next version, whatever else changed."""
+    table = create_table(ports_at(tmp_path), of_kind(DEFINITION, PrimaryKey(key=("row",))))
+    table.upsert(rows(range(10)))
+    plans = [known.plan.id for known in request(table.ports, "semi-major")]
+    compact(table.ports, plans, in_process(table.ports.files))
+    with monkeypatch.context() as older:
+        older.setattr(shown_rules, "base_groups", lambda _: ())
+        older.setattr(revising, "RULES", 0)
+        publish(table, name)
+    assert seen(table, name) == []
+    table.tag("unpublished")
+    later = Table(ports_at(tmp_path))
+    assert isinstance(publish(later, name), PublishedNow)
+    assert seen(later, name) == [*range(10)]
+    assert isinstance(publish(Table(ports_at(tmp_path)), name), AlreadyPublished)
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -16,6 +16,7 @@ from airflow_provider_segtable.formats.format import Contents, Published, Publis
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 FOLDER = "_plain"
+_SAID = ("event", "commit", "time", "table_id", "schema", "rules")
 _OWN = re.compile(rf"{FOLDER}/[0-9]{{20}}\.json")
 
 
@@ -51,7 +52,7 @@ class PlainTarget:
             number=number,
             files={path: PublishedFile(path=path, **each) for path, each in said["files"].items()},
             address=self.address,
-            **{name: said[name] for name in ("event", "commit", "time", "table_id", "schema")},
+            **{name: said[name] for name in _SAID},
         )
 
     def remains(self) -> Published | None:
@@ -104,6 +105,7 @@ class PlainTarget:
             "table_id": revision.table.table_id,
             "schema": revision.table.schema.number,
             "files": files,
+            "rules": revision.rules,
             "mark": _mark(number, revision.event),
             "after": _mark(known.number, known.event) if known and same else "",
         }
