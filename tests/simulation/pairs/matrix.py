@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from tests.simulation.pairs.actions import ACTIONS, ACTORS
-from tests.simulation.pairs.pair import AGES, KINDS, base, fits, play, stages_of
+from tests.simulation.pairs.pair import AGES, KINDS, base, fitting, play, stages_of
 
 LONG = 4
 """The share of the matrix, one in so many, that a long run plays."""
@@ -51,7 +51,7 @@ def luck(text: str) -> int:
 
 def crowds(kind: str, age: str, first: str, point: str, size: int = ACTORS - 1) -> Iterator[Play]:
     """Yield the plays of an action that is held at a point: all others in crowds."""
-    others = [name for name in ACTIONS if fits(kind, age, name)]
+    others = fitting(kind, age)
     others.sort(key=lambda name: luck(f"{kind} {age} {first} {point} {name}"))
     for start in range(0, len(others), size):
         some = sorted(others[start : start + size], key=lambda name: name in LAST)
@@ -62,23 +62,33 @@ def matrix(kind: str, *, every: int = 1, size: int = ACTORS - 1) -> Iterator[Pla
     """Yield all plays of a kind of table, or one in so many."""
     for age in AGES:
         for first in ACTIONS:
-            for point in stages_of(kind, age, first) if fits(kind, age, first) else ():
+            for point in stages_of(kind, age, first):
                 plays = crowds(kind, age, first, point, size)
                 yield from (each for each in plays if luck(str(each)) % every == 0)
 
 
-def held_once() -> list[Play]:
-    """Return one play of each action on every second kind of table, chosen by luck."""
+def held_once() -> list[tuple[str, str, str]]:
+    """Return each action on every second kind of table, chosen by luck: kind, age and name.
+
+    It plays nothing: whoever lists the tests need not wait for tables.
+    """
     found = []
     for kind in KINDS:
         for first in ACTIONS:
             age = AGES[luck(f"{kind} {first}") % len(AGES)]
-            points = [*stages_of(kind, age, first)] if fits(kind, age, first) else []
-            if points and luck(f"{first}, {kind}") % 2:
-                point = points[luck(f"{first} {kind}") % len(points)]
-                plays = [*crowds(kind, age, first, point)]
-                found.append(plays[luck(f"{kind} {point}") % len(plays)])
+            if first in fitting(kind, age) and luck(f"{first}, {kind}") % 2:
+                found.append((kind, age, first))
     return found
+
+
+def one_play(kind: str, age: str, first: str) -> Play | None:
+    """Return one play of an action, chosen by luck; None if it has no effect to be held before."""
+    points = [*stages_of(kind, age, first)]
+    if not points:
+        return None
+    point = points[luck(f"{first} {kind}") % len(points)]
+    plays = [*crowds(kind, age, first, point)]
+    return plays[luck(f"{kind} {point}") % len(plays)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -446,3 +446,9 @@ UNFIT: Mapping[str, Sequence[str]] = {
     "young partial_update": ("restore what was compacted",),
 }
 """Actions that a kind of table refuses, by its kind, and by its age and kind."""
+
+
+def fitting(kind: str, age: str) -> list[str]:
+    """Return the actions that a kind of table does: all but those that are listed above."""
+    unfit = {*UNFIT[kind], *UNFIT.get(f"{age} {kind}", ())}
+    return [name for name in ACTIONS if name not in unfit]
