@@ -146,7 +146,8 @@ def main() -> None:
     made.add_argument("--quick", action="store_true")
     given = made.parse_args()
     if given.quick:
-        given.rows, given.rounds, given.seconds = 2 * FILE_ROWS, 1, 0.5
+        given.rows, given.rounds, given.seconds = 40_000, 1, 0.1
+    file_rows = min(FILE_ROWS, given.rows // 2)
     spells: list[tuple[float, float, float]] = []
     lags: list[list[Sample]] = []
     with tempfile.TemporaryDirectory() as place, EmbeddedZooKeeper(Path(place) / "zk") as server:
@@ -154,8 +155,8 @@ def main() -> None:
         table = Table.create(
             uri, schema=rows(0, 1).schema, time_column="at", zookeeper=server.address
         )
-        for day in range(given.rows // FILE_ROWS):
-            table.append(rows(day, FILE_ROWS))
+        for day in range(given.rows // file_rows):
+            table.append(rows(day, file_rows))
         for _ in range(given.rounds):
             without = spell(table, server.address, given.seconds)
             table.create_index(NAME, columns=["n", "price"])
@@ -165,7 +166,8 @@ def main() -> None:
             table.drop_index(NAME)
             spells.append((without, fed, built))
             sys.stdout.write(f"appends/s: {without:.1f}, fed {fed:.1f}, built {built:.1f}\n")
-        routing(Path(place), given.rows // 20, 5 * given.rounds, server.address)
+        rounds = 1 if given.quick else 5 * given.rounds
+        routing(Path(place), given.rows // 20, rounds, server.address)
     for number, what in ((1, "fed by its writer"), (2, "being built")):
         ratio = statistics.median(each[number] / each[0] for each in spells)
         sys.stdout.write(f"writer beside an index {what}: {ratio:.2f} of its throughput\n")

@@ -308,7 +308,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     size = Size(keys=given.keys, rows=given.rows, writers=given.writers, seconds=given.seconds)
     if given.quick:
-        size = Size(keys=1_000, rows=200, writers=2, seconds=0.5)
+        size = Size(keys=1_000, rows=200, writers=2, seconds=0.2)
     ours, theirs = Rounds(), Rounds()
     with (
         tempfile.TemporaryDirectory(prefix="segtable-bench-") as made,

@@ -36,6 +36,10 @@ BASE, LOG = 2_000_000, 100_000
 MIB = 1 << 20
 
 
+QUICK_ROWS = BASE // 20
+"""Of fewer rows nothing is measured, and nothing is waited for."""
+
+
 def measured(name: str, data: Data, run: object, work: Path) -> dict[str, float]:
     """Run a way once, check and remove its result."""
     out = Path(tempfile.mkdtemp(dir=work)) / "result"
@@ -45,7 +49,8 @@ def measured(name: str, data: Data, run: object, work: Path) -> dict[str, float]
         out.mkdir()
         os.link(data.base, out / "base.parquet")
         convert_to_deltalake(str(out))
-    os.sync()  # nobody pays for the pages of the one before
+    if data.rows > QUICK_ROWS:
+        os.sync()  # nobody pays for the pages of the one before
     began, used = time.perf_counter(), _processor()
     made = run(data, out)  # type: ignore[operator]
     took, used = time.perf_counter() - began, _processor() - used
@@ -102,9 +107,9 @@ def serve(name: str, root: Path, base: int, log: int, *, text: bool) -> None:
 
 
 def take_turns(
-    names: list[str], serving: list[str], rounds: int
+    names: list[str], serving: list[str], rounds: int, warm_up: int = 1
 ) -> dict[str, list[dict[str, float]]]:
-    """Run every way once in each round; return what was measured after the first."""
+    """Run every way once in each round; return what was measured after those that warm up."""
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     ways = {
         name: subprocess.Popen([sys.executable, __file__, "--serve", name, *serving], **pipe)
@@ -112,7 +117,7 @@ def take_turns(
     }
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     try:
-        for _ in range(rounds + 1):
+        for _ in range(rounds + warm_up):
             for name, way in ways.items():
                 way.stdin.write("go\n")
                 way.stdin.flush()
@@ -125,7 +130,7 @@ def take_turns(
         for way in ways.values():
             way.stdin.close()
             way.wait(60)
-    return {name: some[1:] for name, some in found.items()}
+    return {name: some[warm_up:] for name, some in found.items()}
 
 
 @contextmanager
@@ -172,7 +177,8 @@ def main() -> None:
         data = generate(root, base, log, text=args.text)
         names = [name for name in WAYS if name == "segtable" or re.search(args.only, name)]
         serving = [str(root), str(base), str(log), *(["--text"] if args.text else [])]
-        some = take_turns(names, serving, 1 if args.quick else args.rounds)
+        rounds, warm_up = (1, 0) if args.quick else (args.rounds, 1)
+        some = take_turns(names, serving, rounds, warm_up)
     found = {
         name: {key: statistics.median(one[key] for one in runs) for key in runs[0]}
         for name, runs in some.items()
