@@ -115,7 +115,7 @@ def rows(ports: TableContext, **which: Any) -> list[int]:
     return sorted(found.column("row").to_pylist())
 
 
-@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_killed_at_every_boundary(worn: World, step: int) -> None:
     """One death before or after each single effect of a cleaning, or both: the next finishes it."""
     mine, ports = crowd(worn, calm(), 1, 0)

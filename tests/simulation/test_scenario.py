@@ -26,7 +26,7 @@ from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run, shape_of, simulate
 from tests.simulation.world import Shape
 
-SEEDS = 12
+SEEDS, EACH = 6, 3
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]
 CROWD = Shape(appenders=3, appends_each=2, compactors=3, planners=1, chunks=1, asks=3)
 BUSY = Shape(appenders=4, appends_each=3, compactors=2, planners=1, chunks=1, asks=4)
@@ -34,10 +34,16 @@ SMALL = Shape(appenders=2, appends_each=1, compactors=2, planners=1, chunks=1)
 ALL_KINDS = Shape(appenders=2, appends_each=2, compactors=2, planners=1, chunks=2, asks=4)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 6))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, SEEDS, EACH),
+        *(pytest.param(first, marks=pytest.mark.long) for first in range(SEEDS, 4 * SEEDS, EACH)),
+    ],
+)
 def test_seeds_survive(first: int) -> None:
     """Every seed keeps all invariants after every event, and converges once faults stop."""
-    for seed in range(first, first + 6):
+    for seed in range(first, first + EACH):
         simulate(seed)
 
 
@@ -50,7 +56,7 @@ def test_same_seed_same_trace() -> None:
 
 def test_seeds_survive_without_locks() -> None:
     """The log alone decides: were no lock ever kept, nothing would be lost either."""
-    for seed in range(16):
+    for seed in range(8):
         run(build(seed, CROWD, lawless(seed)))
 
 
@@ -58,7 +64,7 @@ def calm(**changes: Any) -> Faults:
     return Faults(random=Random(1), **changes)
 
 
-@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_crash_at_every_boundary(step: int) -> None:
     """One crash before or after each single effect of a whole run, or both: nothing is lost."""
     world = build(3, SMALL, calm())
@@ -70,10 +76,10 @@ def test_crash_at_every_boundary(step: int) -> None:
 
 
 def test_crash_at_every_boundary_of_all_kinds() -> None:
-    """The same with semi-major and major compactions and cuts of time; every 41st boundary."""
+    """The same with semi-major and major compactions and cuts of time; every 83rd boundary."""
     world = build(5, ALL_KINDS, calm())
     run(world)
-    for boundary in range(1, world.faults.boundaries + 1, 41):
+    for boundary in range(1, world.faults.boundaries + 1, 83):
         run(build(5, ALL_KINDS, calm(crash_at=boundary)))
 
 

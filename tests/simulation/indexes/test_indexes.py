@@ -246,7 +246,7 @@ def entries_of_others(monkeypatch: Patch) -> None:
 
 
 PLANTED = [
-    (feeds_dropped_on_retry, slow, 1, "no entry about"),
+    (feeds_dropped_on_retry, slow, 13, "no entry about"),
     (lacks_unrecorded, slow, 1, "the events say"),
     (builds_take_too_much, slow, 3, "the events say"),
     (builds_of_later_versions, slow, 3, "no entry about"),
