@@ -146,6 +146,7 @@ def test_a_task_runs_the_application_once(
     assert events.state().n == first["event"]
 
 
+@pytest.mark.long
 def test_tasks_change_a_table_with_a_primary_key_on_spark(
     zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

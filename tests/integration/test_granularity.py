@@ -133,15 +133,15 @@ def check_who_waited(events: Sequence[Event], plans: set[str], *, finer: bool) -
 
 
 @pytest.mark.parametrize(
-    ("start", "days", "changes", "finer"),
+    ("start", "first", "end", "changes", "finer"),
     [
         (
-            *("day", 34),
+            *("day", 26, 34),
             [Granularity.MONTH, NO_CHANGE, Granularity.DAY, Granularity.WEEK],
             Granularity.DAY,
         ),
         pytest.param(
-            *("hour", 3),
+            *("hour", 0, 3),
             [Granularity.DAY, NO_CHANGE, Granularity.HOUR, Granularity.MONTH],
             Granularity.HOUR,
             marks=pytest.mark.long,
@@ -153,12 +153,18 @@ def test_every_version_stays_true(
     zookeeper: EmbeddedZooKeeper,
     flights: pa.Table,
     start: str,
-    days: int,
+    first: int,
+    end: int,
     changes: list[Granularity | None],
     finer: Granularity,
 ) -> None:
-    """Whatever is cut anew, each version and time shows just what had been appended by then."""
-    some = flights.filter(pc.less(flights[TIME_COLUMN], midnight(days)))
+    """Whatever is cut anew, each version and time shows just what had been appended by then.
+
+    The days are the last ones of January and the first ones of February.
+    """
+    times = flights[TIME_COLUMN]
+    until = pc.less(times, midnight(end))
+    some = flights.filter(pc.and_(pc.greater_equal(times, midnight(first)), until))
     parts = 2 + 2 * WRITERS * len(changes)
     batches = [
         (f"batch-{part}", some.take(pa.array(range(part, some.num_rows, parts))))

@@ -34,7 +34,7 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.model import Append, Intention
 
 SEED = 20130101
-KILLS = int(os.environ.get("SEGTABLE_KILLS", "15"))
+KILLS = int(os.environ.get("SEGTABLE_KILLS", "9"))
 SESSION_S = 3
 PATIENCE_S = 180.0
 ENOUGH = 10  # acknowledged appends, for the test to say something
