@@ -346,7 +346,7 @@ def world(place: str, merge: MergeEngine) -> World:
     return made
 
 
-@examples(10)
+@examples(6)
 @given(
     st.sampled_from(["latest", "partial_update"]),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 23)), max_size=14),

@@ -19,7 +19,7 @@ def outcomes(seed: int, kind: str) -> Counter[str]:
         return played(seed, Path(place) / "t", STEPS, kind).outcomes
 
 
-@examples(8)
+@examples(5)
 @given(st.integers(0, 2**32))
 def test_readers_find_the_rows_of_the_published_event(seed: int) -> None:
     """Of tables whose rows are appended, changed, compacted, restored, and columns altered."""
