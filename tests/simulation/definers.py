@@ -48,8 +48,13 @@ RECENT = 8
 """How far back a restorer goes."""
 
 
-def alterer(world: World, number: int) -> Callable[[Actor], None]:
-    """Somebody who alters the table."""
+def alterer(
+    world: World,
+    number: int,
+    choose: Callable[[World, Actor], Alter] | None = None,
+    *also_refused: type[SegtableError],
+) -> Callable[[Actor], None]:
+    """Somebody who alters the table: as ``choose`` says, or as it fits an append table."""
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
@@ -57,10 +62,10 @@ def alterer(world: World, number: int) -> Callable[[Actor], None]:
             name = alter_id(number, turn)
             actor.sleep(actor.uniform())
             if name not in world.ledger.intended:
-                world.ledger.intend(name, _alteration(world, actor))
+                world.ledger.intend(name, (choose or _alteration)(world, actor))
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Alter)
-            refusals = (InvalidInput, InvalidName, SchemaMismatch)
+            refusals = (InvalidInput, InvalidName, SchemaMismatch, *also_refused)
             durably(world, actor, name, partial(altered, world, ports, name, wanted), refusals)
 
     return run

@@ -21,7 +21,6 @@ from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     CoordinatorUnavailable,
     InvalidInput,
-    InvalidName,
     PublishingRefused,
     SchemaMismatch,
     SegtableError,
@@ -30,12 +29,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, WidenColumn
 from airflow_provider_segtable.table.table import Table
+from tests.simulation import definers
 from tests.simulation.authors import durably, widened
-from tests.simulation.definers import altered
 from tests.simulation.keyed.keyed_ledger import written_records
 from tests.simulation.keyed.records import CHUNKS, GONE, SPOT, KeyChange, Record, Upsert, batch
 from tests.simulation.model import NAMES, Alter
-from tests.simulation.world import alter_id, batch_id, change_id, failed, upsert_id
+from tests.simulation.world import batch_id, change_id, failed, upsert_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,20 +193,7 @@ def _change(world: World, ports: TableContext, wanted: KeyChange, name: str) -> 
 
 def alterer(world: World, number: int) -> Callable[[Actor], None]:
     """Somebody who adds columns, widens them, and drops them."""
-
-    def run(actor: Actor) -> None:
-        ports = world.ports(actor)
-        for turn in range(world.shape.alterations_each):
-            name = alter_id(number, turn)
-            actor.sleep(actor.uniform())
-            if name not in world.ledger.intended:
-                world.ledger.intend(name, _alteration(world, actor))
-            wanted = world.ledger.intended[name]
-            assert isinstance(wanted, Alter)
-            refusals = (InvalidInput, InvalidName, SchemaMismatch, PublishingRefused)
-            durably(world, actor, name, partial(altered, world, ports, name, wanted), refusals)
-
-    return run
+    return definers.alterer(world, number, _alteration, PublishingRefused)
 
 
 def _alteration(world: World, actor: Actor) -> Alter:
