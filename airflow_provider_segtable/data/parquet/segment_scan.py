@@ -274,5 +274,10 @@ def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.Reco
 def _in_schema(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     if not target.names:
         return batch.select([])  # keeps the row count; an empty batch from arrays would not
-    arrays = [batch.column(field.name).cast(field.type) for field in target]
+    arrays = [_as(batch.column(field.name), field.type) for field in target]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _as(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column in a type: mostly the one it has, which costs no call of a kernel."""
+    return column if column.type.equals(wanted) else column.cast(wanted)
