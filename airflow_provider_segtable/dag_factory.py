@@ -222,7 +222,7 @@ def _asked_of_users(kind: str) -> tuple[str, Param, str]:
         "segments` prints them. Empty: carry out all pending plans of the table."
     )
     items = {"type": "string", "minLength": 1}
-    param = Param([], type="array", items=items, title="Segments", description=about)
+    param = Param([], type=["null", "array"], items=items, title="Segments", description=about)
     return "segments", param, "compacts the segments of its form, or carries out all pending plans"
 
 

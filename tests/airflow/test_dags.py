@@ -195,5 +195,6 @@ def test_the_form_of_a_dag_asks_for_what_its_runs_take() -> None:
         param = dag.params.get_param(name)
         assert (param.resolve() or None, bool(param.description)) == (None, True)
         assert param.schema["title"] == name.capitalize()
+        assert param.schema["type"][0] == "null"  # the form calls all others required
         with pytest.raises(ParamValidationError):
             param.resolve(value=[""])
