@@ -258,7 +258,7 @@ def _epoch(micros: int) -> Call:
     def compute(here: Computer, tree: Tree) -> Values:
         (given,) = tree.expressions if isinstance(tree, exp.Anonymous) else (tree.this,)
         if here.value(given).type not in (TIME, pa.date32()):
-            raise OnlySpark("it is no time")
+            raise OnlySpark("it is not a time")
         return mapped(lambda at: at // micros, pa.int64(), pc.cast(here.times(given), pa.int64()))
 
     return compute
@@ -277,7 +277,7 @@ def _of_epoch(micros: int) -> Call:
 
 def _unix_day(here: Computer, tree: Tree) -> Values:
     if here.value(tree.this).type != pa.date32():
-        raise OnlySpark("it is no date")
+        raise OnlySpark("it is not a date")
     return pc.cast(here.days(tree.this), pa.int32())
 
 

@@ -72,7 +72,7 @@ class Pieces:
         if not beyond and not (there | ~known).all():
             bad = int(np.flatnonzero(known & ~there)[0])
             raise ValueError(
-                f"index {wanted[bad]} is none of an array of {self.counts[bad]} elements"
+                f"index {wanted[bad]} is outside an array of {self.counts[bad]} elements"
             )
         starts = np.cumsum(self.counts) - self.counts
         return pa.array(starts + place, pa.int64(), mask=~(known & there))
@@ -84,7 +84,7 @@ def pieces(values: pa.Array) -> Pieces:
         values = values.cast(pa.list_(values.type.value_type))
     is_map = _is.is_map(values.type)
     if not (is_map or _is.is_list(values.type) or _is.is_large_list(values.type)):
-        raise OnlySpark(f"{values.type} is no array and no map")
+        raise OnlySpark(f"{values.type} is neither an array nor a map")
     known = np.asarray(pc.is_valid(values))
     offsets = np.asarray(values.offsets).astype(np.int64)
     counts = np.where(known, np.diff(offsets), 0)

@@ -132,7 +132,7 @@ def read_times(texts: Values, pattern: tuple[str, ...]) -> Values:
     """
     own = [each for each in pattern if each in _PARTS_OF_TIMES]
     if own != list(_PARTS_OF_TIMES[: len(own)]) or len(own) not in (3, 6):
-        raise OnlySpark("its format is no date with or without a time of day")
+        raise OnlySpark("its format is not that of a date, or of a date and a time of day")
     forms = dict.fromkeys(_PARTS_OF_TIMES, r"(\d\d)") | {"%Y": r"(\d{4})"}
     form = re.compile("".join(forms.get(p) or re.escape(p.strip("'")) for p in pattern), re.ASCII)
 
