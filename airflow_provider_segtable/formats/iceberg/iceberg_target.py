@@ -63,7 +63,7 @@ from airflow_provider_segtable.ports.storage import Storage
 Json = dict[str, Any]
 _AT_ONCE = 8
 _READS = 3
-"""How often a version is read whose files seem to be gone: it may have been swept meanwhile."""
+"""How often versions are read whose files are gone: later ones may have been put meanwhile."""
 _NOTHING = Chain(metadata=None, manifests=(), snapshot=None, sequence=0, oldest=1)
 
 
@@ -83,17 +83,18 @@ class IcebergTarget:
 
     def load(self, known: Published | None = None) -> Published | None:
         """Return the newest published version; None if there is none."""
-        for _ in range(_READS):
-            stored = self._versions.stored()
-            if not stored:
-                return None
+        gone = 0
+        while stored := self._versions.stored():
             try:
                 return self._versions.load(max(stored), min(stored), known)
-            except NotFound as error:  # swept meanwhile, if a later version is there
-                missing = error
-        raise CorruptTable(
-            f"version {max(stored)} in {self.address} is not whole ({missing}): {names.WAY_OUT}"
-        )
+            except NotFound as error:  # swept or removed meanwhile, unless it is still there
+                gone += max(stored) in self._versions.stored()
+                if gone == _READS:
+                    raise CorruptTable(
+                        f"version {max(stored)} in {self.address} is not whole ({error}): "
+                        f"{names.WAY_OUT}"
+                    ) from error
+        return None
 
     def remains(self) -> Published | None:
         """Return what a version with all files can be put after, whatever is there; or None."""

@@ -338,6 +338,23 @@ def test_files_that_an_older_segtable_chose_are_compared_once(
     assert isinstance(publish(Table(ports_at(tmp_path)), name), AlreadyPublished)
 
 
+def test_a_removal_that_goes_on_while_a_target_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version after version goes between its listing and its reading, until there is none."""
+    table = new_table(tmp_path, "iceberg", count=5)
+    storage = table.ports.storage
+    read = storage.read
+
+    def late(path: str) -> bytes:
+        if path.startswith(METADATA):
+            storage.delete(path)
+        return read(path)
+
+    monkeypatch.setattr(type(storage), "read", lambda _, path: late(path))
+    assert FORMATS["iceberg"].target(storage).load() is None
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_a_torn_version_is_published_over(tmp_path: Path, name: str, *, full: bool) -> None:
     """A head of which the disk lost the end is followed by a whole one; a cleaning waits for it."""
