@@ -82,18 +82,22 @@ class BookedLedger(Ledger):
 
         def shown(scan: UnionScan) -> Rows:
             self.book.check_whole(scan.tail)
-            return self.with_tail(scan, names)
+            return self.with_tail(scan, self.rehearsal(scan), names)
 
         return Live(find=self.book.find, shown=shown)
 
-    def with_tail(self, scan: UnionScan, names: Sequence[str]) -> Rows:
+    @staticmethod
+    def rehearsal(scan: UnionScan) -> Event | None:
+        """Return the event that a read made of its tail; None if that is empty."""
+        return scan.ports.log.event(scan.state.n) if scan.state.n > scan.version else None
+
+    def with_tail(self, scan: UnionScan, event: Event | None, names: Sequence[str]) -> Rows:
         """Return the rows of a read's version, and of what its tail holds as if it were committed.
 
         The read's event, which nobody else sees, tells how records of one key are ordered.
         """
         model = self.models[scan.version]
-        event = scan.ports.log.event(scan.state.n)
-        if scan.state.n > scan.version and event is not None:
+        if event is not None:
             cuts = scan.tail.cut.buckets.values()
             ranges = [self.book.written[c.bucket, c.epoch][c.start : c.end] for c in cuts]
             records = [record for each in ranges for record in each]

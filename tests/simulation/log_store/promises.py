@@ -41,6 +41,7 @@ from tests.simulation.world import failed, own_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from airflow_provider_segtable.core.log.events import Event
     from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset
     from airflow_provider_segtable.core.time.interval import Instant
     from airflow_provider_segtable.ports.log_store import LogClient, LogWriter
@@ -347,16 +348,16 @@ def live_reader(promises: Promises) -> Callable[[Actor], None]:
         find = BucketFinder(ports.coordinator, table, crowd.provider.connect)
         while not crowd.world.settled():
             before = promises.visible()
-            found: list[tuple[UnionScan, Rows]] = []
+            found: list[tuple[UnionScan, Rows, Event | None]] = []
 
-            def read(found: list[tuple[UnionScan, Rows]] = found) -> None:
+            def read(found: list[tuple[UnionScan, Rows, Event | None]] = found) -> None:
                 scan = union_scan(ports, find, request)
-                found.append((scan, rows_of(scan.to_arrow())))
+                found.append((scan, rows_of(scan.to_arrow()), ledger.rehearsal(scan)))
 
             tolerate(actor, "read with the log", read)
-            for scan, rows in found:
+            for scan, rows, event in found:
                 promises.seen(before, scan.tail)
-                wrong = [*differences("include_log", rows, ledger.with_tail(scan, names))]
+                wrong = [*differences("include_log", rows, ledger.with_tail(scan, event, names))]
                 assert not wrong, f"{actor.name}: {wrong}"
             actor.sleep(actor.uniform() * 0.5)
 

@@ -241,11 +241,13 @@ def _deleted(history: History, event: Event, who: int) -> Plain:
 def missed(model: Plain, event: Event, number: int) -> bool:
     """Return whether a change missed a row that was brought back after the version it looked at.
 
-    It may, as it may miss rows that are appended after it; but only if it changed nothing then.
+    It may, as it may miss rows that are appended after it; but only if it changed nothing then. A
+    change of a rollup table is a condition, which holds for all that is there when it lands.
     """
     action = event.action
-    late = isinstance(action, RowsChanged) and model.loaded.get(number, 0) > action.seen
-    return late and isinstance(action, RowsChanged) and not action.deleted
+    if not isinstance(action, RowsChanged) or action.predicate is not None:
+        return False
+    return model.loaded.get(number, 0) > action.seen and not action.deleted
 
 
 def _update(ports: TableContext, who: int) -> object:
