@@ -229,7 +229,7 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (resets_too_late, RESTORED, 0, "the records of"),
     (epochs_unheard, OWNED, 5, "after its end"),
     (no_lease, UNDONE, 28, "after its end"),
-    (stores_believed, UNDONE, 1, "log_owner"),
+    (stores_believed, UNDONE, 7, "log_owner"),
     (claims_shared, OWNED, 0, "is read to"),
     (losses_unnamed, OWNED, 0, "are lost, and"),
     (strangers_believed, EVERYBODY, 1, "the tail of bucket"),
