@@ -82,7 +82,7 @@ class Look:
     """A table at its newest version, and what is expected of it.
 
     ``settled`` says that base files have all rows, because nothing was written since a compaction.
-    ``live`` is None where no log store runs.
+    ``live`` is None where no log store runs. ``again`` is about how many earlier versions are read.
     """
 
     ports: TableContext
@@ -90,6 +90,7 @@ class Look:
     shown: Shown
     settled: bool = False
     live: Live | None = None
+    again: int = READ_AGAIN
 
     @cached_property
     def table(self) -> Table:
@@ -106,12 +107,17 @@ class Look:
         """Return how rows are deleted, by which the three kinds of tables differ."""
         return self.state.table.kind.deletion
 
+    @property
+    def time(self) -> str:
+        """Return the name of the column of event times."""
+        return self.state.table.time_column
+
     @cached_property
     def versions(self) -> tuple[int, ...]:
         """Return some of the versions before the newest that are kept and known, by turns."""
         kept = [n for n in sorted(self.shown.rows) if n < self.state.n and self.state.keeps(n)]
-        step = max(1, len(kept) // READ_AGAIN)
-        return tuple(kept[self.state.n % step :: step][:READ_AGAIN])
+        step = max(1, len(kept) // self.again)
+        return tuple(kept[self.state.n % step :: step][: self.again])
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -129,8 +135,9 @@ Reader: TypeAlias = Callable[[Look], Iterator[str]]
 
 
 def rows_of(table: pa.Table) -> Rows:
-    """Return rows, with times as integers."""
-    columns = (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns)
+    """Return rows, with times and dates as microseconds."""
+    dated = (c.cast(pa.timestamp("us")) if pa.types.is_date(c.type) else c for c in table.columns)
+    columns = (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in dated)
     return Counter(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
@@ -181,7 +188,7 @@ def filtered(look: Look) -> Iterator[str]:
     at = look.state.n % len(look.shown.names)
     name = look.shown.names[at]
     known = sorted({row[at] for row in look.newest if isinstance(row[at], int)})
-    if name == "at" or not known:
+    if name == look.time or not known:
         at, name = 0, look.shown.names[0]
         known = sorted({row[0] for row in look.newest}) or [0]
     sign, compare = _WAYS[look.state.n // 3 % len(_WAYS)]
@@ -343,7 +350,7 @@ def rows_of_place(
     state: State, names: Sequence[str], shown_key: str, rows: Rows, chunk: Any
 ) -> Rows:
     """Return the rows of a bucket of a time chunk."""
-    time, key = names.index("at"), names.index(shown_key)
+    time, key = names.index(state.table.time_column), names.index(shown_key)
     here = [row for row in rows.elements() if chunk.interval.holds(row[time])]
     beside = state.timeline.visible_segments(chunk.interval)
     number = {s.buckets for s in beside if s.id.chunk.version == chunk.version}
@@ -415,6 +422,19 @@ READERS: tuple[Reader, ...] = (
 )
 
 
+def by_turns(turn: int) -> tuple[Reader, ...]:
+    """Return a scan and a sixth of the other readers: in six turns all of them."""
+    return (whole, *READERS[1 + turn % 6 :: 6])
+
+
+def filled(noted: Mapping[int, Rows]) -> dict[int, Rows]:
+    """Return the rows of every event, if those of which nothing is noted changed none."""
+    made: dict[int, Rows] = {}
+    for n in range(min(noted), max(noted) + 1):
+        made[n] = noted[n] if n in noted else made[n - 1]
+    return made
+
+
 def disagreements(
     ports: TableContext,
     shown: Shown,
@@ -423,10 +443,11 @@ def disagreements(
     settled: bool = False,
     state: State | None = None,
     live: Live | None = None,
+    again: int = READ_AGAIN,
 ) -> Iterator[str]:
     """Yield in what readers of the newest version differ from the plain model."""
     state = state or ports.log.load()
-    look = Look(ports=ports, state=state, shown=shown, settled=settled, live=live)
+    look = Look(ports=ports, state=state, shown=shown, settled=settled, live=live, again=again)
     if state.n not in shown.rows or state.dropped:
         return
     for reader in readers:

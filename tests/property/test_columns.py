@@ -4,6 +4,8 @@ The oracle is a list of rows, each a dict from column id to value: a column adde
 default, a dropped one is not asked for, and nothing else ever changes.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from tests.every_reader import READERS, Reader, Shown, disagreements
 from tests.examples import examples
 from tests.unit.table.conftest import MemoryService, new_table
 
@@ -38,6 +41,7 @@ class Model:
         self.rows: list[dict[int, Any]] = []
         self.defaults: dict[int, Any] = {}
         self.versions: dict[int, list[dict[str, Any]]] = {}
+        self.ids: dict[int, dict[str, int]] = {}
         self.clock = self.names = 0
 
     @property
@@ -124,13 +128,21 @@ class Model:
         ids = self.columns.items()
         return [{n: row.get(i, self.defaults.get(i)) for n, i in ids} for row in self.rows]
 
-    def check(self) -> None:
-        """Compare the newest version with the oracle."""
-        state = self.table.state()
-        self.versions[state.n] = _sorted(self.shown())
-        assert _sorted(self.table.snapshot().to_arrow().to_pylist()) == self.versions[state.n]
-        names = tuple(self.columns)
-        assert tuple(self.table.snapshot().schema.names) == names
+    def check(self, readers: Sequence[Reader] = ()) -> None:
+        """Note the rows of the newest version; compare these readers, or one by turns."""
+        state, columns = self.table.state(), self.columns
+        self.versions[state.n], self.ids[state.n] = _sorted(self.shown()), columns
+        assert tuple(self.table.snapshot().schema.names) == tuple(columns)
+        names = tuple(sorted(columns, key=lambda name: name != "row"))
+        same = [n for n, ids in self.ids.items() if columns.items() <= ids.items()]
+        shown = Shown(names=names, rows={n: _rows(self.versions[n], names) for n in same})
+        some = readers or (READERS[len(self.versions) % len(READERS)],)
+        assert [*disagreements(self.table.ports, shown, some)] == []
+
+
+def _rows(rows: list[dict[str, Any]], names: Sequence[str]) -> Counter[tuple[Any, ...]]:
+    timed = ({**row, "at": round(row["at"].timestamp() * 1_000_000)} for row in rows)
+    return Counter(tuple(row[name] for name in names) for row in timed)
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -153,6 +165,7 @@ def test_rows_survive_every_chain_of_changes(steps: list[tuple[str, int]]) -> No
     for step in (("append", 2), *steps, ("append", 1)):
         model.play(*step)
         model.check()
+    model.check(READERS)
     for n, rows in model.versions.items():
         assert _sorted(model.table.snapshot(version=n).to_arrow().to_pylist()) == rows
 
@@ -169,7 +182,7 @@ def test_each_compaction_joins_files_of_all_schemas(kind: str) -> None:
     model.play("delete", 1)
     model.append(3)
     model.compact(kind)
-    model.check()
+    model.check(READERS)
     columns = ["name", "row"]
     some = model.table.scan(columns=columns, where="name >= 2").to_arrow().to_pylist()
     wanted = [{name: row[name] for name in columns} for row in model.shown()]

@@ -4,6 +4,7 @@ The model is a dictionary: of the records of a key, the highest ordering value w
 write, then the later row.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, writ
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.table.writes.upsert import records_of, upsert
 from airflow_provider_segtable.testing.clock import FakeClock
+from tests.every_reader import READERS, Reader, Rows, Shown, by_turns, disagreements, filled
 from tests.examples import examples
 
 FIRST_US = 1_356_998_400_000_000
@@ -77,10 +79,15 @@ def keyed_table(place: str, kind: PrimaryKey, granularity: Granularity = Granula
     return Table(context)
 
 
+def time_of(key: int) -> int:
+    """Return the event time of a key's records."""
+    return FIRST_US + key % 3 * DAY_US + 5
+
+
 def batch(records: list[dict[str, Any]]) -> pa.Table:
     """Return records as rows to upsert; ``gone`` says which delete their key."""
     schema = SCHEMA.append(pa.field(GONE, pa.bool_()))
-    rows = [{**one, "at": FIRST_US + one["key"] % 3 * DAY_US + 5} for one in records]
+    rows = [{**one, "at": time_of(one["key"])} for one in records]
     return pa.Table.from_pylist(rows, schema=schema)
 
 
@@ -94,9 +101,9 @@ class World:
     written: int = 0
     best: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
     seen: State | None = None
-    past: dict[int, dict[int, Any]] = field(default_factory=dict)
+    past: dict[int, Rows] = field(default_factory=lambda: {0: Counter()})
     bests: dict[int, dict[int, Any]] = field(default_factory=dict)
-    copy: dict[int, str] = field(default_factory=dict)
+    steps: int = 0
     bases: dict[int, dict[int, str]] = field(default_factory=dict)
     promised: dict[int, str] | None = field(default_factory=dict)
 
@@ -123,6 +130,7 @@ class World:
             commit_id=str(self.written),
             state=known,
         )
+        self.note()
         self.seen = self.draw.choice([known, None])
 
     def delete(self) -> None:
@@ -191,17 +199,15 @@ class World:
             self.best = dict(self.bests[n])
             self.promised = self.bases.get(n)
 
-    def follow(self, since: int) -> None:
-        """Apply the changes of a window to the copy."""
-        for row in self.table.scan(since_version=since, changes=True).to_arrow().to_pylist():
-            if row["_segtable_change"] in ("delete", "update_before"):
-                assert self.copy.pop(row["key"]) == row["text"]
-            else:
-                assert row["key"] not in self.copy
-                self.copy[row["key"]] = row["text"]
+    def note(self) -> int:
+        """Note what the newest version shows; return its number."""
+        n = self.table.state().n
+        shown = (record for _, record in self.best.values() if not record[GONE])
+        self.past[n] = Counter((r["key"], time_of(r["key"]), r["seq"], r["text"]) for r in shown)
+        return n
 
     def step(self) -> None:
-        """Do something, then compare the oldest kept version, the newest, and one by turns.
+        """Do something, then compare readers by turns.
 
         The bases are those of the last compaction that made all of them: nothing else changes what
         is read of them alone, but a restore, which shows those of its version.
@@ -217,22 +223,19 @@ class World:
         self.promised = self.bases.get(since, {})
         act()
         state = self.table.state()
-        rows = {k: r["text"] for k, (_, r) in self.best.items() if not r[GONE]}
-        self.past[state.n] = rows
-        self.bests[state.n] = dict(self.best)
-        if since >= state.retained_from:
-            self.follow(since)
-        self.copy = dict(rows) if since < state.retained_from else self.copy
-        assert self.copy == rows
+        self.bests[self.note()] = dict(self.best)
         assert list(violations(state)) == []
         assert read_checkpoint(write_checkpoint(state)) == state
-        kept = [n for n in self.past if state.keeps(n)]
-        for n in {kept[0], kept[state.n % len(kept)], kept[-1]}:  # each in its turn
-            assert self.found(version=n) == self.past[n]
-        assert self.table.scan().count() == len(rows)
+        self.steps += 1
+        self.compare(by_turns(self.steps))
         self.bases[state.n] = self.found(base_only=True)
         assert self.promised in (None, self.bases[state.n])
         self.check_origins(self.oldest)
+
+    def compare(self, readers: Sequence[Reader], again: int = 1) -> None:
+        """Compare readers with the model; ``again`` is how many earlier versions are read."""
+        shown = Shown(names=("key", "at", "seq", "text"), rows=filled(self.past), key="key")
+        assert [*disagreements(self.table.ports, shown, readers, again=again)] == []
 
     def check_origins(self, since: int) -> None:
         """A row is in the window after a version if its completion time is later."""
@@ -262,19 +265,14 @@ class World:
     st.sampled_from([Granularity.DAY, Granularity.ALL]),
 )
 def test_readers_find_the_model(seed: int, ordering: str, granularity: Granularity) -> None:
-    """After every step, each version that is asked, and at the end all, show who wins each key."""
+    """After every step, readers by turns, and at the end all, show who wins each key."""
     draw = Random(seed)
     kind = PrimaryKey(key=("key",), buckets=draw.randint(1, 3), ordering=ordering)
     with TemporaryDirectory() as place:
         world = World(draw, keyed_table(place, kind, granularity), bool(ordering))
         for _ in range(12):
             world.step()
-        state = world.table.state()
-        for n, then in world.past.items():
-            assert not state.keeps(n) or world.found(version=n) == then
-        world.copy = dict(world.past[world.oldest])
-        world.follow(world.oldest)
-        assert world.copy == world.past[max(world.past)], "windows do not add up"
+        world.compare(READERS, again=3)
 
 
 def test_filters_and_intervals_see_merged_rows(tmp_path: Path) -> None:
