@@ -74,7 +74,7 @@ OFTEN = 4
 """Events between checkpoints where they are frequent."""
 WISHES_EVERY_S = 0.2
 FAULTY_STEPS = 6_000
-MAX_STEPS = 60_000
+MAX_STEPS = 100_000
 VERSIONS_READ = 10
 
 
