@@ -279,5 +279,9 @@ def _in_schema(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def _as(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return a column in a type: mostly the one it has, which costs no call of a kernel."""
-    return column if column.type.equals(wanted) else column.cast(wanted)
+    """Return a column in a type: mostly the one it has, which costs no call of a kernel.
+
+    Nested types are equal whatever their items are called, so these are cast.
+    """
+    same = column.type.equals(wanted) and not pa.types.is_nested(wanted)
+    return column if same else column.cast(wanted)

@@ -201,7 +201,7 @@ def test_tags_are_refused_with_a_reason(ports: TableContext) -> None:
         table.tag("a")
     with pytest.raises(CommitConflict, match="no tag 'b'"):
         table.untag("b")
-    with pytest.raises(InvalidInput, match="known are a"):
+    with pytest.raises(InvalidInput, match="the table has a"):
         table.snapshot(tag="b")
     compact_all(ports)
     clean(ports, retention=NOW)

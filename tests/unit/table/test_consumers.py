@@ -92,7 +92,7 @@ def test_the_oldest_position_counts_and_a_dropped_consumer_keeps_nothing(table: 
     assert kept(table) == 1
     table.drop_consumer("slow")
     assert kept(table) == 4
-    with pytest.raises(InvalidInput, match="there is no consumer 'slow': known are fast"):
+    with pytest.raises(InvalidInput, match="there is no consumer 'slow': the table has fast"):
         table.drop_consumer("slow")
 
 
