@@ -22,6 +22,7 @@ from tests.simulation.keyed import scenario as keyed
 from tests.simulation.keyed.test_keyed import MOVERS
 from tests.simulation.log_store import scenario as log_store
 from tests.simulation.publishing import scenario as publishing
+from tests.simulation.publishing.kinds import KINDS
 from tests.simulation.world import Shape, World
 
 NEEDED = frozenset(
@@ -81,9 +82,11 @@ def _log_store(seed: int) -> World:
 
 
 def _publishing(seed: int) -> World:
-    shape, cast = small(publishing.shape_of(seed), seed), publishing.cast_of(seed)
+    kind = sorted(KINDS)[seed % len(KINDS)]
+    cast = publishing.cast_of(seed)
     few = replace(cast, publishers=min(cast.publishers, 2), cleaners=1, removals_each=1)
-    return publishing.simulate(seed, shape, few).world
+    shape = small(KINDS[kind].shape_of(seed), seed)
+    return publishing.simulate(seed, shape, few, kind).world
 
 
 SCENARIOS: Mapping[str, Callable[[int], World]] = {
