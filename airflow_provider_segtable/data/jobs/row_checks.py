@@ -25,7 +25,8 @@ def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
         SchemaMismatch: naming the column, the expected and the found type.
         TimeOutOfRange: naming the row and its event time.
     """
-    if time_column in rows.column_names and is_time(rows.schema.field(time_column).type):
+    once = rows.column_names.count(time_column) == 1
+    if once and is_time(rows.schema.field(time_column).type):
         check_times(rows.column(time_column), time_column)  # before a cast could overflow
     return conformed(rows, schema)
 

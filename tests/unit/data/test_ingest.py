@@ -126,6 +126,7 @@ def test_rows_outside_the_chunk_are_refused() -> None:
             plain(3).append_column("word", plain(3).column("word")),
             "column 'word' occurs 2 times",
         ),
+        (plain(3).append_column("at", plain(3).column("at")), "column 'at' occurs 2 times"),
         (
             plain(3).set_column(0, "at", pa.array([1, 2, 3])),
             r"column 'at': expected timestamp\[us, tz=UTC\], found int64",
