@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE
 from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -56,6 +57,8 @@ def check_indexes(
                 yield _of_index(index, own.uri, each)
             found = entries_in(ports, index)
         except (SegtableError, OSError) as error:
+            if index_of(index.definition.id, ports.log.refresh(state)) is None:
+                continue  # dropped or rebuilt meanwhile
             yield _warn("unread-index", index, f"its entries cannot be read: {error}")
             continue
         if not index.definition.kind.about_files:

@@ -3,7 +3,8 @@
 1. All formats are looked at, whether or not the table publishes in them now.
 2. Files that the newest version of the log shows are checked with it (``health.verify``). So only
    the others are opened here.
-3. A version that is replaced during the check is not reported: its successor is.
+3. A version that is replaced during the check is not reported: its successor is. One that is
+   removed is not reported either.
 4. Of a version whose data files are all there, what it refers to is read, and its rows are compared
    with the log's (``health.published_rows``).
 5. Lag counts if the table publishes in the format. Otherwise what is published is merely left over.
@@ -100,14 +101,22 @@ def _checked(ports: TableContext, each: Format, state: State, *, deep: bool) -> 
 def _rows(
     ports: TableContext, each: Format, head: Published, state: State, *, deep: bool
 ) -> Iterator[Finding]:
-    """Yield how rows differ; if the version is replaced meanwhile, of the next one."""
+    """Yield how rows differ; if the version is replaced or removed meanwhile, of what is next."""
+    damage: CorruptTable | NotFound | None = None
+    found: list[Finding] = []
     try:
-        yield from [*check_rows(ports, each, head, state, deep=deep)]
-    except CorruptTable:
-        newest = each.target(ports.storage).load(head)
-        if newest is None or newest.number == head.number:
-            raise
+        found = [*check_rows(ports, each, head, state, deep=deep)]
+    except (CorruptTable, NotFound) as error:
+        damage = error
+    newest = each.target(ports.storage).load(head) if found or damage else head
+    if newest is None:
+        yield from _unfinished(ports, each)
+    elif newest.number != head.number:
         yield from check_rows(ports, each, newest, ports.log.refresh(state), deep=deep)
+    elif damage:
+        raise damage
+    else:
+        yield from found
 
 
 def _unfinished(ports: TableContext, each: Format) -> Iterator[Finding]:

@@ -17,7 +17,8 @@
    (``health.target_check``).
 7. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
 8. No coordinator and no lock is needed. The log as first listed is the version to verify. A
-   missing file is reported lost only if the newest version still has its segment.
+   missing file is reported lost only if the newest version still has its segment; what is found
+   beside the removal of an index, of a target or of the table is not reported either.
 9. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
@@ -142,6 +143,18 @@ def verify(
         UnsupportedFormat: a newer segtable wrote to it.
         StorageError: the log could not be listed or read.
     """
+    log = EventLog(ports.storage)
+    _refuse_dropped(log)
+    found = _verified(ports, all_versions=all_versions, deep=deep, threads=threads, report=report)
+    if not found.sound:
+        _refuse_dropped(log)  # what a drop removed meanwhile is no damage
+    return found
+
+
+def _verified(
+    ports: TableContext, *, all_versions: bool, deep: bool, threads: int, report: Report
+) -> Verification:
+    """Look at all that there is."""
     with ThreadPoolExecutor(threads) as pool:
         walk = _walked(ports, pool, report, all_versions=all_versions)
         findings = walk.findings
@@ -231,10 +244,10 @@ class _Walk:
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
         """Read, fold and check all events and checkpoints."""
         storage, log = self.ports.storage, EventLog(self.ports.storage)
-        _refuse_dropped(log)
         self.first = log.first()
         numbers = [n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None]
         if not numbers:
+            _refuse_dropped(log)
             raise NotATable(f"{storage.uri} holds no segtable table: check the path")
         self.last = max(*numbers, self.first)
         checkpoints = {n for n in log.checkpoints() if n >= self.first}
@@ -314,7 +327,10 @@ class _Walk:
 
 
 def _refuse_dropped(log: EventLog) -> None:
-    """Raise ``TableGone`` for a dropped table: the rest of its files is no damage."""
+    """Raise ``TableGone`` for a dropped table: the rest of its files is no damage.
+
+    Likewise if there is another table than when this log was loaded before.
+    """
     try:
         log.load()
     except TableGone:

@@ -26,15 +26,19 @@ from airflow_provider_segtable.core.log.events import (
     TableAltered,
     VersionRestored,
 )
+from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
     DropColumn,
     RenameColumn,
+    Reorder,
     WidenColumn,
 )
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table as WholeTable
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.planning.properties.retention import Retention
@@ -80,6 +84,8 @@ GONE = tuple(range(3 * ACTORS + 1, 4 * ACTORS + 1))
 FORMATS = ("delta", "iceberg")
 TAGGED, COMPACTED, BEFORE = "before", "compacted", "early"
 """Tags of a version without the deletes and of a compacted one, and a consumer."""
+FIRST_ROWS = 1
+"""The version of the first rows."""
 LATE = "late"
 """An index that was requested, and is not built."""
 SECOND_DAY = Interval(FIRST_US + DAY_US, FIRST_US + 2 * DAY_US)
@@ -91,11 +97,12 @@ class PlanFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One action; ``most`` bounds how often it may be refused for a good reason."""
+    """One action; one that ``reads`` alone is held before what it reads, not what it writes."""
 
     go: Callable[[TableContext, int], object]
     calls: str = ""
     effects: Mapping[type, Effect] = field(default_factory=dict)
+    reads: bool = False
 
 
 # ---- rows ---------------------------------------------------------------------------------------
@@ -156,6 +163,20 @@ def _appended(history: History, event: Event, who: int) -> Plain:
     return model.with_rows(given(model, new_rows(who)))
 
 
+AGAIN = {700 + each: each for each in range(3)}
+"""Rows that each actor appends under the same commit id: they are there once."""
+
+
+def _append_once(ports: TableContext, who: int) -> object:  # noqa: ARG001 - all want the same
+    table, rows = Table(ports), values_of(ports, AGAIN)
+    keyed = table.state().table.kind.rules is not None
+    return (table.upsert if keyed else table.append)(rows, commit_id="once")
+
+
+def _appended_once(history: History, event: Event, who: int) -> Plain:  # noqa: ARG001
+    return written(history[event.n - 1], AGAIN)
+
+
 def ingested_rows(who: int) -> dict[int, int | None]:
     """Return the rows of an actor's file."""
     return {600 + 10 * who + each: each for each in range(3)}
@@ -209,7 +230,8 @@ def _move(ports: TableContext, who: int) -> object:
         raise InvalidInput("nothing follows keys from chunk to chunk")
     rows = values_of(ports, {OWN[who][1]: 90})
     times = pa.array([moved(OWN[who][1])], rows.schema.field("at").type)
-    return Table(ports).upsert(rows.set_column(0, rows.schema.field("at"), times))
+    at = rows.schema.get_field_index("at")
+    return Table(ports).upsert(rows.set_column(at, rows.schema.field("at"), times))
 
 
 def _follows(index: IndexState) -> bool:
@@ -248,6 +270,19 @@ def missed(model: Plain, event: Event, number: int) -> bool:
     if not isinstance(action, RowsChanged) or action.predicate is not None:
         return False
     return model.loaded.get(number, 0) > action.seen and not action.deleted
+
+
+def _merge_away(ports: TableContext, who: int) -> object:
+    """Delete a row by a merge with its key."""
+    rows = values_of(ports, {OWN[who][2]: None}).select(["at", "id"])
+    return Table(ports).merge(rows, on=["id"], matched="delete", unmatched="ignore")
+
+
+def _merged_away(history: History, event: Event, who: int) -> Plain:
+    model = history[event.n - 1]
+    if missed(model, event, OWN[who][2]):
+        return model
+    return model.without(lambda each: each == OWN[who][2])
 
 
 def _update(ports: TableContext, who: int) -> object:
@@ -370,6 +405,10 @@ def _publish(ports: TableContext, who: int) -> None:  # noqa: ARG001 - both want
             raise InvalidInput(outcome.reason)
 
 
+def _publish_anew(ports: TableContext, who: int) -> None:  # noqa: ARG001 - both want the same
+    Table(ports).publish(formats=FORMATS, full=True)  # it may be refused
+
+
 def _unpublish(ports: TableContext, who: int) -> None:  # noqa: ARG001 - both want the same
     for name in FORMATS:
         Table(ports).unpublish(name)
@@ -406,9 +445,14 @@ def _logged(history: History, event: Event, who: int) -> Plain:
 
 def nulls(model: Plain, event: Event) -> Values:
     """Return nulls in all columns of the files that an event brought, but for those of the key."""
+    return dict.fromkeys(column.id for column in columns_of(model, event) if column.id > ID)
+
+
+def columns_of(model: Plain, event: Event) -> tuple[Column, ...]:
+    """Return the columns of the files that an event brought; the table may lack some by now."""
     assert isinstance(event.action, Appended | RowsChanged)
     (number,) = {segment.schema for segment in event.action.segments}
-    return dict.fromkeys(column.id for column in model.schemas[number] if column.id > ID)
+    return model.schemas[number]
 
 
 # ---- definitions --------------------------------------------------------------------------------
@@ -456,9 +500,8 @@ def _written_with(history: History, event: Event, who: int) -> Plain:
     numbers: dict[int, int | None] = {500 + who: 70}
     if model.keyed:
         numbers[OWN[who][1]] = 71
-    new = {
-        each: {**row, ids(model)[f"e{who}"]: each} for each, row in given(model, numbers).items()
-    }
+    (column,) = (each.id for each in columns_of(model, event) if each.name == f"e{who}")
+    new = {each: {**row, column: each} for each, row in given(model, numbers).items()}
     return _recorded(model, new)
 
 
@@ -471,6 +514,16 @@ def _restore(tag: str) -> Callable[[TableContext, int], object]:
     return lambda ports, _: Table(ports).restore(tag=tag)
 
 
+def _restore_columns(ports: TableContext, who: int) -> object:  # noqa: ARG001 - all want the same
+    """Restore the version of the first rows, which lacks a column, with its columns."""
+    return Table(ports).restore(version=FIRST_ROWS, columns=True)
+
+
+def _columns_of_then(history: History, event: Event, who: int) -> Plain:  # noqa: ARG001
+    model = history[event.n - 1]
+    return replace(model, schemas=(*model.schemas, history[FIRST_ROWS].columns))
+
+
 def _restored(history: History, event: Event, who: int) -> Plain:  # noqa: ARG001
     action = event.action
     assert isinstance(action, VersionRestored)
@@ -481,6 +534,40 @@ def _restored(history: History, event: Event, who: int) -> Plain:  # noqa: ARG00
         if model.rows.get(number) != row or number in model.loaded
     }
     return replace(model, rows=then.rows, loaded={**model.loaded, **back})
+
+
+def _verify(ports: TableContext, who: int) -> None:  # noqa: ARG001 - both want the same
+    """Verify all that is kept: whatever others do meanwhile is no damage."""
+    found = verify(ports, deep=True, all_versions=True, threads=1)
+    assert found.sound, f"verify: {found.findings}"
+
+
+def _examine(ports: TableContext, who: int) -> None:  # noqa: ARG001 - both want the same
+    """Ask the doctor: others at work are no reason for an alarm."""
+    found = [each for each in examine(ports).findings if each.severity is Severity.CRITICAL]
+    assert not found, f"doctor: {found}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows that were read, and the model of those that were asked for."""
+
+    rows: pa.Table
+    of: Callable[[Plain], Plain]
+
+
+def _read_all(ports: TableContext, who: int) -> list[Read]:
+    """Read all rows of a version, and some of one."""
+    table, least = Table(ports), OWN[who][0]
+    rolls = table.state().table.kind.deletion is _GROUPS
+    some = table.scan(where=f"id >= {least}", interval=SECOND_DAY, rolled_up=rolls).to_arrow()
+
+    def asked(model: Plain) -> Plain:
+        times = {each: values.get(AT, time_of(each)) for each, values in model.rows.items()}
+        return model.without(lambda each: each < least or not SECOND_DAY.holds(times[each]))
+
+    every = table.scan(rolled_up=rolls).to_arrow()
+    return [Read(some, asked), Read(every, lambda model: model)]
 
 
 def _drop(ports: TableContext, who: int) -> object:  # noqa: ARG001 - both want the same
@@ -518,20 +605,25 @@ _CHANGED: Callable[[Effect], Mapping[type, Effect]] = lambda effect: {  # noqa: 
 _READD = (DropColumn(name="z"), AddColumn(name="z", type="int64", default="1"))
 _ADD = AddColumn(name="f", type="int32", default="5")
 _RENAME, _WIDEN = RenameColumn(name="z", new="zz"), WidenColumn(name="n", type="int64")
+_REORDER = Reorder(names=("n", "id", "at"))
 _FINER, _COARSER = {"granularity": "hour"}, {"granularity": "week"}
 
 ACTIONS: Mapping[str, Action] = {
     "append": Action(go=_append, calls="append", effects={Appended: _appended}),
+    "append once": Action(go=_append_once, effects={Appended: _appended_once}),
     "ingest": Action(go=_ingest, calls="ingest", effects={Appended: _ingested}),
     "upsert": Action(go=_upsert, calls="upsert", effects={Appended: _upserted}),
     "move a key": Action(go=_move, effects={Appended: _moved}),
     "delete": Action(go=_delete, calls="delete", effects=_CHANGED(_deleted)),
     "update": Action(go=_update, calls="update", effects=_CHANGED(_updated)),
     "merge": Action(go=_merge, calls="merge", effects=_CHANGED(_merged)),
+    "merge away": Action(go=_merge_away, effects=_CHANGED(_merged_away)),
     "overwrite": Action(go=_overwrite, calls="overwrite", effects={RowsChanged: _overwritten}),
     "minor": Action(go=_compact("minor"), calls="compact"),
     "semi-major": Action(go=_compact("semi-major")),
     "major": Action(go=_compact("major")),
+    "semi-major by an order": Action(go=_compact("semi-major", clustering="n")),
+    "major by an order": Action(go=_compact("major", clustering="id")),
     "major to hours": Action(go=_compact("major", **_FINER)),
     "major to weeks": Action(go=_compact("major", **_COARSER)),
     "major to more buckets": Action(go=_compact("major", buckets=2)),
@@ -553,6 +645,7 @@ ACTIONS: Mapping[str, Action] = {
             Appended: _written_with,
         },
     ),
+    "reorder columns": Action(go=_alter(_REORDER), effects={TableAltered: altered(_REORDER)}),
     "drop a column": Action(
         go=_alter(DropColumn(name="z")), effects={TableAltered: altered(DropColumn(name="z"))}
     ),
@@ -564,7 +657,14 @@ ACTIONS: Mapping[str, Action] = {
     "restore what was compacted": Action(
         go=_restore(COMPACTED), effects={VersionRestored: _restored}
     ),
+    "restore with its columns": Action(
+        go=_restore_columns,
+        effects={VersionRestored: _restored, TableAltered: _columns_of_then},
+    ),
     "repair": Action(go=_repair),
+    "verify": Action(go=_verify, calls="verify", reads=True),
+    "ask the doctor": Action(go=_examine, reads=True),
+    "read": Action(go=_read_all, calls="scan", reads=True),
     "clean": Action(go=_clean, calls="clean"),
     "drop": Action(go=_drop, calls="drop"),
     "drop and create": Action(go=_create_anew, calls="create"),
@@ -573,6 +673,7 @@ ACTIONS: Mapping[str, Action] = {
     "advance a consumer": Action(go=_advance, calls="advance_consumer"),
     "drop a consumer": Action(go=_drop_consumer, calls="drop_consumer"),
     "publish": Action(go=_publish, calls="publish"),
+    "publish anew": Action(go=_publish_anew),
     "unpublish": Action(go=_unpublish, calls="unpublish"),
     "write by the log store": Action(go=_log_rows, calls="log_writer", effects={Appended: _logged}),
 }

@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.errors import (
     LockLost,
     LockTimeout,
     LogStoreError,
+    NotFound,
     PublishingRefused,
     RestoreRefused,
     TableExists,
@@ -57,6 +58,7 @@ from tests.every_reader import (
     base_files,
     disagreements,
     published,
+    rows_of,
     whole,
 )
 from tests.simulation.pairs.actions import (
@@ -70,6 +72,7 @@ from tests.simulation.pairs.actions import (
     TAGGED,
     Action,
     PlanFailed,
+    Read,
     told,
     values_of,
     written,
@@ -226,6 +229,10 @@ def compacted(ports: TableContext, kind: str) -> None:
         told(compact(ports, [known.plan.id for known in asked], in_process(ports.files)))
 
 
+UNCOMPARED = ("at", "z", "zz")
+"""Columns of which no action writes a value; and the time, which says nothing more."""
+
+
 @dataclass(slots=True)
 class Cell:
     """A pair that is played."""
@@ -242,10 +249,17 @@ class Cell:
     def act(self, author: str, who: int, held: HeldStorage | None = None) -> None:
         """Do an actor's action; note how it ended."""
         action, ports = self.actions[author], self.stage.ports(author, held)
+        if self.actions["first"].reads:
+            self.follow()  # what was there before a drop is among what may be read
         try:
-            action.go(ports, who)
+            found = action.go(ports, who)
         except EXPLAINED as error:
             self.outcomes[author] = type(error).__name__
+        except NotFound as error:
+            self.follow()
+            if not (action.reads and self.removed):
+                raise AssertionError(f"{author}: {error}") from error
+            self.outcomes[author] = "NotFound"
         except PlanFailed as failed:
             why = failed.args[0].split(":")[0]
             self.follow()
@@ -256,6 +270,29 @@ class Cell:
             self.outcomes[author] = why
         else:
             self.outcomes[author] = "done"
+            if action.reads:
+                self._check(author, found if isinstance(found, list) else [])
+
+    @property
+    def removed(self) -> bool:
+        """Return whether files may be gone that a reader began with."""
+        return bool(self.ended or self.created or self._doer("clean"))
+
+    def _doer(self, name: str) -> bool:
+        return any(ACTIONS[name] is self.actions[author] for author in self.outcomes)
+
+    def _check(self, author: str, reads: Sequence[Read]) -> None:
+        """Compare what was read with the versions that there were meanwhile: it is one of them."""
+        self.follow()
+        for read in reads:
+            names = tuple(name for name in read.rows.column_names if name not in UNCOMPARED)
+            found = rows_of(read.rows.select(names))
+            versions = [m for n, m in self.history.items() if n >= self.history.begun]
+            assert any(
+                found == read.of(model).shown(names)
+                for model in versions
+                if {*names} == {c.name for c in model.columns} - {*UNCOMPARED}
+            ), f"{author} read rows of no version: {sorted(map(str, found.elements()))}"
 
     def follow(self) -> None:
         """Move the model by the new events.
@@ -276,7 +313,8 @@ class Cell:
     def _after(self, event: Event) -> Plain:
         if isinstance(event.action, TableCreated):
             self.created = event.n
-            return replace(self.base.newest, rows={}, loaded={})
+            columns = (Column(id=c.id, name=c.name) for c in event.action.schema.numbered)
+            return replace(self.base.newest, schemas=(tuple(columns),), rows={}, loaded={})
         model = self.history[event.n - 1]
         action = self.actions.get(event.author)
         assert action is None or not self.created, f"{event} is of an earlier table's writer"
@@ -345,7 +383,8 @@ def play(base: Base, first: str, at: int, others: Sequence[str], turn: int = 0) 
             seen.append(error)
 
     with shared_reading():
-        cell.act("first", 0, HeldStorage(stage.storage, at, meanwhile))
+        reads = cell.actions["first"].reads
+        cell.act("first", 0, HeldStorage(stage.storage, at, meanwhile, reads=reads))
         if seen:
             raise seen[0]
         _refuse(cell.problems(cell.readers), "after all")
@@ -404,7 +443,7 @@ class Alone:
 @cache
 def _alone(kind: str, age: str, first: str) -> Alone | None:
     stage = base(kind, age).stage.copied()
-    held = HeldStorage(stage.storage)
+    held = HeldStorage(stage.storage, reads=ACTIONS[first].reads)
     try:
         ACTIONS[first].go(stage.ports("first", held), 0)
     except InvalidInput:
@@ -430,19 +469,20 @@ def solo(kind: str, age: str, first: str) -> tuple[Event, ...]:
 
 
 _OF_KEYS = ("upsert", "major to more buckets", "move a key")
-_OF_COLUMNS = ("update", "merge", "write by the log store")
+_OF_COLUMNS = ("update", "merge", "merge away", "write by the log store")
 UNFIT: Mapping[str, Sequence[str]] = {
     "append": _OF_KEYS,
     "young append": ("publish", "restore what was compacted"),
     "rollup": (
         *_OF_KEYS,
         *_OF_COLUMNS,
-        *(name for name in ACTIONS if "column" in name),
+        "semi-major by an order",
+        *(name for name in ACTIONS if "column" in name and "restore" not in name),
     ),
     "young rollup": ("restore what was compacted",),
-    "latest": ("overwrite",),
+    "latest": ("overwrite", "semi-major by an order"),
     "young latest": ("move a key", "restore what was compacted"),
-    "partial_update": ("overwrite", "move a key"),
+    "partial_update": ("overwrite", "move a key", "semi-major by an order"),
     "young partial_update": ("restore what was compacted",),
 }
 """Actions that a kind of table refuses, by its kind, and by its age and kind."""

@@ -38,13 +38,17 @@ class LeapingClock(FakeClock):
 
 @dataclass(slots=True)
 class HeldStorage:
-    """A storage that notes effects, and calls ``meanwhile`` once, before effect ``at``."""
+    """A storage that notes effects, and calls ``meanwhile`` once, before effect ``at``.
+
+    Of an action that ``reads`` alone, the effects are what it lists and reads.
+    """
 
     inner: Storage
     at: int = -1
     meanwhile: Callable[[], None] = lambda: None
     effects: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    reads: bool = False
 
     @property
     def uri(self) -> str:
@@ -53,6 +57,8 @@ class HeldStorage:
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
+        if self.reads:
+            self._before(_label("read", path, b""))
         return self.inner.read(path)
 
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
@@ -80,6 +86,8 @@ class HeldStorage:
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder."""
+        if self.reads:
+            self._before(_label("list", prefix, b""))
         return self.inner.list(prefix, after=after)
 
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:

@@ -12,7 +12,8 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.every_reader import rows_of
 from tests.simulation.pairs.actions import COMPACTED, values_of
-from tests.simulation.pairs.pair import base
+from tests.simulation.pairs.matrix import LAST
+from tests.simulation.pairs.pair import base, play, stages_of
 
 
 @pytest.mark.parametrize("earlier", [False, True])
@@ -46,3 +47,24 @@ def test_a_restored_base_agrees_with_its_footer() -> None:
     table = Table(stage.ports("restorer"))
     table.restore(tag=COMPACTED)
     assert verify(table.ports, deep=True).sound
+
+
+@pytest.mark.parametrize(
+    ("kind", "age", "point", "other"),
+    [
+        ("append", "young", "before read data", "drop an index"),
+        ("append", "young", "before list _delta_log", "rebuild an index"),
+        ("latest", "old", "before the last list _delta_log", "unpublish"),
+        ("append", "old", "before the last read _iceberg", "unpublish"),
+        ("append", "old", "before the last read _iceberg", "drop"),
+        ("append", "young", "before read data", "drop and create"),
+        ("latest", "young", "before list _iceberg", "drop and create"),
+    ],
+)
+def test_what_others_remove_during_a_verification_is_no_damage(
+    kind: str, age: str, point: str, other: str
+) -> None:
+    """An index, a target or the table that is gone by then is not reported as broken."""
+    at = stages_of(kind, age, "verify")[point]
+    cell = play(base(kind, age), "verify", at, (other,))
+    assert cell.outcomes["first"] == ("TableGone" if other in LAST else "done")

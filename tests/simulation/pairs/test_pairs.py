@@ -1,7 +1,7 @@
 """Any two actions at once, on any kind of table, leave what the plain model says.
 
 The pairs are made of the table of ``actions``, so an action that is missing there fails a test. A
-run holds each action once on each kind of table, beside a crowd of others; the long one takes more
+run holds each action on a kind of table or two, beside a crowd of others; the long one takes more
 of the matrix, and ``python -m tests.simulation.pairs.matrix`` as much as it is given time for.
 """
 
@@ -41,10 +41,8 @@ READS = {
     "open": "no table",
     "published": "state",
     "read": "what `scan` calls",
-    "scan": "every reader",
     "snapshot": "every reader",
     "state": "state",
-    "verify": "asked at the end of each play",
 }
 """Methods of ``Table`` that write nothing."""
 IDLE = ("repair", "publish", "unpublish")
