@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, VectorFile
 from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
     Among,
@@ -331,6 +331,11 @@ ACTIONS: tuple[Action, ...] = (
         load=LoadPart(load="z/day.csv", start=2, end=12, total=20, checksum="0123456789abcdef"),
     ),
     VersionRestored(version=3, segments=(RESTORED, LATE)),
+    VersionRestored(
+        version=3,
+        segments=(REST,),
+        erased=(PredicateDelete(n=2, predicate=IsNull("carrier")),),
+    ),
 )
 
 _FEEDS: dict[type, tuple[Feed, ...]] = {

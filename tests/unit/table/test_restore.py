@@ -298,6 +298,29 @@ def test_a_rollup_table_is_restored(table: Table) -> None:
     assert list(violations(daily.state())) == []
 
 
+def test_a_rollup_table_is_restored_back_and_forth(table: Table) -> None:
+    """A delete that a restore dropped applies again in the versions that had it, and only there."""
+    metrics = (Metric.parse("total=sum(price)"), Metric.parse("rows=sum(row)"))
+    kind = Rollup(dimensions=("name",), metrics=metrics)
+    ports = replace(
+        table.ports, storage=MemoryStorage(clock=table.ports.clock), files=MemoryFiles()
+    )
+    daily = create_table(ports, of_kind(replace(table.state().table, table_id="r"), kind))
+    daily.append(rows(range(10)))
+    whole = daily.state().n
+    daily.delete("name = 'n1'")
+    deleted = daily.state().n
+    daily.restore(version=whole)
+    again = daily.state().n
+    for version in (deleted, again, deleted, whole):
+        daily.restore(version=version)
+        assert contents(daily) == contents(daily, version=version)
+        assert {row["name"] for row in contents(daily)} == (
+            {None, "n2"} if version == deleted else {None, "n1", "n2"}
+        )
+    assert list(violations(daily.state())) == []
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories_come_back(table: Table, seed: int) -> None:
     """Whatever was appended, deleted, compacted, cleaned and restored before."""

@@ -7,7 +7,9 @@
    same deletions. So a restore of what was restored already changes nothing.
 3. Deletions of later events do not apply to carried segments: their ``deletes_applied_through`` is
    raised. Deletions that the version had, but its segments had not applied, are recorded again
-   under the restore's event. In a rollup table later predicate deletes are dropped.
+   under the restore's event. A rollup table has the version's predicate deletes again, also those
+   that an earlier restore dropped; the event has them only if those of the newest state up to the
+   version are others.
 4. Where a restored chunk had segments without rows, these are carried over, too: they tell the
    balance check that deleted rows were left out there.
 5. A base that is whole stays one (``core.segments.base``): what was merged, or rolled up, is so
@@ -28,7 +30,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
+from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete, VectorFile
+from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind, whole_table
@@ -79,6 +82,8 @@ class VersionRestored:
         vectors: as committed, the deletions that the carried segments have not applied.
         overrides: the version's granularity overrides.
         log_store: the buckets of the log store as of the version.
+        erased: the version's predicate deletes; as committed, None if those of the state before the
+            event, up to the version, are the same, and in events of older segtables.
     """
 
     version: int
@@ -86,25 +91,36 @@ class VersionRestored:
     vectors: tuple[VectorFile, ...] = ()
     overrides: tuple[GranularityOverride, ...] = ()
     log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
+    erased: tuple[PredicateDelete, ...] | None = None
 
 
 def _encode(action: VersionRestored) -> Json:
+    erased = (
+        None
+        if action.erased is None
+        else [[e.n, encode_predicate(e.predicate)] for e in action.erased]
+    )
     return {
         "version": action.version,
         "segments": encode_segments(action.segments),
         "vectors": [encode_vectors(file) for file in action.vectors],
         "zones": encode_overrides(action.overrides),
         **({"log_store": encode_manifests(action.log_store)} if action.log_store else {}),
+        **({} if erased is None else {"erased": erased}),
     }
 
 
 def _decode(body: Mapping[str, Any]) -> VersionRestored:
+    erased = (
+        PredicateDelete(n=n, predicate=decode_predicate(each)) for n, each in body.get("erased", ())
+    )
     return VersionRestored(
         version=body["version"],
         segments=decode_segments(body["segments"]),
         vectors=tuple(map(decode_vectors, body["vectors"])),
         overrides=decode_overrides(body["zones"]),
         log_store=decode_manifests(body.get("log_store", ())),
+        erased=tuple(erased) if "erased" in body else None,
     )
 
 
@@ -127,6 +143,7 @@ def restoration(old: State) -> VersionRestored:
         segments=old.timeline.visible_segments(),
         overrides=old.overrides,
         log_store=old.log_store,
+        erased=old.predicate_deletes,
     )
 
 
@@ -139,13 +156,20 @@ def apply(state: State, action: VersionRestored, at: Stamp) -> State:
         state,
         overwritten=(*state.overwritten, replaced)[-KEPT:],
         overrides=action.overrides,
-        predicate_deletes=tuple(e for e in state.predicate_deletes if e.n <= action.version),
+        predicate_deletes=_erased(action, state),
         vectors_pruned_through=at.n,
         plans={i: _ended(plan, regions, note, at) for i, plan in state.plans.items()},
         log_store=log_store_events.restored(state, action.log_store, action.version, at.n),
     )
     segments = tuple(_with_bases(action.segments, state))
     return delete_rows(publish(undone, segments), action.vectors, at.n)
+
+
+def _erased(action: VersionRestored, state: State) -> tuple[PredicateDelete, ...]:
+    """Return the version's predicate deletes."""
+    if action.erased is not None:
+        return action.erased
+    return tuple(each for each in state.predicate_deletes if each.n <= action.version)
 
 
 def _with_bases(segments: Sequence[Segment], state: State) -> Iterator[Segment]:
@@ -205,12 +229,14 @@ def admit(action: VersionRestored, state: State) -> VersionRestored | Conflict:
             f"{segment.id}; read the version and write its rows again"
         )
     vectors = _waiting([s for c in changed for s in c.then], action.version, state)
-    return replace(action, segments=segments, vectors=vectors)
+    known = _erased(replace(action, erased=None), state)
+    erased = None if action.erased == known else action.erased
+    return replace(action, segments=segments, vectors=vectors, erased=erased)
 
 
 def changes_anything(action: VersionRestored, state: State) -> bool:
     """Return whether an admitted restore changes what readers of the newest state see."""
-    erased = any(each.n > action.version for each in state.predicate_deletes)
+    erased = _erased(action, state) != state.predicate_deletes
     truncated = log_store_events.ends(action.log_store, state) != log_store_events.ends(
         state.log_store, state
     )
@@ -238,7 +264,7 @@ def changes(action: VersionRestored, state: State, layout: Layout) -> Iterator[R
         then = tuple(by_start[first:at])
         now = state.timeline.visible_segments(region)
         recut = layout.cuts(region) != state.layout.cuts(region)
-        if recut or _differ(then, now, action.version, state):
+        if recut or _differ(then, now, action, state):
             yield RegionChange(region=region, then=then)
 
 
@@ -265,21 +291,21 @@ def _widened(region: Interval, layout: Layout) -> Interval:
     return region
 
 
-def _differ(then: Sequence[Segment], now: Sequence[Segment], version: int, state: State) -> bool:
+def _differ(
+    then: Sequence[Segment], now: Sequence[Segment], action: VersionRestored, state: State
+) -> bool:
     """Return whether readers see other rows: by files, and by the deletions that apply to them."""
-    before = {_shown(s, _pending(s, version, state), state, version) for s in then if s.rows}
-    return before != {_shown(s, state.deletions(s), state, state.n) for s in now if s.rows}
+    old = replace(state, predicate_deletes=_erased(action, state))
+    before = {_shown(s, _pending(s, action.version, state), old) for s in then if s.rows}
+    return before != {_shown(s, state.deletions(s), state) for s in now if s.rows}
 
 
 def _shown(
-    segment: Segment,
-    deletions: Mapping[SegmentId, Iterable[Deletion]],
-    state: State,
-    version: int,
+    segment: Segment, deletions: Mapping[SegmentId, Iterable[Deletion]], state: State
 ) -> tuple[str, frozenset[tuple[SegmentId, str]], frozenset[int]]:
     """Return a segment's file and what hides rows of it in a version; none depends on its id."""
     vectors = ((root, each.path) for root, some in deletions.items() for each in some)
-    erased = (each.n for each in state.erased(segment) if each.n <= version)
+    erased = (each.n for each in state.erased(segment))
     return segment.path, frozenset(vectors), frozenset(erased)
 
 
