@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, fields, replace
 from random import Random
 
-from tests.simulation import scenario
+from tests.simulation import rollup, scenario
 from tests.simulation.keyed import scenario as keyed
 from tests.simulation.keyed.test_keyed import MOVERS
 from tests.simulation.log_store import scenario as log_store
@@ -89,11 +89,16 @@ def _publishing(seed: int) -> World:
     return publishing.simulate(seed, shape, few, kind).world
 
 
+def _rollup(seed: int) -> World:
+    return rollup.simulate(seed, small(rollup.shape_of(seed), seed))
+
+
 SCENARIOS: Mapping[str, Callable[[int], World]] = {
     "plain": _plain,
     "keyed": _keyed,
     "moving": _moving,
     "log-store": _log_store,
+    "rollup": _rollup,
     "publishing": _publishing,
 }
 
