@@ -62,7 +62,7 @@ def check_indexes(
             yield _warn("unread-index", index, f"its entries cannot be read: {error}")
             continue
         if not index.definition.kind.about_files:
-            yield from check_records(ports, state, index, found) if deep else ()
+            yield from _of_records(ports, state, index, found) if deep else ()
             continue
         by_file = _by_file(found)
         visible = [s for s in state.timeline.each_visible() if s.path]
@@ -75,6 +75,18 @@ def check_indexes(
             yield from _wrong(index, {*_differing(ports, state, index, found, trusted)})
         yield from _superfluous(ports, state, index, by_file)
         yield from _left_out(index, by_file, visible)
+
+
+def _of_records(
+    ports: TableContext, state: State, index: IndexState, found: pa.Table
+) -> Iterator[Finding]:
+    """Yield what is wrong with facts about records; they may be newer than the version is."""
+    wrong = [*check_records(ports, state, index, found)]
+    newest = ports.log.refresh(state) if wrong else state
+    if newest.n == state.n:
+        yield from wrong
+    elif later := index_of(index.definition.id, newest):
+        yield from check_records(ports, newest, later, entries_in(ports, later))
 
 
 def _of_index(index: IndexState, uri: str, finding: Finding) -> Finding:

@@ -108,10 +108,10 @@ def _rows(
         found = [*check_rows(ports, each, head, state, deep=deep)]
     except (CorruptTable, NotFound) as error:
         damage = error
-    newest = each.target(ports.storage).load(head) if found or damage else head
+    newest = each.target(ports.storage).load() if found or damage else head
     if newest is None:
         yield from _unfinished(ports, each)
-    elif newest.number != head.number:
+    elif (newest.number, newest.commit) != (head.number, head.commit):
         yield from check_rows(ports, each, newest, ports.log.refresh(state), deep=deep)
     elif damage:
         raise damage

@@ -427,9 +427,10 @@ def settle(cell: Cell) -> None:
 
 
 def _finish(ports: TableContext) -> None:
-    """Carry out the plans that are pending."""
-    ids = [known.plan.id for known in ports.log.load().pending_plans()]
-    told(compact(ports, ids, in_process(ports.files)))
+    """Carry out the plans that are pending, those last that wait for others."""
+    for _ in range(3):
+        ids = [known.plan.id for known in ports.log.load().pending_plans()]
+        told(compact(ports, ids, in_process(ports.files)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,21 +50,23 @@ def test_a_restored_base_agrees_with_its_footer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "age", "point", "other"),
+    ("kind", "age", "point", "others"),
     [
         ("append", "young", "before read data", "drop an index"),
         ("append", "young", "before list _delta_log", "rebuild an index"),
         ("latest", "old", "before the last list _delta_log", "unpublish"),
         ("append", "old", "before the last read _iceberg", "unpublish"),
         ("append", "old", "before the last read _iceberg", "drop"),
+        ("append", "old", "before the last read _delta_log", "major, unpublish, publish anew"),
+        ("latest", "old", "before read _delta_log", "update, clean"),
         ("append", "young", "before read data", "drop and create"),
         ("latest", "young", "before list _iceberg", "drop and create"),
     ],
 )
 def test_what_others_remove_during_a_verification_is_no_damage(
-    kind: str, age: str, point: str, other: str
+    kind: str, age: str, point: str, others: str
 ) -> None:
     """An index, a target or the table that is gone by then is not reported as broken."""
     at = stages_of(kind, age, "verify")[point]
-    cell = play(base(kind, age), "verify", at, (other,))
-    assert cell.outcomes["first"] == ("TableGone" if other in LAST else "done")
+    cell = play(base(kind, age), "verify", at, others.split(", "))
+    assert cell.outcomes["first"] == ("TableGone" if others in LAST else "done")
