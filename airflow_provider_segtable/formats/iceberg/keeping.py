@@ -9,8 +9,7 @@
 4. If files of the newest version itself are gone, no reader opens it: it needs nothing. Then the
    newest whole one is needed: if what was published was removed and put anew meanwhile, the
    publisher of the other one takes that back. So is the one before a version that does not follow
-   it. A version that cannot be decoded, and was published
-   over, needs nothing either.
+   it. A version that cannot be decoded, and was published over, needs nothing either.
 5. Swept are the versions that were replaced before the time, and all files that were written for
    the oldest version that is left or for earlier ones, and that neither it nor the newest one
    names. What a version between them names was there before, or written since.
