@@ -203,9 +203,10 @@ class _Commit:
 
     def _after(self) -> Json:
         """Return what the mark says of the version which this one changes."""
-        if self.known is None or self._all:
-            return {AFTER: ""}
-        return {AFTER: self.known.own.attempt} if self.known.own.attempt else {}
+        known: Own | None = self.known.own if self.known else None
+        if known and known.attempt and known.sound:
+            return {AFTER: known.attempt}
+        return {AFTER: ""} if self._all else {}
 
     def _operation(self, *, changed: bool) -> str:
         """Return the name of the change, as Delta's own writers name theirs."""

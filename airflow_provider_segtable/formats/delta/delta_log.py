@@ -40,6 +40,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
     is_misplaced,
     is_segtables,
     published,
+    remains_of,
     ruined,
 )
 from airflow_provider_segtable.formats.delta.vectors import decoded_vector, named_file
@@ -64,6 +65,12 @@ class DeltaLog:
 
     def remains(self) -> Published | None:
         """Return what can be decoded, under the highest number; None if nothing is there."""
+        with suppress(CorruptTable, NotFound):
+            if (found := self.newest()) and found.number == highest(self.storage):
+                return remains_of(found)
+        return self._decodable()
+
+    def _decodable(self) -> Published | None:
         number, listing = highest(self.storage), listed(self.storage)
         base, changes, known = self._readable_base(listing), Changes(), False
         for n in (n for n in listing.commits if n > base.checkpoint):

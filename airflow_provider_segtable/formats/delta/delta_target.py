@@ -89,8 +89,8 @@ class DeltaTarget:
             made = replace(made, own=replace(made.own, before=known.own.attempt))
             if not (has_number(self._storage, known.number) and self._follows(made)):
                 return made  # removed meanwhile: it does not hold
-            self._write_checkpoint(commit.number, None, changes)
-            return _checkpointed(made)
+            kept = self._write_checkpoint(commit, None, changes)
+            return _checkpointed(made) if kept else made
         if known is not None:
             made = replace(made, own=replace(made.own, before=known.own.attempt))
         return self._with_checkpoint(made, commit) if _due(made) else made
@@ -196,12 +196,12 @@ class DeltaTarget:
     def _with_checkpoint(self, made: Published, commit: Commit) -> Published:
         """Write the checkpoint of a version, if it can be written."""
         try:
-            self._go_on_from_checkpoint(commit)
+            kept = self._go_on_from_checkpoint(commit)
         except (StorageError, CorruptTable):
             return made
-        return _checkpointed(made)
+        return _checkpointed(made) if kept else made
 
-    def _go_on_from_checkpoint(self, commit: Commit) -> None:
+    def _go_on_from_checkpoint(self, commit: Commit) -> bool:
         number = commit.number
         listing = listed_from_checkpoint(self._storage).through(number - 1)
         if listing.newest != number - 1:
@@ -212,13 +212,33 @@ class DeltaTarget:
         changes = self._log.changes(listing.after(listing.checkpoint, self.address))
         changes.attempt = changes.attempt or self._log.attempt((number,))
         self._log.append(changes, number, commit.actions)
-        self._write_checkpoint(number, before, changes)
+        return self._write_checkpoint(commit, before, changes)
 
-    def _write_checkpoint(self, number: int, before: Checkpoint | None, changes: Changes) -> None:
+    def _write_checkpoint(
+        self, commit: Commit, before: Checkpoint | None, changes: Changes
+    ) -> bool:
+        """Write the checkpoint of a version; return whether that is still there afterwards.
+
+        Otherwise it was removed meanwhile, and readers of what is put anew would take the
+        checkpoint for the newest version: it is deleted.
+        """
+        number = commit.number
         data, rows = encoded_checkpoint(before, changes)
+        path = checkpoint_path(number)
         with suppress(AlreadyExists):
-            self._storage.create(checkpoint_path(number), data)
-        self._storage.replace(HINT, hinted(number, rows))
+            self._storage.create(path, data)
+        if self._stays(commit):
+            self._storage.replace(HINT, hinted(number, rows))
+            if self._stays(commit):
+                return True
+            self._storage.delete(HINT)  # some readers fail if it names what is not there
+        if self._is_there(path, data):  # not that of another publisher
+            self._storage.delete(path)
+        return False
+
+    def _stays(self, commit: Commit) -> bool:
+        """Return whether a version that was put is still there."""
+        return self._log.info(commit.number).get("txnId") == str(commit.attempt)
 
 
 def _checkpointed(made: Published) -> Published:

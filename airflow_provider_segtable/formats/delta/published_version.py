@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -23,7 +23,8 @@ MARK = "segtable"
 AFTER = "after"
 """What the mark says of the version before: the id of the attempt that put it.
 
-It is empty in a version with all files, which has a checkpoint unless it is the first one.
+It is empty in the first version, and in one with all files that was put over what could not be
+read as a whole: that one needs its checkpoint.
 """
 RULES = "rules"
 """What the mark says of the rules by which files were chosen; an older segtable said nothing."""
@@ -61,6 +62,7 @@ class Own:
         seen: how it is listed; None if this process put it, and has not listed it yet.
         checkpoint: the newest checkpoint; -1 if there is none.
         changes: the number of files that were added or removed since.
+        sound: whether the whole log could be read, each version after the one before.
         before: the id of the attempt that put the version before; known of a version that this
             process put.
     """
@@ -72,6 +74,7 @@ class Own:
     seen: Seen | None
     checkpoint: int
     changes: int
+    sound: bool = True
     before: str = field(default="", compare=False)
 
 
@@ -168,9 +171,9 @@ def marked(info: Json) -> Json | None:
 def is_misplaced(actions: Iterable[Json], number: int, before: str) -> bool:
     """Return whether a version changes another one than that of the attempt ``before``.
 
-    What was published was removed and put anew while its publisher slept; or the publisher of a
-    version with all files died before its checkpoint was there, without which other versions may
-    come to lie below it. A version of which either id is not known is where it belongs.
+    What was published was removed and put anew while its publisher slept; or it was put over a
+    damaged log, and its publisher died before its checkpoint was there, without which readers need
+    what is damaged. A version of which either id is not known is where it belongs.
     """
     infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
     after = (marked(next(infos, {})) or {}).get(AFTER)
@@ -228,8 +231,14 @@ def is_segtables(base: Base, changes: Changes) -> bool:
     return bool(changes.mark or base.mark) or MARK in {**base.transactions, **changes.transactions}
 
 
+def remains_of(found: Published) -> Published:
+    """Return a version that could be read as what one with all files can follow."""
+    own = replace(found.own, protocol={}, metadata={}, seen=None, checkpoint=-1, changes=0)
+    return replace(found, commit="", table_id="", schema=-1, own=own)
+
+
 def ruined(base: Base, changes: Changes, number: int, attempt: str, address: str) -> Published:
-    """Return what could be decoded of a damaged log, as what a whole version can follow.
+    """Return what could be decoded of a damaged log, as what one with all files can follow.
 
     ``attempt`` is the id of the attempt that put the version of the highest number, if it is known.
     """
@@ -252,6 +261,7 @@ def ruined(base: Base, changes: Changes, number: int, attempt: str, address: str
             seen=None,
             checkpoint=-1,
             changes=0,
+            sound=False,
         ),
     )
 

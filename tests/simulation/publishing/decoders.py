@@ -32,9 +32,10 @@ Files: TypeAlias = Mapping[str, frozenset[int]]
 class Version:
     """A published version: its file, its number, the event that it shows, and its data files.
 
-    ``mark`` tells it from any other one; ``after`` is the mark of the one that it changes, empty if
-    it has all files itself. No reader looks at these two. In a Delta log with other versions, one
-    that has all files needs its checkpoint: until that is there, it changes ``nothing``.
+    ``mark`` tells it from any other one; ``whole`` if it has all files itself; ``after`` is the
+    mark of the one that it changes, empty if readers need none. No reader looks at these three. In
+    a Delta log with other versions, one that has all files changes another one, too, until its
+    checkpoint is there; put over damage it does not say which one, and changes ``nothing``.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Version:
     files: Files
     mark: str
     after: str
+    whole: bool
 
 
 class Decoder(Protocol):
@@ -78,6 +80,7 @@ class PlainDecoder:
             files=files,
             mark=said["mark"],
             after=said["after"],
+            whole=not said["after"],
         )
 
 
@@ -107,14 +110,17 @@ class DeltaDecoder:
             event = self._apply(adds, storage.read(f"_delta_log/{number:020d}.json"))
         number = later[-1] if later else base
         path = f"_delta_log/{number:020d}.json"
+        alone = number == max(base, 0)
         info = json.loads(storage.read(path).partition(b"\n")[0])["commitInfo"]
+        whole = info["operation"].startswith("CREATE ")
         return Version(
             path=path,
             number=number,
             event=event,
             files={name: _vector(each, storage.read) for name, each in adds.items()},
             mark=info["txnId"],
-            after=info["segtable"].get("after", "") or ("nothing" if number > max(base, 0) else ""),
+            after="" if whole and alone else info["segtable"].get("after", "") or "nothing",
+            whole=whole,
         )
 
     def _checkpoint(self, storage: Storage, number: int) -> tuple[dict[str, Any], int]:
@@ -174,13 +180,15 @@ class IcebergDecoder:
                 begun, hidden = files.get(row["file_path"], (at + 1, set()))
                 if begun <= at:
                     hidden.add(row["pos"])
+        after = str(snapshot.get("parent-snapshot-id", ""))
         return Version(
             path=path,
             number=_number(path),
             event=int(snapshot["summary"]["segtable.event"]),
             files={uri.removeprefix(root): frozenset(rows) for uri, (_, rows) in files.items()},
             mark=str(current),
-            after=str(snapshot.get("parent-snapshot-id", "")),
+            after=after,
+            whole=not after,
         )
 
 

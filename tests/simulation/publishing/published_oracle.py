@@ -212,7 +212,7 @@ class PublishedOracle:
         event = before.version.event
         if _is_put_over(version, before):
             yield f"it was put over that of event {event}"
-        if version.event < event or (version.event == event and version.after):
+        if version.event < event or (version.event == event and not version.whole):
             yield f"event {version.event} follows {event}"
 
     def _lost(self, version: Version) -> Iterator[str]:

@@ -25,9 +25,11 @@ from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.formats.delta.delta_target import FEWEST
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path, commit_path
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.formats.iceberg.names import METADATA, version_path
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact
@@ -69,7 +71,8 @@ class Died(BaseException):
 class Beside:
     """A storage beside whose next creation of a version something else happens.
 
-    What comes ``first`` happens before any other file of a version is created.
+    What comes ``first`` happens before any other file of a version is created. With another
+    ``suffix`` it is the creation of a checkpoint.
     """
 
     inner: Any
@@ -77,6 +80,7 @@ class Beside:
     before: list[Callable[[], object]] = field(default_factory=list)
     after: list[Callable[[], object]] = field(default_factory=list)
     first: list[Callable[[], object]] = field(default_factory=list)
+    suffix: str = ".json"
 
     def __getattr__(self, name: str) -> Any:
         """Return what the inner one has."""
@@ -84,7 +88,7 @@ class Beside:
 
     def create(self, path: str, data: bytes, **given: Any) -> None:
         """Create an object, with the next acts around it if it is a version."""
-        version = path.startswith(self.about) and path.endswith(".json")
+        version = path.startswith(self.about) and path.endswith(self.suffix)
         if self.first:
             self.first.pop(0)()
         if version and self.before:
@@ -231,17 +235,63 @@ def test_an_old_version_in_the_middle_of_a_new_tables_is_published_over(
     assert seen(made[0], name) == shown(made[0])
 
 
-def test_a_delta_version_with_all_files_needs_its_checkpoint(tmp_path: Path) -> None:
-    """Without it, older versions could come to lie below it: so it is published over."""
+def test_a_delta_version_with_all_files_waits_for_its_checkpoint(tmp_path: Path) -> None:
+    """It names the version before it, so readers see its rows and nobody finds damage."""
     table = new_table(tmp_path, "delta")
     with pytest.raises(Died):
         publish(beside(table, "delta", dies=True), "delta", full=True)
     gone = Table(replace(table.ports))
+    assert not [path for path in own_files(gone, "delta") if path.endswith(".parquet")]
+    assert seen(gone, "delta") == shown(gone)
+    assert not verify(gone.ports, deep=True).findings
     clean(gone.ports, retention=NOW)
+    gone.append(rows(range(50, 60)))
+    assert publish(gone, "delta").mended == ""
+    assert seen(gone, "delta") == shown(gone)
+
+
+def test_a_delta_version_over_damage_needs_its_checkpoint(tmp_path: Path) -> None:
+    """Without it, readers need what is damaged: so it is published over."""
+    table = new_table(tmp_path, "delta")
+    path = tmp_path / commit_path(0)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(Died):
+        publish(beside(table, "delta", dies=True), "delta", full=True)
+    gone = Table(replace(table.ports))
     outcome = publish(gone, "delta")
     assert isinstance(outcome, PublishedNow)
     assert checkpoint_path(outcome.number) in own_files(gone, "delta")
     assert seen(gone, "delta") == shown(gone)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_checkpoint_of_a_dropped_tables_version_does_not_stay(
+    tmp_path: Path, *, full: bool, after: bool
+) -> None:
+    """Its table was dropped, and the next one published, while it was made."""
+    table = create_table(ports_at(tmp_path), DEFINITION)
+    for turn in range(FEWEST - 1):
+        table.append(rows(range(turn * 10, turn * 10 + 10)))
+        publish(table, "delta")
+    table.append(rows(range(100, 110)))
+    made: list[Table] = []
+
+    def replaced() -> None:
+        drop(replace(table.ports))
+        made.append(create_table(replace(table.ports), replace(DEFINITION, table_id="u")))
+        made[0].append(rows(range(170, 180)))
+        publish(made[0], "delta")
+
+    acts = {"after" if after else "before": [replaced]}
+    storage = Beside(table.ports.storage, "_delta_log/", suffix=".checkpoint.parquet", **acts)
+    late = Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
+    with pytest.raises(TableGone):
+        publish(late, "delta", full=full)
+    (new,) = made
+    assert seen(new, "delta") == shown(new)
+    assert not [path for path in own_files(new, "delta") if path.endswith(".parquet")]
+    assert not verify(new.ports, deep=True).findings
 
 
 def test_an_old_version_in_the_middle_of_what_was_put_anew_is_published_over(
