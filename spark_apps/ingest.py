@@ -9,12 +9,14 @@
 
 A table with a primary key is upserted; ``--deleted`` names the column of the rows that says which
 of them delete their key. With ``--commit-id`` a repeated run appends or overwrites once; a stream
-always appends once.
+always appends once. ``--bad-rows`` sets rows that do not fit aside, in a file of the driver's
+machine.
 """
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -26,8 +28,13 @@ from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.files.bad_rows import BadRows
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
-from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
+from airflow_provider_segtable.spark.reads.input_source import (
+    read_source,
+    read_stream_source,
+    timed,
+)
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.spark.writes.streams.stream import AVAILABLE_NOW, ingest_stream
@@ -60,7 +67,7 @@ def arguments() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="of Spark's reader, e.g. multiLine=false",
     )
-    _add_csv(made)
+    _add_form(made)
     made.add_argument("--commit-id", help="equal ids append or overwrite once")
     _add_overwrite(made)
     made.add_argument(
@@ -80,7 +87,7 @@ def arguments() -> argparse.ArgumentParser:
     return made
 
 
-def _add_csv(made: argparse.ArgumentParser) -> None:
+def _add_form(made: argparse.ArgumentParser) -> None:
     made.add_argument("--delimiter", help="of CSV: what separates fields, or tab; else a comma")
     made.add_argument("--encoding", default="utf-8", help="of CSV: of the text")
     made.add_argument(
@@ -95,6 +102,12 @@ def _add_csv(made: argparse.ArgumentParser) -> None:
         default=[],
         metavar="TEXT",
         help="of CSV: stands for null, besides an empty field without quotes; repeat",
+    )
+    made.add_argument(
+        "--bad-rows",
+        metavar="FILE",
+        help="set rows without a valid event time, and CSV rows with a field that does not fit, "
+        "aside in this file of the driver's machine (JSON lines) instead of refusing all",
     )
 
 
@@ -135,6 +148,11 @@ def work(app: App) -> Outcome:
         return _batch(app)
     if _overwrites(app):
         raise InvalidInput("a stream appends: leave out --overwrite or --checkpoint")
+    if app.arguments.bad_rows:
+        raise InvalidInput(
+            "--bad-rows sets rows of whole files aside, and a stream has none: leave out one of "
+            "--bad-rows and --checkpoint"
+        )
     return _stream(app)
 
 
@@ -142,19 +160,29 @@ def _batch(app: App) -> Outcome:
     given = app.arguments
     state = app.ports.log.load()
     schema = _read_by(state, given.deleted)
-    rows = reduce(
-        DataFrame.unionByName,
-        (
-            read_source(
-                *(app.spark, source, given.format, app.reader_options()),
-                schema=schema,
-                csv=_form(given),
-            )
-            for source in given.source
-        ),
+    bad = BadRows(given.bad_rows) if given.bad_rows else None
+    sources = (_read(app, source, schema, state.table.time_column, bad) for source in given.source)
+    rows = reduce(DataFrame.unionByName, sources)
+    told = _overwritten(app, rows) if _overwrites(app) else _appended_rows(app, rows)
+    return told if bad is None else replace(told, facts={**told.facts, "set_aside": bad.count})
+
+
+def _read(
+    app: App, source: str, schema: pa.Schema, time_column: str, bad: BadRows | None
+) -> DataFrame:
+    """Return the rows of a source; those that do not fit go to ``bad``."""
+    given = app.arguments
+    rows = read_source(
+        *(app.spark, source, given.format, app.reader_options()),
+        schema=schema,
+        csv=_form(given),
+        bad=bad,
     )
-    if _overwrites(app):
-        return _overwritten(app, rows)
+    return rows if bad is None else timed(rows, time_column, source, bad)
+
+
+def _appended_rows(app: App, rows: DataFrame) -> Outcome:
+    given = app.arguments
     committed = ingest(
         app.ports,
         rows,

@@ -18,7 +18,7 @@ from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import (
-    NUMBER,
+    ADDRESS,
     numbered,
     read_source,
     timed,
@@ -131,9 +131,9 @@ def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColum
     )
     if kind == "json" and columns.bad is not None:
         rows = numbered(rows)
-    sources = dict(columns.sources([n for n in rows.columns if n != NUMBER], definition))
+    sources = dict(columns.sources([n for n in rows.columns if n not in ADDRESS], definition))
     if columns.bad is not None:
-        sources[NUMBER] = NUMBER
+        sources |= dict(zip(ADDRESS, ADDRESS, strict=True))
     types = {each.name: each.dataType for each in spark_schema(readable(schema)).fields}
     taken = rows.select(
         [

@@ -12,6 +12,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_segtable.core.arguments import option, plain, shown
@@ -21,7 +22,9 @@ from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.secret import is_secret_name
-from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.base.spark_operator import Report
 from airflow_provider_segtable.operators.commit import SegtableCommitOperator
 from airflow_provider_segtable.planning.engine import (
     LOCAL_BYTES,
@@ -58,8 +61,8 @@ class SegtableFilesOperator(SegtableCommitOperator):
         header: of CSV: whether the first line names the columns; if not, they are the table's.
         bad_rows: a file on the worker that takes rows without a valid event time, and CSV rows
             with a field that does not fit, as JSON lines; the result has their number,
-            ``set_aside``. The task itself then reads the files. By default such a row refuses its
-            file.
+            ``set_aside``. By default such a row refuses its file. On Spark the driver writes it, so
+            a driver on a cluster is refused.
         null_text: of CSV: texts that stand for null, e.g. ``["NA"]``, besides an empty field
             without quotes.
         kwargs: see ``SegtableCommitOperator``; ``options``, e.g. ``{"multiLine": "false"}``, need
@@ -107,15 +110,15 @@ class SegtableFilesOperator(SegtableCommitOperator):
 
     def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
-        if self.bad_rows and Engine.of(self.engine) is Engine.SPARK:
-            raise InvalidInput("bad_rows needs the task itself: set engine to auto or local")
         Engine.of(self.engine)
+        aside = self._aside()
         sources = (option("source", name) for name in self._for_spark())
         named = (option("commit-id", commit_id),) if commit_id else ()
         given = self.options or {}
         read = (option("option", f"{k}={v}") for k, v in given.items() if not is_secret_name(k))
         kind = (option("format", self.format),) if self.format else ()
-        return (*sources, *kind, *self._form_options(), *read, *named)
+        bad = (option("bad-rows", str(Path(aside.path).absolute())),) if aside else ()
+        return (*sources, *kind, *self._form_options(), *read, *bad, *named)
 
     def form(self) -> CsvFormat:
         """Return how CSV files are written.
@@ -153,8 +156,6 @@ class SegtableFilesOperator(SegtableCommitOperator):
         """Write the files' rows in this process, unless Spark has to."""
         import pyarrow as pa
 
-        from airflow_provider_segtable.data.files.bad_rows import BadRows
-
         state, files = ports.log.load(), given_files(self.files)
         choice = self._choice(state, files, ports.storage_options)
         self.log.info("%s %s", counted(len(files), "path"), choice)
@@ -165,16 +166,41 @@ class SegtableFilesOperator(SegtableCommitOperator):
                 f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
                 "set engine to auto or spark"
             )
-        bad = BadRows(self.bad_rows) if self.bad_rows else None
-        rows = []
+        bad, rows = self._aside(), []
         for file in self._there(files, ports.storage_options):
             rows.append(self.rows_of(file, state, bad))
             self.log.info("%s: %s", file.place, counted(rows[-1].num_rows, "row"))
         told = self.written(ports, pa.concat_tables(rows), commit_id)
-        if bad is not None:
-            self.log.warning("%s set aside in %s", counted(bad.count, "row"), bad.path)
-            told = {**told, "set_aside": bad.count}
-        return {**told, self.before: False}
+        facts = {} if bad is None else {"set_aside": bad.count}
+        return {**self.with_aside(told, facts), self.before: False}
+
+    def launch(self, place: Place, asked: Sequence[str], **given: Any) -> Report:
+        """Run the application; refuse a driver that would write bad rows on another machine."""
+        self.launcher = self.launcher or self._chosen_launcher(place)
+        with refused_at_once(self.what):
+            if self.bad_rows and not self.launcher.attached:
+                raise InvalidInput(
+                    f"bad_rows = {self.bad_rows!r} is a file on the worker, and the driver would "
+                    "run on the cluster: set engine to local, or submit in client mode"
+                )
+        return super().launch(place, asked, **given)
+
+    def with_aside(self, told: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a result with the number of rows set aside, if ``facts`` have it, and log it."""
+        if "set_aside" not in facts:
+            return dict(told)
+        self.log.warning("%s set aside in %s", counted(facts["set_aside"], "row"), self.bad_rows)
+        return {**told, "set_aside": facts["set_aside"]}
+
+    def _aside(self) -> "BadRows | None":
+        """Return what takes rows that do not fit.
+
+        Raises:
+            InvalidInput: the path is no file's of this machine.
+        """
+        from airflow_provider_segtable.data.files.bad_rows import BadRows
+
+        return BadRows(plain("bad_rows", self.bad_rows)) if self.bad_rows else None
 
     def written(
         self, ports: TableContext, rows: "pa.Table", commit_id: str | None
@@ -216,8 +242,8 @@ class SegtableFilesOperator(SegtableCommitOperator):
         """Return the event that an application reports."""
         n = facts.get("event")
         if n is None:
-            return dict(NOTHING) if facts.get("rows") == 0 else None
-        return self.logged(ports, n)
+            return self.with_aside(NOTHING, facts) if facts.get("rows") == 0 else None
+        return self.with_aside(self.logged(ports, n), facts)
 
     def sentence(self, told: Mapping[str, Any]) -> str:
         """Return a result in one line."""
@@ -244,7 +270,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
             yield from found
 
     def _choice(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> Choice:
-        wish = Engine.LOCAL if self.bad_rows else Engine.of(self.engine)
+        wish = Engine.of(self.engine)
         why = self.only_spark(state, files, stored) if wish is Engine.AUTO else ""
         sized = wish is Engine.AUTO and not why
         return chosen_engine(

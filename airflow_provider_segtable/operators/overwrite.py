@@ -141,7 +141,8 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         """Return the overwrite that an application reports."""
         if facts.get("event") is not None or "matched" not in facts:
             return super().reported(ports, facts)
-        return self._counted(facts["matched"], facts.get("deleted"), facts.get("inserted", 0))
+        told = self._counted(facts["matched"], facts.get("deleted"), facts.get("inserted", 0))
+        return self.with_aside(told, facts)
 
     def sentence(self, told: Mapping[str, Any]) -> str:
         """Return a result in one line."""

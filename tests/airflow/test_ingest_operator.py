@@ -1,5 +1,6 @@
 """Appending files as a task: once, however often it is tried, on either engine."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,8 +257,39 @@ def test_bad_rows_are_set_aside(flights: Flights, landing: Path) -> None:
     done = SegtableIngestOperator(**given, bad_rows=str(aside)).execute(RUN)
     assert (done["rows"], done["set_aside"], len(flights.rows())) == (1, 1, before + 1)
     assert '"row": 0' in aside.read_text()
-    with pytest.raises(AirflowFailException, match="bad_rows needs the task itself"):
-        SegtableIngestOperator(**given, bad_rows="x", engine="spark").execute({"ti": OTHER_TI})
+
+
+@dataclass
+class Setting(Recorded):
+    """A launcher whose application reports that it has set two rows aside."""
+
+    def launch(self, submission: Submission, say: Callable[[str], None]) -> None:
+        """Append, and write the result."""
+        super().launch(submission, say)
+        given = dict(a.partition("=")[::2] for a in submission.arguments if "=" in a)
+        result = Path(submission.arguments[submission.arguments.index("--result-file") + 1])
+        table = Table.open(given["--table"])
+        result.write_text(json.dumps({"code": 0, "event": table.state().n, "set_aside": 2}))
+
+
+def test_spark_sets_bad_rows_aside_for_a_task(
+    flights: Flights, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver writes them below the task; on a cluster nobody would find them."""
+    monkeypatch.chdir(landing)
+    given: dict[str, Any] = {"engine": "spark", "files": "a.parquet", "bad_rows": "aside.jsonl"}
+    launcher = Setting()
+    done = ingester(**given, launcher=launcher).execute(RUN)
+    assert (done["rows"], done["set_aside"], {*NEW} <= {*flights.rows()}) == (6, 2, True)
+    assert f"--bad-rows={landing}/aside.jsonl" in launcher.launched[0]
+    refused = (
+        (Setting(attached=False), "aside.jsonl", "client mode"),
+        (launcher, "s3://x", "path"),
+    )
+    for other, place, said in refused:
+        with pytest.raises(AirflowFailException, match=said):
+            ingester(**{**given, "bad_rows": place}, launcher=other).execute({"ti": OTHER_TI})
+    assert len(launcher.launched) == 1
 
 
 def test_files_without_rows_are_no_error(flights: Flights, landing: Path) -> None:

@@ -1,6 +1,7 @@
 """The applications: exit codes, the result line, one-line errors."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_ingest_then_compact(
     assert "done already" in json.dumps(result_of(capsys))
     assert table.snapshot().count() == 100
     assert spark.range(1).count() == 1  # a session that was there before is left alone
+
+
+def test_bad_rows_are_set_aside(
+    make_table: MakeTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of each file that do not fit go to the driver's file, which names theirs."""
+    table, folder, aside = make_table(EVENTS), tmp_path / "some rows", tmp_path / "aside.jsonl"
+    folder.mkdir()
+    for n in range(2):
+        (folder / f"{n}.csv").write_text(f"at,n\n2013-01-01T00:00:00Z,{n}\n,1\n2013-01-01,x\n")
+    read = [*where(table), "--bad-rows", str(aside)]
+    sources = ["--source", str(folder / "0.csv"), "--source", f"{folder}/*.csv"]
+    assert ingest.main([*read, *sources]) == 0
+    told = result_of(capsys)
+    assert (told["rows"], told["set_aside"]) == (3, 6)
+    lines = [json.loads(line) for line in aside.read_text().splitlines()]
+    places = Counter((Path(line["file"]).name, line["row"]) for line in lines)
+    assert places == {("0.csv", 1): 1, ("0.csv", 2): 1, ("0.csv", None): 2, ("1.csv", None): 2}
+    assert {Path(line["file"]).parent for line in lines} == {folder}
+    stream = ["--source", str(folder), "--format", "csv", "--checkpoint", str(tmp_path / "state")]
+    assert ingest.main([*read, *stream]) == 2
+    assert "a stream has none" in str(result_of(capsys)["error"])
 
 
 def test_a_plan_that_nobody_made_is_a_failure(

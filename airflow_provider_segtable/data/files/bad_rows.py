@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.files.text_values import faults, shown
 from airflow_provider_segtable.data.jobs.row_checks import impossible_times
 
+FoundRow: TypeAlias = tuple[str | None, int | None, str, Mapping[str, object]]
+"""A row to set aside: its file and its number there, if they are known, the reason, the values."""
 _AT_ONCE = 1000
 """Lines that are written at once."""
 
@@ -59,11 +61,11 @@ class BadRows:
         found = np.flatnonzero(bad.to_numpy(zero_copy_only=False)).tolist()
         return self._without(rows, numbers, place, dict.fromkeys(found, untimed(time)))[0]
 
-    def add(self, place: str, rows: Iterable[tuple[int | None, str, Mapping[str, object]]]) -> None:
-        """Set rows aside that were found elsewhere: their numbers, reasons and values."""
+    def add(self, place: str, rows: Iterable[FoundRow]) -> None:
+        """Set rows aside that were found elsewhere; ``place`` is the file of those without one."""
         lines = (
-            {"file": place, "row": row, "reason": reason, "values": values}
-            for row, reason, values in rows
+            {"file": file or place, "row": row, "reason": reason, "values": values}
+            for file, row, reason, values in rows
         )
         for some in _batched(lines, _AT_ONCE):
             self._write(some)

@@ -17,6 +17,7 @@ import codecs
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -26,7 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
-from airflow_provider_segtable.data.files.bad_rows import BadRows, untimed
+from airflow_provider_segtable.data.files.bad_rows import BadRows, FoundRow, untimed
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, instant
@@ -105,8 +106,8 @@ def read_source(
         options: Spark's options for the format; they override the defaults.
         schema: the table's schema, for text.
         csv: how a CSV file is written.
-        bad: takes CSV rows that do not fit, before this function returns; then the last column,
-            ``NUMBER``, says which row of the file each of the others is.
+        bad: takes CSV rows that do not fit, before this function returns; then the last columns,
+            ``ADDRESS``, say which row of which file each of the others is.
         place: what ``bad`` calls the source; its path by default.
 
     Raises:
@@ -134,14 +135,22 @@ def read_source(
         return _typed(numbered(found), path, schema, csv, bad, place or path)
 
 
-NUMBER = "__segtable_number"
+ADDRESS = ("__segtable_number", "__segtable_file")
+"""Columns of texts: a row's number in its file, and the file."""
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """Return rows with their numbers in the file, as texts; null if several tasks read it."""
-    one = rows.rdd.getNumPartitions() == 1
-    number = F.monotonically_increasing_id().cast("string") if one else F.lit(None).cast("string")
-    return rows.withColumn(NUMBER, number)
+    """Return rows with their addresses.
+
+    The number is null if several tasks read the rows, or they are of several files; the file is
+    null if there is only one.
+    """
+    several = len(rows.inputFiles()) > 1
+    nothing = F.lit(None).cast("string")
+    alone = not several and rows.rdd.getNumPartitions() == 1
+    number = F.monotonically_increasing_id().cast("string") if alone else nothing
+    file = F.input_file_name() if several else nothing
+    return rows.withColumns(dict(zip(ADDRESS, (number, file), strict=True)))
 
 
 def timed(rows: DataFrame, time: str, place: str, bad: BadRows) -> DataFrame:
@@ -153,22 +162,24 @@ def timed(rows: DataFrame, time: str, place: str, bad: BadRows) -> DataFrame:
     if time not in rows.columns or not isinstance(
         rows.schema[time].dataType, T.TimestampType | T.TimestampNTZType | T.DateType
     ):
-        return rows.drop(NUMBER)
+        return rows.drop(*ADDRESS)
     known = instant(rows, time).isNotNull()
-    names = [name for name in rows.columns if name != NUMBER]
+    names = [name for name in rows.columns if name not in ADDRESS]
     shown = [
         column(rows, name).cast("string") if name == time else column(rows, name) for name in names
     ]
     with translated(f"setting rows of {place} aside"):
-        lost = rows.select(*shown, column(rows, NUMBER)).where(~known).toLocalIterator()
+        lost = rows.select(*shown, *ADDRESS).where(~known).toLocalIterator()
         reason = untimed(time)
         bad.add(place, (_line(reason, names, row) for row in lost))
-    return rows.where(known).drop(NUMBER)
+    return rows.where(known).drop(*ADDRESS)
 
 
-def _line(reason: str, names: list[str], row: Row) -> tuple[int | None, str, dict[str, object]]:
-    *values, number = row
-    return None if number is None else int(number), reason, dict(zip(names, values, strict=True))
+def _line(reason: str, names: list[str], row: Row) -> FoundRow:
+    *values, number, file = row
+    path = file and unquote(file.removeprefix("file://"))
+    found = None if number is None else int(number)
+    return path, found, reason, dict(zip(names, values, strict=True))
 
 
 def _header(spark: SparkSession, path: str, settings: Mapping[str, str]) -> list[str]:
@@ -215,7 +226,7 @@ def _typed(
     if bad is not None:
         told = ", ".join(f"{name} string" for name in (*plain.names, "reason"))
         lost = given.mapInArrow(reader.aside, told).toLocalIterator()
-        bad.add(place, (_line(row[-1], names[:-1], row[:-1]) for row in lost))
+        bad.add(place, (_line(row[-1], names[: -len(ADDRESS)], row[:-1]) for row in lost))
     return given.mapInArrow(reader.run, plain).toDF(*names)
 
 
