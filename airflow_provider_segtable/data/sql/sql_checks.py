@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.data.sql.sql_text import Tree, written
 
@@ -33,12 +33,12 @@ _MORE: dict[type[Any], frozenset[str]] = {
     exp.Translate: frozenset({"from_"}),
 }
 """What a node may have besides."""
-_ELSEWHERE = (exp.Query, exp.Lambda)
-"""Parts with names of their own."""
 
 
 def check_tree(tree: Tree, names: Collection[str]) -> None:
     """Refuse missing columns and functions of many rows; sub-queries are not looked into.
+
+    In a lambda the parser makes names of its parameters something else than columns.
 
     Args:
         tree: the expression.
@@ -46,19 +46,38 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
 
     Raises:
         SchemaMismatch: a column is missing.
+        NeedsSpark: only Spark knows what a name in a lambda is.
         InvalidInput: it has an aggregate, a window function or one that makes rows.
     """
     known = {name.lower() for name in names}
-    for node in tree.walk(prune=lambda each: isinstance(each, _ELSEWHERE)):
-        if isinstance(node, _ELSEWHERE):
+    for node in tree.walk(prune=lambda each: isinstance(each, exp.Query)):
+        if isinstance(node, exp.Query):
             continue
         if isinstance(node, exp.AggFunc | exp.Window | exp.UDTF):
             raise InvalidInput(
                 f"{written(node)!r} is computed over several rows, and this is an expression over "
                 "one row: compute it first, and write its result"
             )
-        if isinstance(node, exp.Column) and not node.table and node.name.lower() not in known:
-            raise no_column(node.name, names)
+        if isinstance(node, exp.Column):
+            _refuse_parameter(node)
+            if not node.table and node.name.lower() not in known:
+                raise no_column(node.name, names)
+
+
+def _refuse_parameter(column: exp.Column) -> None:
+    """Refuse a parameter of a lambda in other letters: Spark ignores their case, sqlglot not.
+
+    Raises:
+        NeedsSpark: it is a parameter in other letters.
+    """
+    name, around = column.parts[0].name, column.find_ancestor(exp.Lambda)
+    while around is not None:
+        if name.lower() in {each.name.lower() for each in around.expressions}:
+            raise NeedsSpark(
+                f"{name!r} in {written(around)!r} is a parameter in other letters: write it as the "
+                "parameter, or give it to Spark (--engine spark)"
+            )
+        around = around.find_ancestor(exp.Lambda)
 
 
 _SAME = (exp.NullSafeEQ, exp.NullSafeNEQ)

@@ -73,6 +73,8 @@ def test_times_that_no_column_is_part_of_bound_the_time(text: str, first: str) -
         "at < 'yesterday'",
         "my_function(a)",
         "array_sort(l) = l",
+        "exists(l, X -> x > 1)",
+        "exists(l, A -> a > 1)",
         "target.a = 1",
     ],
 )
@@ -105,7 +107,15 @@ def test_what_no_engine_evaluates_starts_none(text: str, word: str) -> None:
     assert not isinstance(refused.value, NeedsSpark)
 
 
-@pytest.mark.parametrize("text", ["substring(nope, 1, 1) = 'a'", "a = 1 or nope = 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "substring(nope, 1, 1) = 'a'",
+        "a = 1 or nope = 1",
+        "exists(l, x -> x > nope)",
+        "size(filter(l, x -> exists(l, y -> y > x and y = nope))) > 1",
+    ],
+)
 def test_a_missing_column_is_found_anywhere(text: str) -> None:
     """Also within functions that only Spark knows."""
     with pytest.raises(SchemaMismatch, match="no column 'nope'"):
