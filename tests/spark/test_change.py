@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import parse_instant
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -27,6 +28,7 @@ from airflow_provider_segtable.spark.writes.dataframe_change import delete, merg
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable
 from tests.unit.table.test_change import Late
 
@@ -290,6 +292,9 @@ def test_an_interval_and_touched_chunks_are_overwritten(spark: SparkSession, tab
     assert overwrite(table.ports, day.limit(0), interval=when, dry_run=True).deleted == 10
     named = overwrite(table.ports, day, where="pmod(n, 1000) between 100 and 109", dry_run=True)
     assert (named.n, named.deleted, named.inserted) == (None, 10, 10)
+    then = replace(table.ports, clock=FakeClock(parse_instant("2013-01-11")))
+    past = overwrite(then, day, where="at < now() and n > -1", dry_run=True)
+    assert (past.deleted, past.inserted) == (table.scan(where="at < '2013-01-11'").count(), 10)
     replaced = overwrite(table.ports, day, interval="chunks")
     assert replaced.n == version + 1
     rest = [n for n in range(1000) if n >= 345]  # January is gone but for these rows

@@ -1,5 +1,6 @@
 """Scans: Spark reads from a snapshot what Arrow reads."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -8,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import Interval, parse_instant
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -49,6 +51,10 @@ def test_a_condition_reads_what_arrow_reads(spark: SparkSession, make_table: Mak
     wanted = snapshot.scan(columns=["n"], where=first).to_arrow()["n"].to_pylist()
     assert sorted(row.n for row in found.collect()) == sorted(wanted)
     assert wanted
+    clock = FakeClock(parse_instant("2013-01-20"))
+    then = replace(snapshot, ports=replace(table.ports, clock=clock))
+    past = scan(spark, then, columns=["n"], where="at < now() and current_date = '2013-01-20'")
+    assert (past.count(), len(past.inputFiles())) == (2112, len(found.inputFiles()))
     assert scan(spark, snapshot, where="length(who) = 2 and n % 7 = 0").count() == 1429
     with pytest.raises(InvalidInput, match="Spark needs the condition in SQL"):
         scan(spark, snapshot, where=pc.field("n") == 1)  # type: ignore[arg-type]

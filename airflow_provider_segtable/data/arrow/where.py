@@ -1,12 +1,17 @@
 """Conditions of users: SQL, or a ``pyarrow.compute.Expression``."""
 
+from collections.abc import Collection
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
-from airflow_provider_segtable.core.requests.change_request import Where
+from airflow_provider_segtable.core.requests.change_request import Sql, Where
+from airflow_provider_segtable.core.time.interval import Instant, moment
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_expression, by_predicate
+from airflow_provider_segtable.data.sql.sql_lexer import at_time
 
 
 def condition(
@@ -32,6 +37,22 @@ def condition(
     raise InvalidInput(
         f"{where!r} is not a condition: give SQL text, or a pyarrow.compute.Expression"
     )
+
+
+def timed(given: Any, at: Instant, names: Collection[str]) -> Any:
+    """Return a condition, or ``Sql``, with a time in place of names for the present.
+
+    A statement is read several times: to choose files, to compare rows, by Spark. It has to see
+    one time, that of its request.
+
+    Args:
+        given: a condition, or a new value; what is no SQL stays as it is.
+        at: the time.
+        names: the columns.
+    """
+    if isinstance(given, Sql):
+        return Sql(at_time(given.text, moment(at), names))
+    return at_time(given, moment(at), names) if isinstance(given, str) else given
 
 
 def why_not_here(where: Where | None, schema: pa.Schema) -> str:

@@ -47,8 +47,9 @@ class AssignedSql:
             InvalidInput: it is no SQL, or names a column of both sides.
         """
         try:
-            tree = parsed(text, "a value", "amount * 2")
-            check_tree(tree, [*names, *(source or ())])
+            known = [*names, *(source or ())]
+            tree = parsed(text, "a value", "amount * 2", names=known)
+            check_tree(tree, known)
             tree = _resolved(tree, names, source or {})
         except RecursionError:
             raise NeedsSpark(f"the new value is nested too deeply; {WAY_OUT}") from None

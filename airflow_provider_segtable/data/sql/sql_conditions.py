@@ -5,7 +5,7 @@
    that are predicates bound and skip all the same.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 from sqlglot import exp
@@ -16,7 +16,7 @@ from airflow_provider_segtable.data.arrow.conditions import Condition, by_predic
 from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_predicates import and_parts, predicate_of
 from airflow_provider_segtable.data.sql.sql_text import Tree, column_path, parsed
-from airflow_provider_segtable.data.sql.sql_values import at_once, folded, holds
+from airflow_provider_segtable.data.sql.sql_values import folded, holds
 
 
 def sql_condition(
@@ -36,9 +36,9 @@ def sql_condition(
         InvalidInput: no engine can.
     """
     try:
-        tree = parsed(text, "a condition", "carrier = 'AA'")
+        tree = parsed(text, "a condition", "carrier = 'AA'", names=schema.names, now=now)
         check_tree(tree, schema.names)
-        tree = folded(at_once(tree, now or datetime.now(UTC)))
+        tree = folded(tree)
         try:
             return by_predicate(predicate_of(tree, schema), time_column)
         except NeedsSpark:

@@ -10,11 +10,15 @@ list of values. So its input is rewritten:
 3. A list of plain values after ``IN`` is read here. The parser sees one name in its place, which
    ``sql_text.parsed`` replaces by the list.
 4. What is neither is passed on as it is; an unclosed text or comment is the parser's error.
+5. Names for the present, such as ``now()``, become one time for a whole statement (``at_time``),
+   for whichever engine reads it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
 
 _TEXT = r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+\""""
 _RAW = r"""[rR](?:'[^']*+'|"[^"]*+")"""
@@ -45,6 +49,13 @@ _VALUES = re.compile(
 )
 _VALUE = re.compile(_PLAIN, re.IGNORECASE | re.DOTALL)
 _MARK = "\0values "
+_BARE = "current_timestamp|current_date|localtimestamp"
+_PRESENT = re.compile(
+    rf"(?<![\w$.])(?:(now|curdate|unix_timestamp|{_BARE})\s*+\(\s*+\)"
+    rf"|({_BARE})(?![\w$.]|\s*+\())",
+    re.IGNORECASE,
+)
+"""Names for the present: calls without arguments, and those that need no parentheses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +155,35 @@ def quoted(text: str) -> str:
     """Return a text as a literal that every dialect of the parser reads alike."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def at_time(text: str, now: datetime, names: Collection[str] = ()) -> str:
+    """Return SQL text with a time in place of all names for the present.
+
+    Args:
+        text: an expression.
+        now: the time; its day is that of the zone UTC.
+        names: columns. ``current_date`` without parentheses is the column, if there is one.
+    """
+    if not _PRESENT.search(text):
+        return text
+    utc, known = now.astimezone(UTC), {name.lower() for name in names}
+
+    def told(found: re.Match[str]) -> str:
+        called, bare = found.groups()
+        if bare and bare.lower() in known:
+            return bare
+        match (called or bare).lower():
+            case "current_date" | "curdate":
+                return f"DATE '{utc.date()}'"
+            case "localtimestamp":
+                return f"TIMESTAMP_NTZ '{utc.replace(tzinfo=None)}'"
+            case "unix_timestamp":
+                return f"{int(utc.timestamp())}L"
+        return f"TIMESTAMP '{utc}'"
+
+    pieces = []
+    for code, some in groupby(_tokens(text), key=lambda each: each[0] == "other"):
+        piece = "".join(each for _, each in some)
+        pieces.append(_PRESENT.sub(told, piece) if code else piece)
+    return "".join(pieces)

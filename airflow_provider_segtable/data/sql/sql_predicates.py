@@ -86,8 +86,11 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
         NeedsSpark: naming the part that is no predicate, but may be a condition for Spark.
         InvalidInput: naming the part that is not SQL, or not a value of its column.
     """
+    from airflow_provider_segtable.data.sql.sql_values import folded  # which imports this module
+
     try:
-        return predicate_of(parsed(text, "a condition", "carrier = 'AA'"), schema)
+        tree = parsed(text, "a condition", "carrier = 'AA'", names=schema.names)
+        return predicate_of(folded(tree), schema)
     except RecursionError:
         raise InvalidInput(f"the condition is nested too deeply to be read: {_WAY_OUT}") from None
 

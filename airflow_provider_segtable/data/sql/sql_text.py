@@ -7,9 +7,9 @@
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
 from math import isfinite
@@ -24,7 +24,7 @@ from sqlglot import exp
 from airflow_provider_segtable.core.deletes.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import DAY_US
-from airflow_provider_segtable.data.sql.sql_lexer import prepared, unescaped
+from airflow_provider_segtable.data.sql.sql_lexer import at_time, prepared, unescaped
 from airflow_provider_segtable.data.sql.text_values import OnlySpark, as_day, as_instant
 
 DIALECT = "spark"
@@ -61,18 +61,27 @@ class Literal:
     text: str
 
 
-def parsed(text: str, what: str, example: str) -> Tree:
+def parsed(
+    text: str,
+    what: str,
+    example: str,
+    *,
+    names: Collection[str] = (),
+    now: datetime | None = None,
+) -> Tree:
     """Return the tree of an SQL expression.
 
     Args:
         text: the expression.
         what: what it should be, for the error.
         example: one that is right, for the error.
+        names: the columns that it may name.
+        now: what ``current_timestamp()`` is; by default the time of this call.
 
     Raises:
         InvalidInput: it is not one expression in Spark's SQL.
     """
-    ready = prepared(text)
+    ready = prepared(at_time(text, now or datetime.now(UTC), names))
     try:
         trees = sqlglot.parse(ready.text, dialect=DIALECT)
     except sqlglot.errors.SqlglotError as error:

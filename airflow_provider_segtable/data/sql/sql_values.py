@@ -156,20 +156,6 @@ _MOVES = frozenset(
 """Functions that make a time of others."""
 
 
-def at_once(tree: Tree, now: datetime) -> Tree:
-    """Return a tree whose names for the time of the query are that time, in the zone UTC."""
-
-    def named(node: Tree) -> Tree:
-        anonymous = isinstance(node, exp.Anonymous) and not node.expressions and node.name.lower()
-        if isinstance(node, exp.CurrentTimestamp) or anonymous in {"now", "current_timestamp"}:
-            return exp.cast(exp.Literal.string(now.isoformat(sep=" ")), "TIMESTAMPTZ")
-        if isinstance(node, exp.CurrentDate) or anonymous == "curdate":
-            return exp.cast(exp.Literal.string(now.date().isoformat()), "DATE")
-        return node
-
-    return tree.transform(named)
-
-
 def _check(tree: Tree) -> None:
     found = unknown_part(tree)
     if found is not None:

@@ -22,7 +22,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ from airflow_provider_segtable.core.segments.roots import named_roots
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.where import condition
+from airflow_provider_segtable.data.arrow.where import condition, timed
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.files.layered_files import held_files
@@ -147,6 +147,8 @@ def read(
     """
     if request.base_only:
         raise InvalidInput("base_only is read without Spark: Table.scan(base_only=True)")
+    where_now = timed(request.where, ports.clock.now(), state.table.schema.names)
+    request = replace(request, where=where_now)  # the time by which files are chosen is Spark's
     if request.windowed or shows_origin(request, state.table.schema.names):
         return window_scan(spark, ports, state, narrowed(request, pushed))
     snapshot = Snapshot(ports=ports, state=state, checked=request.checked)

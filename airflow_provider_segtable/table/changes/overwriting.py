@@ -28,7 +28,7 @@ from airflow_provider_segtable.data.arrow.event_times import is_date
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, Found
 from airflow_provider_segtable.table.changes.row_engine import New, RowEngine
-from airflow_provider_segtable.table.changes.run_change import WAIT_S, carry_out
+from airflow_provider_segtable.table.changes.run_change import WAIT_S, at_one_time, carry_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.row_addresses import addresses_among
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
@@ -78,6 +78,7 @@ def run_overwrite(
         ChangeConflict, LockLost, CommitUnknown: as ``row_change.change``.
     """
     state = ports.log.load()
+    request = at_one_time(ports, request, state.table.schema.names)
     strays = new.outside(Snapshot(ports=ports, state=state), request)
     if strays:
         raise InvalidInput(

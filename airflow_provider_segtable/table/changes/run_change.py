@@ -6,20 +6,28 @@
 4. The table's kind decides which changes are possible, and how the log records deletes. Where rows
    have no addresses, a delete is a predicate, which the log keeps, and its rows are only counted.
    Where rows have keys, a change is an append of records (``keyed.keyed_changes``).
+5. A statement sees one time: names for the present, such as ``now()``, become the time at which the
+   request was made, in all of its expressions, in each try, and whichever engine reads them.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, assert_never, cast
+from typing import Any, TypeVar, assert_never, cast
 
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
     Merge,
+    Sql,
+    Update,
     check_fits,
+    held,
 )
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.arrow.where import timed
 from airflow_provider_segtable.table.changes.keyed.keyed_changes import change_keys
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,
@@ -34,6 +42,7 @@ from airflow_provider_segtable.table.reads.snapshot import Snapshot
 WAIT_S = 60.0
 New = TypeVar("New")
 Rec = TypeVar("Rec")
+Asked = TypeVar("Asked", bound=ChangeRequest | Overwrite)
 
 
 def run_change(
@@ -56,9 +65,37 @@ def run_change(
         ChangeConflict, LockLost, CommitUnknown: as ``row_change.change``.
     """
     state = ports.log.load()
+    request = at_one_time(ports, request, state.table.schema.names)
     if state.table.kind.deletion is DeletionForm.TOMBSTONES:
         return change_keys(ports, request, state, engine)
     return carry_out(ports, request, partial(find_rows, request, engine), wait_s=wait_s)
+
+
+def at_one_time(ports: TableContext, request: Asked, columns: Sequence[str]) -> Asked:
+    """Return a request whose expressions have the present time in place of its names.
+
+    Args:
+        ports: the table's ports.
+        request: the request; its rows are read.
+        columns: those of the table.
+    """
+    at, given = ports.clock.now(), cast("ChangeRequest | Overwrite", request)
+    if isinstance(given, Merge):
+        known = (*columns, *held(given.source).columns)
+        new = given.set and _set_at(given.set, at, known)
+        return cast("Asked", replace(given, on=timed(given.on, at, known), set=new))
+    where = timed(given.where, at, columns)
+    if isinstance(given, Update):
+        return cast("Asked", replace(given, where=where, set=_set_at(given.set, at, columns)))
+    return cast("Asked", replace(given, where=where))
+
+
+def _set_at(given: Mapping[str, Any], at: Instant, columns: Sequence[str]) -> dict[str, Any]:
+    """Return new values at a time; a text that is not ``Sql`` is the value itself."""
+    return {
+        name: timed(value, at, columns) if isinstance(value, Sql) else value
+        for name, value in given.items()
+    }
 
 
 def carry_out(

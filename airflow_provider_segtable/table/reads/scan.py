@@ -34,7 +34,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, t
 from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
-from airflow_provider_segtable.data.arrow.where import condition
+from airflow_provider_segtable.data.arrow.where import condition, timed
 from airflow_provider_segtable.data.deletes.row_origins import read_columns, with_origin_columns
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.keyed.feed_pieces import labelled_rows
@@ -77,7 +77,8 @@ class Scan:
 
     def __post_init__(self) -> None:
         """Compare the request with the table."""
-        known, where = self._columns, self.request.where
+        known = self._columns
+        where = timed(self.request.where, self.ports.clock.now(), known.names)
         if self.origin_columns:
             self.state.table.kind.check_window(self.ports.uri)
         if self.request.base_only and self.state.table.kind.rules is None:
@@ -211,7 +212,7 @@ class Scan:
         """
         keyed = self.state.table.kind.rules is not None
         if self.request.where is not None or self.request.rolled_up or keyed:
-            narrow = replace(self, request=replace(self.request, columns=()))
+            narrow = replace(self, request=replace(self.request, columns=(), where=self.where))
             return sum(batch.num_rows for batch in narrow.to_batches())
         limit, found = self.request.limit, 0
         for _, rows in self.counts() if limit != 0 else ():

@@ -121,6 +121,8 @@ def at(how: Compares, us: int = JANUARY) -> Predicate:
         ("`a b``` = 'x'", Compare("a b`", Compares.EQUAL, "x")),
         ("at < '2013-01-01'", at(Compares.LESS)),
         ("at < DATE '2013-01-01'", at(Compares.LESS)),
+        ("at < DATE '2013-01-08' - 7", at(Compares.LESS)),
+        ("at < date_trunc('year', timestamp '2013-03-01 10:00')", at(Compares.LESS)),
         ("at < TIMESTAMP '2013-01-01 01:00:00+01:00'", at(Compares.LESS)),
         ("CAST('2013-01-01T00:00:00Z' AS timestamp) < at", at(Compares.MORE)),
         ("at = TIMESTAMP_NTZ '2013-01-01'", at(Compares.EQUAL)),

@@ -9,6 +9,7 @@ from airflow_provider_segtable.core.deletes.predicate import AllOf, Compare
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
 from airflow_provider_segtable.data.sql.sql_conditions import sql_condition
+from airflow_provider_segtable.data.sql.sql_lexer import at_time
 from tests.unit.data.test_sql_values import CASES, ROWS
 
 (BATCH,) = ROWS.append_column("l", pa.array([[1]] * 4)).to_batches()
@@ -61,6 +62,24 @@ def test_times_that_no_column_is_part_of_bound_the_time(text: str, first: str) -
     assert found.interval is not None
     assert found.interval.start == parse_instant(first)
     assert found.keep(BATCH).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "timed"),
+    [
+        ("at >= NOW ( )", "at >= TIMESTAMP '2026-03-04 12:00:00+00:00'"),
+        ("current_date-1 = curdate()", "DATE '2026-03-04'-1 = DATE '2026-03-04'"),
+        ("localtimestamp < t", "TIMESTAMP_NTZ '2026-03-04 12:00:00' < t"),
+        ("unix_timestamp() > a", "1772625600L > a"),
+        ("s = 'now()' -- now()", "s = 'now()'"),
+        ("`now()` = x.current_date and now > 1", "`now()` = x.current_date and now > 1"),
+        ("current_date(1) = now.a", "current_date(1) = now.a"),
+    ],
+)
+def test_names_for_the_present_are_one_time(text: str, timed: str) -> None:
+    """They are replaced in the text, for either engine; texts, names and columns are not."""
+    assert at_time(text, NOW).rstrip() == timed
+    assert at_time("current_date = now()", NOW, ["Current_Date"]).startswith("current_date = TIME")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
+from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, extent_of
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Interval
+from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Interval, instant
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -21,6 +22,7 @@ from airflow_provider_segtable.table.changes.new_arrow_rows import NewArrowRows,
 from airflow_provider_segtable.table.changes.overwriting import run_overwrite
 from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.table.conftest import SCHEMA, files, new_table, numbers, rows
 
 FIRST_HOUR = Interval(0, HOUR_US)
@@ -262,3 +264,27 @@ def test_an_extent_is_read_from_text() -> None:
     """An interval in ISO 8601, or the word for chunks."""
     assert extent_of("1970-01-01T00:00Z/1970-01-01T01:00Z") == FIRST_HOUR
     assert extent_of("chunks") is Touched.CHUNKS
+
+
+def test_a_statement_sees_one_time(table: Table, other: Table) -> None:
+    """All that an overwrite tests has the time of its request, also when it looks again later."""
+    clock = table.ports.clock
+    assert isinstance(clock, FakeClock)
+    where = "at between now() - interval 1 minute and current_timestamp"
+
+    def at(row: int) -> pa.Table:
+        given = [{"at": clock.now(), "row": row, "name": None, "price": None}]
+        return pa.Table.from_pylist(given, SCHEMA)
+
+    mine, theirs = at(101), at(102)
+
+    def act() -> None:
+        other.overwrite(theirs, where=where)
+        clock.advance(3600)
+
+    last = during(table, mine, act, extent=None, where=where)
+    assert (last.matched, last.inserted) == (1, 1)
+    assert numbers(table) == [*range(40), 101]
+    table.update({"at": Sql("now()"), "name": Sql("string(current_date)")}, "row = 101")
+    (row,) = table.scan(where="at = now() and name = string(curdate())").to_arrow().to_pylist()
+    assert (row["row"], instant(row["at"])) == (101, clock.now())
