@@ -5,6 +5,7 @@
 2. Columns are texts because a text of the CSV file that it is made like stands for null.
 """
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -40,7 +41,8 @@ def advise_nulls(file: "InputFile", schema: "pa.Schema") -> None:
 
     for text, names in nulls_in_texts(file, schema).items():
         columns = f"column {names[0]} is" if len(names) == 1 else f"columns {', '.join(names)} are"
-        way = f"if it stands for null, create the table with --null-text {text}, and ingest with it"
+        option = f"--null-text {quote(text)}"
+        way = f"if it stands for null, create the table with {option}, and ingest with it"
         note(f"[yellow]advice:[/] {escape(f'{columns} string because of the text {text}; {way}')}")
 
 
@@ -51,7 +53,7 @@ def advise_filled(uri: str, state: State) -> None:
     size = sum(summary.size for summary in shown.values())
     advice = granularity_advice(state.layout.granularity, starts, size)
     if advice is not None:
-        way = f"segtable compact {uri} --kind major --granularity {advice.better}"
+        way = f"segtable compact {quote(uri)} --kind major --granularity {advice.better}"
         _tell(advice, f"{way} changes what is there, a new table also what comes")
 
 

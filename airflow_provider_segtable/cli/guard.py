@@ -1,5 +1,6 @@
 """Turn segtable's errors into one line and an exit code."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,14 +16,18 @@ from airflow_provider_segtable.core.errors import SegtableError
 class GuardedGroup(TyperGroup):
     """A command group that turns ``SegtableError`` and Ctrl-C into exit codes.
 
-    Its help shows no type beside flags, which take no value.
+    Its help shows no type beside flags, which take no value, and wraps prose at the width that
+    there is.
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Make the group, and name no value for the flags of all its commands."""
+        """Make the group, and prepare the help of all its commands."""
         super().__init__(**settings)
-        for flag in _flags(self):
-            flag.metavar = ""
+        for command in _commands(self):
+            command.help = flowing(command.help or "")
+            for each in command.params:
+                if getattr(each, "is_flag", False):
+                    each.metavar = ""
 
     def invoke(self, ctx: Any) -> Any:  # Typer keeps the type of its contexts to itself
         """Run the command; unexpected exceptions pass through, with their traceback."""
@@ -41,8 +46,19 @@ class GuardedGroup(TyperGroup):
             raise typer.Exit(Exit.INTERRUPTED) from None
 
 
-def _flags(command: Any) -> Iterator[Any]:
-    """Yield the flags of a command and of those below it."""
-    yield from (each for each in command.params if getattr(each, "is_flag", False))
+def _commands(command: Any) -> Iterator[Any]:
+    """Yield a command and those below it."""
+    yield command
     for each in getattr(command, "commands", {}).values():
-        yield from _flags(each)
+        yield from _commands(each)
+
+
+def flowing(text: str) -> str:
+    """Join the lines of each paragraph of prose; examples and lists keep their lines."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(
+        each
+        if re.match(r"\[green\]", each) or re.search(r"^ ", each, re.MULTILINE)
+        else " ".join(each.split("\n"))
+        for each in paragraphs
+    )

@@ -166,7 +166,7 @@ def _of_indexes(ports: TableContext, seen: Observed, bounds: Bounds) -> Iterator
     """Yield findings about the indexes of a table, and about those that it has lost."""
     yield from index_findings(seen, bounds, _tables_of_indexes(ports, seen.state))
     before = seen.now - int(bounds.index_minutes * MINUTE_US)
-    yield from lost_indexes(seen, _lost_indexes(ports, seen.state, before))
+    yield from lost_indexes(_lost_indexes(ports, seen.state, before))
 
 
 def _unmerged(seen: Observed) -> Iterator[Finding]:
@@ -201,7 +201,7 @@ def _consumers(ports: TableContext, state: State, now: Instant) -> Iterator[Find
         hours = Retention.read(state.table.properties).consumer_hours
     except InvalidInput:  # cleaning says so
         return
-    yield from lagging_consumers(ports.uri, state, unread, now=now, hours=hours)
+    yield from lagging_consumers(state, unread, now=now, hours=hours)
 
 
 def _listed(
@@ -284,11 +284,11 @@ def _of_coordinator(
     ports: TableContext, seen: Observed, strays: tuple[StrayNode, ...]
 ) -> Iterator[Finding]:
     """Yield findings about the coordinator's nodes of a table: locks and claims."""
-    yield from _stray_nodes(ports, strays)
+    yield from _stray_nodes(strays)
     yield from log_services(ports, seen.state, seen.now)
 
 
-def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
+def _stray_nodes(strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
     """Yield a finding for each coordinator node that is not a readable segtable lock."""
     for stray in strays:
         yield Finding(
@@ -299,7 +299,7 @@ def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator
             why="it may be a lock, so conflicting appends and compactions are refused"
             if stray.blocks
             else "it has no effect, but segtable did not create it",
-            do=f"unless a newer segtable created it, remove it: segtable locks {ports.uri} "
+            do="unless a newer segtable created it, remove it: segtable locks TABLE "
             f"--release {stray.name}",
         )
 

@@ -32,10 +32,10 @@ def log_services(ports: TableContext, state: State, now: Instant) -> Iterator[Fi
         return
     for bucket, at in served.items():
         if bucket >= count:
-            yield _beyond(ports.uri, at, count)
+            yield _beyond(at, count)
     for bucket in sorted(state.log_store.keys() - served.keys()):
         if (quiet := now - _last_checkpoint(ports, state, bucket)) > QUIET_HOURS * HOUR_US:
-            yield _unserved(ports.uri, bucket, state.log_store[bucket], quiet / HOUR_US)
+            yield _unserved(bucket, state.log_store[bucket], quiet / HOUR_US)
 
 
 def _last_checkpoint(ports: TableContext, state: State, bucket: int) -> Instant:
@@ -45,7 +45,7 @@ def _last_checkpoint(ports: TableContext, state: State, bucket: int) -> Instant:
     return event.time if event else 0
 
 
-def _beyond(table: str, at: BucketAddress, count: int) -> Finding:
+def _beyond(at: BucketAddress, count: int) -> Finding:
     return Finding(
         code="unknown-log-bucket",
         severity=Severity.WARNING,
@@ -54,11 +54,11 @@ def _beyond(table: str, at: BucketAddress, count: int) -> Finding:
         why="writers and readers that are opened now leave it out, so its records are seen late: "
         "after a checkpoint, in the table",
         do=f"close the writer of that bucket, and start it again; or raise the number: segtable "
-        f"table set {table} log_store.buckets={at.bucket + 1}",
+        f"table set TABLE log_store.buckets={at.bucket + 1}",
     )
 
 
-def _unserved(table: str, bucket: int, known: BucketManifest, hours: float) -> Finding:
+def _unserved(bucket: int, known: BucketManifest, hours: float) -> Finding:
     since = f"for {hours:.0f} hours" if known.waypoints else "ever"
     return Finding(
         code="quiet-log-bucket",
@@ -67,5 +67,5 @@ def _unserved(table: str, bucket: int, known: BucketManifest, hours: float) -> F
         what=f"no service has it, and no record of it was committed {since}; its last writer, in "
         f"epoch {known.epoch}, was {known.owner or 'a restore or a repair'}",
         why="nothing is lost, but it has no writer, and its readers wait",
-        do=f"nothing, unless a writer should run: start it, or segtable logstore serve {table}",
+        do="nothing, unless a writer should run: start it, or segtable logstore serve TABLE",
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
+from shlex import quote
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -358,7 +359,7 @@ def compaction(facts: Facts) -> RenderableType:
     notes = [f"plans left: {left}; run the same command again"] if left else []
     notes += [
         f"index {name} cannot be read, so reads open the files: {why}\n"
-        f"  way out: segtable index rebuild {facts['table']} {name}"
+        f"  way out: segtable index rebuild {quote(facts['table'])} {name}"
         for name, why in facts["unreadable_indexes"].items()
     ]
     return captioned(table, "\n".join(notes)) if notes else table

@@ -1,6 +1,7 @@
 """Draw the facts of indexes (``index_facts``)."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -65,7 +66,7 @@ def drawn_runs(facts: Facts) -> RenderableType:
             Text(each["message"]),
         )
     left = [each["index"] for each in facts["runs"] if each["left"]]
-    again = f"Next: segtable index run {facts['table']} {' '.join(left)}"
+    again = f"Next: segtable index run {quote(facts['table'])} {' '.join(left)}"
     return captioned(table, again) if left else table
 
 
@@ -103,7 +104,7 @@ def _next(facts: Facts) -> list[str]:
     left = [each["name"] for each in facts["indexes"] if not each["current"]]
     if not left:
         return []
-    run = f"segtable index run {facts['table']} {' '.join(left)}"
+    run = f"segtable index run {quote(facts['table'])} {' '.join(left)}"
     if facts["planner_builds"]:
         return [f"Next: the planner's DAG builds the rest; or build it now: {run}"]
     return [f"Next: {run} (the planner does not build it: compaction.indexes is off)"]
@@ -127,7 +128,8 @@ def drawn_savings(facts: Facts) -> RenderableType:
         )
     if len(plans) > 1:
         return table
-    return captioned(table, f"There are no indexes: segtable index create {facts['table']} NAME")
+    way = f"segtable index create {quote(facts['table'])} NAME"
+    return captioned(table, f"There are no indexes: {way}")
 
 
 def _these(names: Sequence[str]) -> str:

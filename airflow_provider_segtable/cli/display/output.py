@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -53,6 +54,11 @@ def show(facts: RenderableType) -> None:
 def note(text: str) -> None:
     """Print a remark (Rich markup) that is not part of the answer."""
     err.print(text, soft_wrap=True)
+
+
+def in_shell(text: str) -> str:
+    """Return an argument of a command in a remark (Rich markup), as a shell takes it."""
+    return escape(quote(text))
 
 
 def print_error(error: SegtableError) -> None:

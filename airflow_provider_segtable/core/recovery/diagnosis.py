@@ -12,9 +12,11 @@
 Source of the idea: ``fsck`` and ZFS' scrub; invariants by window as in incremental view checks.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from shlex import quote
 
 from airflow_provider_segtable.core.log.events import Event, touched
 from airflow_provider_segtable.core.log.state import State
@@ -54,9 +56,8 @@ class Finding:
     do: str
 
     def of_table(self, uri: str) -> "Finding":
-        """Return the finding with a table's address for the word ``TABLE`` in its commands."""
-        words = (uri if word == TABLE else word for word in self.do.split(" "))
-        return replace(self, do=" ".join(words))
+        """Return the finding with a table's address, as a shell takes it, for ``TABLE``."""
+        return replace(self, do=re.sub(rf"\b{TABLE}\b", lambda _: quote(uri), self.do))
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

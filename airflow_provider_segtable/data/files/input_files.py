@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
 from airflow_provider_segtable.core.secret import redacted
@@ -311,10 +313,11 @@ def _check_lines(file: InputFile) -> None:
     with file.stream() as opened:
         start = opened.read(1024)
     if start.lstrip().startswith(b"["):
+        here = file.name if file.remote else file.place
         raise InvalidInput(
             f"{file.place} is one JSON array, and JSON lines are read, which have one object a "
-            f"line: convert it, e.g. with jq -c '.[]' {file.name} > "
-            f"{PurePosixPath(file.name).stem}.jsonl"
+            f"line: convert it, e.g. with jq -c '.[]' {quote(here)} > "
+            f"{quote(str(PurePosixPath(here).with_suffix('.jsonl')))}"
         )
 
 
@@ -357,8 +360,8 @@ def _refuse_infinite(values: pa.ChunkedArray, name: str) -> None:
     row = pc.index(pc.is_inf(values.cast(pa.float64())), True).as_py()
     if row >= 0:
         raise SchemaMismatch(
-            f"row {row}, column {name!r}: the number is too large for type {values.type}: "
-            "correct it, or make the column wider"
+            f"{numbered_row(row)}, column {name!r}: the number is too large for type "
+            f"{values.type}: correct it, or make the column wider"
         )
 
 
@@ -383,8 +386,8 @@ def _refuse_json(lines: list[bytes], schema: pa.Schema) -> None:
             parse([json.dumps({name: value.get(name)}).encode()])
         except (pa.ArrowInvalid, SchemaMismatch):
             raise SchemaMismatch(
-                f"row {row}, column {name!r}: {shown(str(written[name]))} is not a value of type "
-                f"{schema.field(name).type}: correct it, or change the column"
+                f"{numbered_row(row)}, column {name!r}: {shown(str(written[name]))} is not a value "
+                f"of type {schema.field(name).type}: correct it, or change the column"
             ) from None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.data.arrow.text_times import parsed_times
 
@@ -50,7 +51,7 @@ def typed(texts: pa.ChunkedArray, name: str, kind: pa.DataType, first: int = 0) 
     except pa.ArrowInvalid:
         row = first_fault(texts, parse)
     text = texts[row].as_py()
-    where = f"row {first + row}, " if first >= 0 else ""
+    where = f"{numbered_row(first + row)}, " if first >= 0 else ""
     raise SchemaMismatch(
         f"{where}column {name!r}: {shown(text)} is not a value of type {kind}: "
         f"{_way_out(text, name, kind)}"

@@ -12,6 +12,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
@@ -59,7 +60,9 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
         column = _cast(column, field)
     if not field.nullable and column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
-        raise SchemaMismatch(f"column {field.name!r} is not null in the table, but row {row} is")
+        raise SchemaMismatch(
+            f"column {field.name!r} is not null in the table, but {numbered_row(row)} is"
+        )
     return column
 
 
@@ -84,7 +87,9 @@ def _check_finite(column: pa.ChunkedArray, made: pa.ChunkedArray, expected: str)
     lost = pc.and_(endless, pc.invert(pc.is_inf(column.cast(pa.float64()))))
     row = pc.index(lost, True).as_py()
     if row >= 0:
-        raise SchemaMismatch(f"{expected}, which is too small for {column[row]} in row {row}")
+        raise SchemaMismatch(
+            f"{expected}, which is too small for {column[row]} in {numbered_row(row)}"
+        )
 
 
 def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
@@ -177,8 +182,8 @@ def check_times(
     value = found.cast(_plain(found.type))[0].as_py()
     shown = "null" if value is None else f"{value} ({found.type})"
     raise TimeOutOfRange(
-        f"row {first_row + row}: event time {name} is {shown}: it must lie in {ALL_TIME}; "
-        "drop such rows, or check the unit"
+        f"{numbered_row(first_row + row)}: event time {name} is {shown}: it must lie in "
+        f"{ALL_TIME}; drop such rows, or check the unit"
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.counted import counted, numbered_row
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     DELETE,
@@ -104,8 +104,8 @@ def check_keys(rows: pa.Table, key: Sequence[str]) -> None:
             first = pc.index(column.is_null(), True).as_py()
             rows_without = counted(column.null_count, "row")
             raise InvalidInput(
-                f"{rows_without} without a key: column {name!r} is null, first in row {first}; "
-                "leave null keys out, or choose another key"
+                f"{rows_without} without a key: column {name!r} is null, first in "
+                f"{numbered_row(first)}; leave null keys out, or choose another key"
             )
 
 

@@ -19,12 +19,11 @@ MOST = 0.5
 
 
 def lagging_consumers(
-    table: str, state: State, unread: Mapping[str, Instant | None], *, now: Instant, hours: float
+    state: State, unread: Mapping[str, Instant | None], *, now: Instant, hours: float
 ) -> Iterator[Finding]:
     """Yield the consumers that lag.
 
     Args:
-        table: the table's URI, for commands.
         state: the newest state.
         unread: the time of the first change of rows after a consumer's position, by consumer; None
             if it has read everything.
@@ -33,12 +32,12 @@ def lagging_consumers(
     """
     for name, consumer in sorted(state.consumers.items()):
         if needed_from(state, consumer) < state.retained_from:
-            yield _lost(table, name, consumer, state)
+            yield _lost(name, consumer, state)
         elif (since := unread[name]) is not None and now - since > MOST * hours * HOUR_US:
-            yield _lagging(table, name, consumer, (now - since) / HOUR_US, hours)
+            yield _lagging(name, consumer, (now - since) / HOUR_US, hours)
 
 
-def _lost(table: str, name: str, consumer: Consumer, state: State) -> Finding:
+def _lost(name: str, consumer: Consumer, state: State) -> Finding:
     return Finding(
         code="lost-consumer",
         severity=Severity.WARNING,
@@ -46,12 +45,12 @@ def _lost(table: str, name: str, consumer: Consumer, state: State) -> Finding:
         what=f"its position, version {consumer.version}, was cleaned: versions are kept from "
         f"{state.retained_from} on",
         why="it cannot read what was committed since its position",
-        do=f"let it read a whole version N, then: segtable consumers advance {table} {name} "
-        f"--version N; or drop it: segtable consumers drop {table} {name}",
+        do=f"let it read a whole version N, then: segtable consumers advance TABLE {name} "
+        f"--version N; or drop it: segtable consumers drop TABLE {name}",
     )
 
 
-def _lagging(table: str, name: str, consumer: Consumer, lag: float, hours: float) -> Finding:
+def _lagging(name: str, consumer: Consumer, lag: float, hours: float) -> Finding:
     return Finding(
         code="lagging-consumer",
         severity=Severity.WARNING,
@@ -59,5 +58,5 @@ def _lagging(table: str, name: str, consumer: Consumer, lag: float, hours: float
         what=f"it has not read on from version {consumer.version} for {lag:.0f} hours",
         why=f"cleaning keeps old files for it, and takes its position after {hours:g} hours "
         "(retention.consumer_hours)",
-        do=f"look why it does not read, or drop it: segtable consumers drop {table} {name}",
+        do=f"look why it does not read, or drop it: segtable consumers drop TABLE {name}",
     )

@@ -31,7 +31,7 @@ def undone_deletions(seen: Observed) -> Iterator[Finding]:
         what=f"{idle[worst]} ({counted(round(rows), 'row')}), and no compaction is planned"
         f"{_why(seen, worst)}; affected time chunks: {len(idle)}",
         why="scans decode deleted rows only to drop them, and their space is not freed",
-        do=f"segtable compact {seen.table} --kind major --interval {worst}",
+        do=f"segtable compact TABLE --kind major --interval {worst}",
     )
 
 

@@ -143,7 +143,7 @@ def _abandoned_plans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
             what=f"{known.status.value} since {iso(known.changed_at)} ({_age(minutes)}), "
             f"without a live worker; last worker: {known.author}",
             why=f"no other plan does its work in {known.plan.interval}",
-            do=f"segtable compact {seen.table} {known.plan.id}",
+            do=f"segtable compact TABLE {known.plan.id}",
         )
 
 
@@ -159,8 +159,7 @@ def _old_locks(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
             where=lock.group,
             what=f"{lock.holder} {does} for {_age(minutes)}, for {lock.purpose}",
             why="a live worker that hangs blocks other workers",
-            do=f"check {lock.holder}; if it hangs: "
-            f"segtable locks {seen.table} --release {lock.group}",
+            do=f"check {lock.holder}; if it hangs: segtable locks TABLE --release {lock.group}",
         )
 
 
@@ -177,7 +176,7 @@ def _idle_workers(seen: Observed) -> Iterator[Finding]:
             what=f"{lock.holder} made no progress with {lock.purpose}: {stands}",
             why="it may hang; a long stage (one large sort) looks the same",
             do=f"check again with a longer --watch; if it hangs: "
-            f"segtable locks {seen.table} --release {lock.group}",
+            f"segtable locks TABLE --release {lock.group}",
         )
 
 
@@ -194,7 +193,7 @@ def _dying(seen: Observed) -> Iterator[Finding]:
                 what=f"{died} of at most {most} attempts died, the last of {known.author}",
                 why="after the last one the plan is aborted, and its segments rest for a while",
                 do=f"find the cause in the worker's log (memory, disk), then: "
-                f"segtable compact {seen.table} {known.plan.id}",
+                f"segtable compact TABLE {known.plan.id}",
             )
         if known.yields >= MAX_YIELDS:
             yield Finding(
@@ -203,7 +202,7 @@ def _dying(seen: Observed) -> Iterator[Finding]:
                 where=known.plan.id,
                 what=f"yielded {known.yields} times, last: {known.note}",
                 why=f"after {MAX_YIELDS} yields its lock is not revocable, and others wait for it",
-                do=f"run it while few workers write: segtable compact {seen.table} {known.plan.id}",
+                do=f"run it while few workers write: segtable compact TABLE {known.plan.id}",
             )
 
 
@@ -228,7 +227,7 @@ def _holes(seen: Observed) -> Iterator[Finding]:
                 where=str(chunk),
                 what=f"ids {_some(gone)} were allocated by dead writers",
                 why="segments on both sides of the ids cannot be joined until the ids are voided",
-                do=f"segtable plan {seen.table} --request",
+                do="segtable plan TABLE --request",
             )
 
 
@@ -244,10 +243,10 @@ def _stuck(seen: Observed) -> Iterator[Finding]:
             where=str(chunk.interval),
             what=f"cannot be compacted: {skipped.kind}: {skipped.reason}",
             why="the chunk stays fragmented, and its scans slow",
-            do=f"find the cause of the abort, then: segtable compact {seen.table} "
+            do=f"find the cause of the abort, then: segtable compact TABLE "
             f"--kind {smallest().kind} --interval {chunk.interval}"
             if skipped.obstacle is Obstacle.ABORTED
-            else f"segtable compact {seen.table} --all --property compaction.max_plan_bytes=BYTES",
+            else "segtable compact TABLE --all --property compaction.max_plan_bytes=BYTES",
         )
 
 
@@ -268,7 +267,7 @@ def _limits(seen: Observed) -> Iterator[Finding]:
             where=str(worst),
             what=told,
             why="at the limit appends and compactions of this chunk are refused",
-            do=f"segtable compact {seen.table} --kind {renewing} --interval {interval}",
+            do=f"segtable compact TABLE --kind {renewing} --interval {interval}",
         )
 
 
@@ -314,7 +313,7 @@ def _clocks(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
                 what=f"{whose} is {ahead_s:.0f} s ahead of this machine's clock ({iso(seen.now)})",
                 why="writers whose clocks differ by more than 60 s are refused; ages are wrong",
                 do="correct the clock (NTP) of this host, or of the event's author: "
-                f"segtable table timeline {seen.table} --limit 1",
+                "segtable table timeline TABLE --limit 1",
             )
 
 
@@ -342,7 +341,7 @@ def _uncompacted(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         what=f"nothing was compacted for {_age(minutes)}; worthwhile: "
         f"{counted(len(chosen), 'plan')} over {counted(segments, 'segment')} ({size})",
         why="scans get slower with every small segment",
-        do=f"segtable compact {seen.table} --all, and check that its DAG runs",
+        do="segtable compact TABLE --all, and check that its DAG runs",
     )
 
 
@@ -358,7 +357,7 @@ def _orphans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         what=f"{count} unreferenced files ({size}) older than {bounds.orphan_hours:g} h: "
         f"{examples}{' ...' if count > SHOWN else ''}",
         why="dead workers left them: they use space, and are never read",
-        do=f"segtable clean {seen.table}",
+        do="segtable clean TABLE",
     )
 
 

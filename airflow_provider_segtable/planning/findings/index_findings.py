@@ -46,14 +46,14 @@ def index_findings(
         yield from [*_resting(seen, index, bounds)] or _behind(seen, index, bounds)
         own = tables[name]
         if isinstance(own, str):
-            yield _unreadable(seen, index, own)
+            yield _unreadable(index, own)
         elif (why := _misfit(seen, index, own)) is not None:
-            yield _unfit(seen, index, why)
+            yield _unfit(index, why)
         if len(index.feeds) > MANY:
-            yield _uncopied(seen, index)
+            yield _uncopied(index)
 
 
-def lost_indexes(seen: Observed, ids: Iterable[str]) -> Iterator[Finding]:
+def lost_indexes(ids: Iterable[str]) -> Iterator[Finding]:
     """Yield the indexes whose tables are there, and which the table does not have, by id."""
     for each in ids:
         name = name_of(each)
@@ -64,7 +64,7 @@ def lost_indexes(seen: Observed, ids: Iterable[str]) -> Iterator[Finding]:
             what=f"{folder(each)} keeps entries, but the table has no such index: its log was lost "
             "and repaired, or a creation was interrupted",
             why="reads open the files instead; cleaning deletes the entries once they are old",
-            do=f"segtable index create {seen.table} {name} --kind KIND --columns A,B --run",
+            do=f"segtable index create TABLE {name} --kind KIND --columns A,B --run",
         )
 
 
@@ -90,7 +90,7 @@ def _resting(seen: Observed, index: IndexState, bounds: Bounds) -> Iterator[Find
             what=f"plan {known.plan.id}, which builds it, is {known.status.value} since "
             f"{iso(known.changed_at)}, after {counted(known.attempts, 'attempt')}{note}",
             why="the index stays incomplete, so reads open the files that it does not know",
-            do=f"find the cause, then: segtable index run {seen.table} {name}",
+            do=f"find the cause, then: segtable index run TABLE {name}",
         )
 
 
@@ -120,18 +120,18 @@ def _behind(seen: Observed, index: IndexState, bounds: Bounds) -> Iterator[Findi
         why="reads open every file that has no entry"
         if built
         else "it is not available: sensors wait for it, and reads open the files without entries",
-        do=f"segtable index run {seen.table} {name}, and check that its DAG runs",
+        do=f"segtable index run TABLE {name}, and check that its DAG runs",
     )
 
 
-def _unreadable(seen: Observed, index: IndexState, why: str) -> Finding:
+def _unreadable(index: IndexState, why: str) -> Finding:
     return Finding(
         code="unreadable-index",
         severity=Severity.WARNING,
         where=f"index {index.definition.name}",
         what=f"its own table cannot be read, so it is not used: {why}",
         why="reads open the files instead, and writers no longer feed it",
-        do=_rebuild(seen, index),
+        do=_rebuild(index),
     )
 
 
@@ -148,7 +148,7 @@ def _misfit(seen: Observed, index: IndexState, own: TableCreated) -> str | None:
     return None
 
 
-def _unfit(seen: Observed, index: IndexState, why: str) -> Finding:
+def _unfit(index: IndexState, why: str) -> Finding:
     name = index.definition.name
     return Finding(
         code="unfit-index",
@@ -156,12 +156,11 @@ def _unfit(seen: Observed, index: IndexState, why: str) -> Finding:
         where=f"index {name}",
         what=f"the columns of the table have changed, so it is not used: {why}",
         why="reads open the files instead, and writers no longer feed it",
-        do=f"{_rebuild(seen, index)}; or, if its column is gone: segtable index drop {seen.table} "
-        f"{name}",
+        do=f"{_rebuild(index)}; or, if its column is gone: segtable index drop TABLE {name}",
     )
 
 
-def _uncopied(seen: Observed, index: IndexState) -> Finding:
+def _uncopied(index: IndexState) -> Finding:
     own = len(index.feeds)
     return Finding(
         code="uncopied-feeds",
@@ -170,10 +169,10 @@ def _uncopied(seen: Observed, index: IndexState) -> Finding:
         what=f"{counted(own, 'feed')} wait to be copied into its own table, since version "
         f"{index.feeds[0][0]}",
         why="writers try it at every commit and fail; checkpoints and states carry all feeds",
-        do=f"segtable clean {seen.table} copies them, and says why it cannot; if it cannot: "
-        f"{_rebuild(seen, index)}",
+        do=f"segtable clean TABLE copies them, and says why it cannot; if it cannot: "
+        f"{_rebuild(index)}",
     )
 
 
-def _rebuild(seen: Observed, index: IndexState) -> str:
-    return f"segtable index rebuild {seen.table} {index.definition.name}"
+def _rebuild(index: IndexState) -> str:
+    return f"segtable index rebuild TABLE {index.definition.name}"

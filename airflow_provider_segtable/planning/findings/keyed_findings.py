@@ -52,7 +52,7 @@ def _without_base(seen: Observed, found: list[Slice]) -> Iterator[Finding]:
         "before: a part of it was lost, or an older segtable restored it; affected buckets: "
         f"{len(torn)}",
         why="base_only, and what is published as Delta and Iceberg, show no row of the bucket",
-        do=f"segtable compact {seen.table} --kind semi-major --interval {interval}",
+        do=f"segtable compact TABLE --kind semi-major --interval {interval}",
     )
 
 
@@ -77,7 +77,7 @@ def _restored(seen: Observed) -> Iterator[Finding]:
             f"up; affected time chunks: {len(found)}",
             why="a group may have several rows; what an older segtable published of it since has "
             "them, too, and no newer version is published before they are one",
-            do=f"segtable compact {seen.table} --kind major --interval {interval}",
+            do=f"segtable compact TABLE --kind major --interval {interval}",
         )
 
 
@@ -102,7 +102,7 @@ def _heavy_logs(seen: Observed, found: list[Slice]) -> Iterator[Finding]:
         f"{describe_size(worst.base_bytes)} of base files, and no compaction is planned; affected "
         f"buckets: {len(heavy)}",
         why=f"every read of the bucket merges {worst.runs} runs",
-        do=f"segtable compact {seen.table} --kind semi-major --interval {interval}",
+        do=f"segtable compact TABLE --kind semi-major --interval {interval}",
     )
 
 
@@ -133,5 +133,5 @@ def _bucket_sizes(seen: Observed, found: list[Slice]) -> Iterator[Finding]:
         why="one job merges a bucket, and waits for its longest"
         if few
         else "each write and each compaction makes many tiny files",
-        do=f"segtable compact {seen.table} --kind major --interval {interval} --buckets {better}",
+        do=f"segtable compact TABLE --kind major --interval {interval} --buckets {better}",
     )

@@ -17,6 +17,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
@@ -170,7 +171,7 @@ def failed_of(results: Iterable[PlanResult]) -> tuple[PlanResult, ...]:
 
 def rebuilding(uri: str, name: str) -> str:
     """Return the way out for an index that cannot be read."""
-    return f"segtable index rebuild {uri} {name}"
+    return f"segtable index rebuild {quote(uri)} {name}"
 
 
 def _builds(name: str, plan_id: str, state: State) -> bool:

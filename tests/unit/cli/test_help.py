@@ -5,18 +5,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer.main
+from rich.text import Text
 from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli.app import app
+from airflow_provider_segtable.cli.guard import flowing
 
 RIDDLES = re.compile(r"\b(whoever|nobody|somebody)\b")
 
 
-def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command, without those of groups."""
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with its words, without groups."""
     inner = getattr(command, "commands", {})
     if not inner:
-        yield path
+        yield path, command
     for name, each in inner.items():
         yield from commands(each, (*path, name))
 
@@ -25,20 +27,29 @@ def test_every_command_explains_itself() -> None:
     """There is an example, no escaped bracket is left, and no option lacks its words."""
     everything = list(commands(typer.main.get_command(app)))
     assert len(everything) > 20
-    for words in everything:
-        told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).output
+    for words, shown in everything:
+        told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
         command = " ".join(words)
         about, _, options = told.partition("─ Options")
         assert about.count(f"segtable {command}") > 1, f"{command}: usage, but no example"
         assert "\\[" not in told, command
+        assert "\u2026" not in told, f"{command}: a word is cut at 80 columns"
         assert not RIDDLES.search(told), command
         for line in options.splitlines():
-            if re.match(r"│ \*?\s+--\w", line):
+            if re.match(r"│ \*? {1,5}--\w", line):
                 assert len(re.split(r"\s{2,}", line.strip("│* "))) > 1, f"{command}: {line}"
         flags = [line for line in options.splitlines() if "<bool>" in line]
         assert all("--help" in line for line in flags), f"{command}: a flag has no value"
-        for line in about.splitlines():
-            assert not line.startswith(" segtable") or len(line.rstrip()) < 80, line
+        examples = re.findall(r"^\[green\].*", shown.help, re.MULTILINE)
+        assert all(len(Text.from_markup(line).plain) < 79 for line in examples), command
+
+
+def test_prose_is_wrapped_by_the_terminal() -> None:
+    """Lines of prose are joined; examples, lists and what belongs to an example keep theirs."""
+    text = "Join\nlines.\n\n[green]segtable x[/]\n[green]segtable y[/]\n\nCodes:\n  0  done\n\na\nb"
+    first, *others = flowing(text).split("\n\n")
+    assert (first, others[-1]) == ("Join lines.", "a b")
+    assert others[:2] == text.split("\n\n")[1:3]
 
 
 def test_a_table_is_created_before_it_is_read() -> None:

@@ -112,7 +112,7 @@ def test_null_keys_are_refused() -> None:
     """A null key is refused with its row, and so is a table of no buckets."""
     table = pa.table({"k": [1, None], "l": [1, 2]})
     with pytest.raises(
-        InvalidInput, match="1 row without a key: column 'k' is null, first in row 1"
+        InvalidInput, match="1 row without a key: column 'k' is null, first in row 1 \\(from 0\\)"
     ):
         buckets_of(table, ["l", "k"], 4)
     with pytest.raises(InvalidInput, match="a table of 0 buckets"):

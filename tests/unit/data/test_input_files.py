@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from shlex import quote
 
 import pyarrow as pa
 import pytest
@@ -159,10 +160,13 @@ def test_a_refused_field_has_its_way_out(
 
 
 def test_a_json_array_is_no_json_lines(tmp_path: Path) -> None:
-    """The message names the form that is read, and a command that makes it."""
-    file = _file(tmp_path, '\n [{"code": "a"}]', "given.json")
+    """The message names the form that is read, and a command that a shell takes as it stands."""
+    folder = tmp_path / "it's"
+    folder.mkdir()
+    file = _file(folder, '\n [{"code": "a"}]', "given of may.json")
+    command = f"jq -c '.[]' {quote(file.place)} > {quote(f'{folder}/given of may.jsonl')}"
     for read in (schema_of, lambda each: read_rows(each, SCHEMA)):
-        with pytest.raises(InvalidInput, match=r"one JSON array.*jq -c '\.\[\]' given\.json"):
+        with pytest.raises(InvalidInput, match=f"one JSON array.*{re.escape(command)}"):
             read(file)
 
 

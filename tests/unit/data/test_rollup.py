@@ -129,7 +129,7 @@ def test_a_cut_time_that_nanoseconds_cannot_hold_is_refused() -> None:
 def test_null_times_are_refused() -> None:
     """The row is named."""
     rows = pa.table({"at": pa.array([1, None]).cast(pa.timestamp("us"))})
-    with pytest.raises(TimeOutOfRange, match="row 1: event time at is null"):
+    with pytest.raises(TimeOutOfRange, match=r"row 1 \(from 0\): event time at is null"):
         from_input(rows, how("n=count"), time_column="at")
 
 

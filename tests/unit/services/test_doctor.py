@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -353,3 +354,14 @@ def test_a_service_of_a_bucket_that_the_table_does_not_have_is_named(ports: Tabl
     assert finding.where.endswith("log store bucket 3")
     assert "host:7 serves it" in finding.what
     assert "log_store.buckets=4" in finding.do
+
+
+def test_a_command_of_a_finding_is_one_for_a_shell() -> None:
+    """An address with a space or a quote is quoted, in each command of the sentence."""
+    do = "segtable publish TABLE --full; or segtable clean TABLE, and TABLES stay"
+    found = Finding(code="c", severity=Severity.INFO, where="", what="", why="", do=do)
+    assert found.of_table("s3://lake/trips").do.count("publish s3://lake/trips --full") == 1
+    place = "/data/it's here"
+    assert found.of_table(place).do == (
+        f"segtable publish {quote(place)} --full; or segtable clean {quote(place)}, and TABLES stay"
+    )

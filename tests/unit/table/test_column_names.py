@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import joined_names, split_names
+from airflow_provider_segtable.core.tables.column_names import joined_names, no_column, split_names
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn, WidenColumn
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -133,7 +133,7 @@ def test_no_number_becomes_infinite() -> None:
     """A number that is too large for a narrower type is refused with its row; infinity stays."""
     made = _create(("x", pa.float32()))
     at = pa.array([0, 0], AT[1])
-    with pytest.raises(SchemaMismatch, match=r"1e\+300 in row 1"):
+    with pytest.raises(SchemaMismatch, match=r"1e\+300 in row 1 \(from 0\)"):
         made.append(pa.table([at, pa.array([float("inf"), 1e300])], names=["at", "x"]))
     made.append(pa.table([at, pa.array([float("inf"), 1.5])], names=["at", "x"]))
     assert made.scan().to_arrow()["x"].to_pylist() == [float("inf"), 1.5]
@@ -154,3 +154,25 @@ def test_items_of_lists_keep_their_name(child: str) -> None:
         for column in (*found.columns, *(batch.column(1) for batch in found.to_batches())):
             assert child == "item" or child not in str(column.type)
         made.compact("semi-major")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("fair", "fare"),
+        ("FARE", "fare"),
+        ("rider_i", "Rider_ID"),
+        ("tips", None),
+        ("zebra", None),
+        ("", None),
+    ],
+)
+def test_a_name_that_is_almost_right_is_answered_with_the_right_one(
+    name: str, meant: str | None
+) -> None:
+    """The nearest column is proposed, as it is spelled, if it is near; all are listed anyway."""
+    message = str(no_column(name, ["at", "fare", "Rider_ID"], "to set"))
+    proposed = f"did you mean {meant!r}? " if meant else ""
+    assert message == (
+        f"there is no column {name!r} to set: {proposed}the table has at, fare, Rider_ID"
+    )

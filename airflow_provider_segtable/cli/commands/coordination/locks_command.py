@@ -8,6 +8,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -66,8 +67,8 @@ def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
     stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
     if lock is None and stray is None:
         raise InvalidInput(
-            f"{table.ports.uri} has no lock of group {group!r}: `segtable locks {table.ports.uri}` "
-            "lists the groups"
+            f"{table.ports.uri} has no lock of group {group!r}: "
+            f"`segtable locks {quote(table.ports.uri)}` lists the groups"
         )
     if ask:
         if quiet:

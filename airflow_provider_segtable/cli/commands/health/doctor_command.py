@@ -36,29 +36,35 @@ def doctor(  # noqa: PLR0913 - each is an option
     watch: Annotated[
         float,
         typer.Option(
-            help="Compare two progress reports of each worker, N seconds apart.", min=0, max=600
+            help="Compare two progress reports of each worker, N seconds apart.",
+            metavar="N",
+            min=0,
+            max=600,
         ),
     ] = 0.0,
     pending_minutes: Annotated[
-        float, typer.Option(help="Minutes that a plan may wait for a worker.", min=0)
+        float, typer.Option(help="Minutes that a plan may wait for a worker.", metavar="N", min=0)
     ] = Bounds().pending_minutes,
     lock_minutes: Annotated[
-        float, typer.Option(help="Minutes that a lock may be held.", min=0)
+        float, typer.Option(help="Minutes that a lock may be held.", metavar="N", min=0)
     ] = Bounds().lock_minutes,
     checkpoint_events: Annotated[
-        int, typer.Option(help="Events that may follow the newest checkpoint.", min=1)
+        int, typer.Option(help="Events that may follow the newest checkpoint.", metavar="N", min=1)
     ] = Bounds().checkpoint_events,
     clock_skew_s: Annotated[
-        float, typer.Option("--clock-skew-s", help="Seconds that clocks may differ.", min=0)
+        float,
+        typer.Option("--clock-skew-s", help="Seconds that clocks may differ.", metavar="N", min=0),
     ] = Bounds().clock_skew_s,
     idle_minutes: Annotated[
-        float, typer.Option(help="Minutes that a worthwhile compaction may wait.", min=0)
+        float,
+        typer.Option(help="Minutes that a worthwhile compaction may wait.", metavar="N", min=0),
     ] = Bounds().idle_minutes,
     orphan_hours: Annotated[
-        float, typer.Option(help="Hours before an unreferenced file is reported.", min=0)
+        float,
+        typer.Option(help="Hours before an unreferenced file is reported.", metavar="N", min=0),
     ] = Bounds().orphan_hours,
     index_minutes: Annotated[
-        float, typer.Option(help="Minutes that an index may lack entries.", min=0)
+        float, typer.Option(help="Minutes that an index may lack entries.", metavar="N", min=0)
     ] = Bounds().index_minutes,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,

@@ -54,7 +54,7 @@ def verify(
         bool, typer.Option("--deep", help="Also decode every row, at the cost of a full scan.")
     ] = False,
     threads: Annotated[
-        int, typer.Option(help="Number of files read in parallel.", min=1, max=64)
+        int, typer.Option(help="Number of files read in parallel.", metavar="N", min=1, max=64)
     ] = 4,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,

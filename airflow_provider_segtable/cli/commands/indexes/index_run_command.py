@@ -8,7 +8,14 @@ from rich.markup import escape
 
 from airflow_provider_segtable.cli.commands.tables.table_commands import open_table, writable_table
 from airflow_provider_segtable.cli.display.index_drawing import drawn_requests, drawn_runs
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.cli.display.output import (
+    Facts,
+    in_shell,
+    note,
+    print_json,
+    progress,
+    show,
+)
 from airflow_provider_segtable.cli.engine_session import EngineFor, engines
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.durations import seconds_of
@@ -104,7 +111,9 @@ def schedule(
     answer = {"table": table, "version": opened.state().n, "plans": plans}
     print_json(answer) if as_json else show(drawn_requests(answer))
     if not as_json and any(each["plan"] for each in plans):
-        note(f"requested. Next: the planner's DAG, or [green]segtable index run {table}[/]")
+        note(
+            f"requested. Next: the planner's DAG, or [green]segtable index run {in_shell(table)}[/]"
+        )
 
 
 def wanted(table: Any, names: Sequence[str] | None) -> list[str]:

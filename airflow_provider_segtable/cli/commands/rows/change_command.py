@@ -200,10 +200,17 @@ def merge(
         ),
     ],
     matched: Annotated[
-        Matched, typer.Option(help="Action for rows of the table that match.")
+        Matched,
+        typer.Option(
+            help="Action for matching rows of the table: update, delete, ignore.", metavar="ACTION"
+        ),
     ] = Matched.UPDATE,
     unmatched: Annotated[
-        Unmatched, typer.Option(help="Action for rows of the file without a match.")
+        Unmatched,
+        typer.Option(
+            help="Action for rows of the file without a match: insert, ignore.",
+            metavar="ACTION",
+        ),
     ] = Unmatched.INSERT,
     sets: Annotated[
         list[str] | None,

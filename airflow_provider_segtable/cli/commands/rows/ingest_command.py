@@ -207,7 +207,8 @@ def _aside(bad: "BadRows | None") -> Facts:
     if bad is None:
         return {}
     if bad.count:
-        print_warning(f"{counted(bad.count, 'row')} set aside in {bad.path}")
+        rows = f"{counted(bad.count, 'row')} set aside in {bad.path}"
+        print_warning(f"{rows}, each with its number (from 0), the reason and its values")
     return {"set_aside": bad.count}
 
 

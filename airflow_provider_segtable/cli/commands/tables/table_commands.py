@@ -9,7 +9,7 @@ import typer
 from airflow_provider_segtable.cli.advice import advise_like, advise_nulls
 from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
-from airflow_provider_segtable.cli.display.output import note, print_json, show
+from airflow_provider_segtable.cli.display.output import in_shell, note, print_json, show
 from airflow_provider_segtable.cli.display.property_list import property_list
 from airflow_provider_segtable.cli.display.published_facts import status_facts
 from airflow_provider_segtable.cli.input.csv_options import CsvOptions
@@ -151,7 +151,7 @@ def create(  # noqa: PLR0913 - each is an option
         print_json(answer)
         return
     show(drawing.definition(answer))
-    note(f"[green]created.[/] Next: [green]segtable ingest {table} FILE...[/]")
+    note(f"[green]created.[/] Next: [green]segtable ingest {in_shell(table)} FILE...[/]")
 
 
 @tables.command("set", epilog=property_list())
@@ -200,7 +200,9 @@ def alter(  # noqa: PLR0913 - each is an option
     add: Annotated[
         list[str] | None,
         typer.Option(
-            help="Add a column; repeat.", metavar="NAME TYPE [group COLUMN] [default VALUE]"
+            help='Add a column: "NAME TYPE", "NAME TYPE default VALUE" or "NAME TYPE group '
+            'COLUMN"; repeat.',
+            metavar="COLUMN",
         ),
     ] = None,
     drop: Annotated[
@@ -240,8 +242,9 @@ def alter(  # noqa: PLR0913 - each is an option
 
     Old rows have the default in an added column, or null. Types become
     wider only: int32 to int64, float to double, decimals with more digits.
-    Drops come first, then renames, types, additions and the order.
-    Earlier versions keep their columns: [green]segtable table scan TABLE --version N[/]
+    Drops come first, then renames, types, additions and the order. Earlier
+    versions keep their columns (segtable table scan TABLE --version N).
+
     In a table with a primary key a new column may join a column group, which
     is named by its ordering column: --add "device string group seen".
     The event time, a primary key and ordering columns stay as they are, and so

@@ -24,17 +24,21 @@ def clean(
         bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
     ] = False,
     retention_hours: Annotated[
-        float | None, typer.Option(help="Keep all versions of the last N hours.", min=0)
+        float | None,
+        typer.Option(help="Keep all versions of the last N hours.", metavar="N", min=0),
     ] = None,
     retention_versions: Annotated[
-        int | None, typer.Option(help="Also keep the last N versions.", min=1)
+        int | None, typer.Option(help="Also keep the last N versions.", metavar="N", min=1)
     ] = None,
     orphan_hours: Annotated[
-        float | None, typer.Option(help="Keep unreferenced files younger than N hours.", min=0)
+        float | None,
+        typer.Option(help="Keep unreferenced files younger than N hours.", metavar="N", min=0),
     ] = None,
     consumer_hours: Annotated[
         float | None,
-        typer.Option(help="Keep what consumers have yet to read for at most N hours.", min=0),
+        typer.Option(
+            help="Keep what consumers have yet to read for at most N hours.", metavar="N", min=0
+        ),
     ] = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,

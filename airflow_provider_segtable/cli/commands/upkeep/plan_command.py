@@ -7,7 +7,7 @@ import typer
 from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.facts import skipped_facts
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
+from airflow_provider_segtable.cli.display.output import Facts, in_shell, note, print_json, show
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     Properties,
@@ -118,5 +118,5 @@ def planner_facts(uri: str, found: "PlannerRun", *, dry_run: bool) -> Facts:
 
 def _next_step(table: str, *, request: bool) -> str:
     if request:
-        return f"requested. Next: [green]segtable compact {table}[/]"
-    return f"Nothing was written. Next: [green]segtable compact {table} --all[/]"
+        return f"requested. Next: [green]segtable compact {in_shell(table)}[/]"
+    return f"Nothing was written. Next: [green]segtable compact {in_shell(table)} --all[/]"

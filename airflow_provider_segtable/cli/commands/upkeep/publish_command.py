@@ -1,5 +1,6 @@
 """``segtable publish``: publish a table for readers of other formats, and check what they see."""
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -136,7 +137,8 @@ def _check(uri: str, opened: Any, names: tuple[str, ...], *, as_json: bool) -> N
     wanted = names or tuple(opened.published())
     if not wanted:
         raise InvalidInput(
-            f"nothing of {uri} is published: segtable publish {uri} --format delta publishes it"
+            f"nothing of {uri} is published: segtable publish {quote(uri)} --format delta "
+            "publishes it"
         )
     with progress() as bar:
         tasks: dict[str, Any] = {}
