@@ -28,16 +28,17 @@ from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.files.bad_rows import BadRows
+from airflow_provider_segtable.data.files.bad_rows import BadRows, Needed
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
 from airflow_provider_segtable.spark.reads.input_source import (
+    complete,
     read_source,
     read_stream_source,
-    timed,
 )
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.spark.writes.streams.stream import AVAILABLE_NOW, ingest_stream
+from airflow_provider_segtable.table.lifetime.definition import needed_values
 
 LOCK_WAIT_S = 60.0
 
@@ -161,14 +162,16 @@ def _batch(app: App) -> Outcome:
     state = app.ports.log.load()
     schema = _read_by(state, given.deleted)
     bad = BadRows(given.bad_rows) if given.bad_rows else None
-    sources = (_read(app, source, schema, state.table.time_column, bad) for source in given.source)
+    sources = (
+        _read(app, source, schema, needed_values(state.table), bad) for source in given.source
+    )
     rows = reduce(DataFrame.unionByName, sources)
     told = _overwritten(app, rows) if _overwrites(app) else _appended_rows(app, rows)
     return told if bad is None else replace(told, facts={**told.facts, "set_aside": bad.count})
 
 
 def _read(
-    app: App, source: str, schema: pa.Schema, time_column: str, bad: BadRows | None
+    app: App, source: str, schema: pa.Schema, needed: Needed, bad: BadRows | None
 ) -> DataFrame:
     """Return the rows of a source; those that do not fit go to ``bad``."""
     given = app.arguments
@@ -178,7 +181,7 @@ def _read(
         csv=_form(given),
         bad=bad,
     )
-    return rows if bad is None else timed(rows, time_column, source, bad)
+    return rows if bad is None else complete(rows, needed, source, bad)
 
 
 def _appended_rows(app: App, rows: DataFrame) -> Outcome:

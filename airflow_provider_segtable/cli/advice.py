@@ -2,7 +2,8 @@
 
 1. Its granularity does not fit its rows (``granularity_advice``): when a table is made like a
    Parquet file, whose rows are taken as an example, and after the first ingest.
-2. Columns are texts because a text of the CSV file that it is made like stands for null.
+2. Columns may be null although they were given as not null: in a table with a primary key.
+3. Columns are texts because a text of the CSV file that it is made like stands for null.
 """
 
 from shlex import quote
@@ -44,6 +45,16 @@ def advise_nulls(file: "InputFile", schema: "pa.Schema") -> None:
         option = f"--null-text {quote(text)}"
         way = f"if it stands for null, create the table with {option}, and ingest with it"
         note(f"[yellow]advice:[/] {escape(f'{columns} string because of the text {text}; {way}')}")
+
+
+def advise_nullable(given: "pa.Schema", made: State) -> None:
+    """Advise on columns that may be null although they were given as not null."""
+    kept = {field.name for field in given if not field.nullable}
+    names = [each.name for each in made.table.schema.columns if each.nullable and each.name in kept]
+    if names:
+        which = f"column{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        why = "a record of a key may lack it, so only the key and the event time are not null"
+        note(f"[yellow]advice:[/] {escape(f'{which} may be null: {why}')}")
 
 
 def advise_filled(uri: str, state: State) -> None:

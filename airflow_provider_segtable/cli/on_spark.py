@@ -19,9 +19,9 @@ from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import (
     ADDRESS,
+    complete,
     numbered,
     read_source,
-    timed,
     without_infinity,
 )
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
@@ -29,7 +29,7 @@ from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
-from airflow_provider_segtable.table.lifetime.definition import given_schema
+from airflow_provider_segtable.table.lifetime.definition import given_schema, needed_values
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.table.writes.append import made_at
 from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
@@ -143,7 +143,7 @@ def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColum
     )
     if columns.bad is None:
         return taken
-    return timed(taken, definition.time_column, file.place, columns.bad)
+    return complete(taken, needed_values(definition), file.place, columns.bad)
 
 
 def _json(spark: SparkSession, place: str, given: pa.Schema) -> DataFrame:

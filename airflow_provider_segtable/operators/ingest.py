@@ -59,10 +59,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
         delimiter: of CSV: what separates fields, one character or ``tab``; a comma by default.
         encoding: of CSV: the encoding of the text.
         header: of CSV: whether the first line names the columns; if not, they are the table's.
-        bad_rows: a file on the worker that takes rows without a valid event time, and CSV rows
-            with a field that does not fit, as JSON lines; the result has their number,
-            ``set_aside``. By default such a row refuses its file. On Spark the driver writes it, so
-            a driver on a cluster is refused.
+        bad_rows: a file on the worker that takes rows without a valid event time, a key or another
+            needed value, and CSV rows with a field that does not fit, as JSON lines; the result has
+            their number, ``set_aside``. By default such a row refuses its file. On Spark the driver
+            writes it, so a driver on a cluster is refused.
         null_text: of CSV: texts that stand for null, e.g. ``["NA"]``, besides an empty field
             without quotes.
         kwargs: see ``SegtableCommitOperator``; ``options``, e.g. ``{"multiLine": "false"}``, need
@@ -189,7 +189,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
         """Return a result with the number of rows set aside, if ``facts`` have it, and log it."""
         if "set_aside" not in facts:
             return dict(told)
-        self.log.warning("%s set aside in %s", counted(facts["set_aside"], "row"), self.bad_rows)
+        if facts["set_aside"]:
+            self.log.warning(
+                "%s set aside in %s", counted(facts["set_aside"], "row"), self.bad_rows
+            )
         return {**told, "set_aside": facts["set_aside"]}
 
     def _aside(self) -> "BadRows | None":
@@ -362,7 +365,7 @@ def rows_of(
     """
     from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
     from airflow_provider_segtable.data.jobs.row_checks import check_rows
-    from airflow_provider_segtable.table.lifetime.definition import given_schema
+    from airflow_provider_segtable.table.lifetime.definition import given_schema, needed_values
     from airflow_provider_segtable.table.writes.given import flagged_rows
 
     schema = given_schema(state.table)
@@ -370,7 +373,7 @@ def rows_of(
         rows = read_rows(file, schema)
     else:
         found, numbers = read_fitting(file, schema, bad)
-        rows = bad.timed(found, numbers, state.table.time_column, file.place)
+        rows = bad.complete(found, numbers, needed_values(state.table), file.place)
     try:
         return flagged_rows(rows, state, deleted, check_rows)
     except InvalidInput as error:

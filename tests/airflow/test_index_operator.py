@@ -68,7 +68,7 @@ def test_an_index_is_requested_and_planned_once(flights: Flights) -> None:
     [
         ({"kind": "bloom_filter"}, r"is column_stats\(row\), not bloom_filter\(row, rate=0.01\)"),
         ({"columns": ["row", "time_hour"]}, r"not column_stats\(row, time_hour\)"),
-        ({"columns": ["wor"]}, "'wor' cannot be indexed"),
+        ({"columns": ["wor"]}, "no column 'wor' to index"),
         ({"kind": "btree"}, "kind 'btree' is unknown"),
         ({"rate": 0.5}, "has no rate"),
         ({"index": "a/b"}, "cannot name an index"),

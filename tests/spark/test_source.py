@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
-from airflow_provider_segtable.data.files.bad_rows import BadRows
+from airflow_provider_segtable.data.files.bad_rows import BadRows, Needed
 from airflow_provider_segtable.data.files.input_files import InputFile, read_fitting, read_rows
 from airflow_provider_segtable.data.jobs.row_checks import check_rows, conformed
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.input_source import format_of, read_source, timed
+from airflow_provider_segtable.spark.reads.input_source import complete, format_of, read_source
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from tests.spark.conftest import MakeTable
 
@@ -162,13 +162,14 @@ def test_both_engines_set_the_same_rows_aside(spark: SparkSession, tmp_path: Pat
     csv, parquet = tmp_path / "bad.csv", tmp_path / "bad.parquet"
     csv.write_text(NOT_FITTING)
     at = pa.array([0, None, 2], EVENTS.field("at").type)
-    pq.write_table(pa.table([at, [1, 2, 3], ["a", "b", "c"]], schema=EVENTS), parquet)
-    for file, expected in ((csv, [1, 2, 3, 4]), (parquet, [1])):
+    pq.write_table(pa.table([at, [1, 2, 3], ["a", None, None]], schema=EVENTS), parquet)
+    needed = Needed(time="at", columns=("n", "who"))
+    for file, expected in ((csv, [1, 2, 3, 4]), (parquet, [1, 2])):
         here, there = (BadRows(str(tmp_path / f"{file.name}.{name}")) for name in "ab")
         found, numbers = read_fitting(InputFile(str(file)), EVENTS, here)
-        kept = here.timed(found, numbers, "at", str(file))
-        rows = timed(
-            read_source(spark, str(file), schema=EVENTS, bad=there), "at", str(file), there
+        kept = here.complete(found, numbers, needed, str(file))
+        rows = complete(
+            read_source(spark, str(file), schema=EVENTS, bad=there), needed, str(file), there
         )
         assert [tuple(row) for row in rows.select("n", "who").collect()] == list(
             zip(*(kept[name].to_pylist() for name in ("n", "who")), strict=True)

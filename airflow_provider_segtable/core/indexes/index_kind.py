@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.tables.schema import Column
 from airflow_provider_segtable.core.time.interval import Granularity
 
@@ -156,10 +157,7 @@ def column_ids(names: Sequence[str], table: TableCreated) -> tuple[int, ...]:
     known = {column.name: column.id for column in table.schema.numbered}
     for name in names:
         if name not in known:
-            raise InvalidInput(
-                f"column {name!r} cannot be indexed, because {table.name} does not have it: its "
-                f"columns are {', '.join(known)}"
-            )
+            raise no_column(name, known, "to index", of=table.name)
         if names.count(name) > 1:
             raise InvalidInput(f"column {name!r} is named twice: name it once")
     return tuple(known[name] for name in names)

@@ -29,22 +29,30 @@ def check_name(name: str) -> None:
         raise InvalidName(f"column name {name!r} stands for all columns in reads: choose another")
 
 
-def no_column(name: str, known: Iterable[str], use: str = "") -> SchemaMismatch:
-    """Return the error for a column that a table does not have.
+def no_column(
+    name: str, known: Iterable[str], use: str = "", of: str = "the table"
+) -> SchemaMismatch:
+    """Return the error for a column that is not there.
 
     Args:
         name: the name.
-        known: the table's columns.
+        known: the columns that are there.
         use: what the column was named for, e.g. ``to set``.
+        of: what has the columns.
     """
     names = list(known)
-    lower = {each.lower(): each for each in reversed(names)}
-    near = [lower[each] for each in get_close_matches(name.lower(), lower, n=1, cutoff=0.75)]
-    meant = f"did you mean {near[0]!r}? " if near else ""
     for_use = f" {use}" if use else ""
     return SchemaMismatch(
-        f"there is no column {name!r}{for_use}: {meant}the table has {', '.join(names)}"
+        f"there is no column {name!r}{for_use}: {did_you_mean(name, names)}{of} has "
+        f"{', '.join(names)}"
     )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question for the known name that is nearest to another one; empty if none is."""
+    lower = {each.lower(): each for each in reversed([*known])}
+    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.75)
+    return f"did you mean {lower[near[0]]!r}? " if near else ""
 
 
 def split_names(text: str) -> tuple[str, ...]:

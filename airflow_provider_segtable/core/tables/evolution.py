@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.tables.column_names import check_name
+from airflow_provider_segtable.core.tables.column_names import check_name, no_column
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 
 
@@ -243,7 +243,7 @@ def _free(schema: Schema, name: str, time_column: str, done: str) -> Column:
     """Return a column that may be changed."""
     column = next((column for column in schema.numbered if column.name == name), None)
     if column is None:
-        raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(schema.names)}")
+        raise no_column(name, schema.names)
     if name == time_column:
         raise InvalidInput(
             f"column {name!r} is the event time, by which the table is divided, so it cannot be "
@@ -265,7 +265,7 @@ def _check_name(schema: Schema, name: str) -> None:
 def _reordered(schema: Schema, names: tuple[str, ...]) -> Schema:
     for name in names:
         if schema.find(name) is None:
-            raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(schema.names)}")
+            raise no_column(name, schema.names)
         if names.count(name) > 1:
             raise InvalidInput(f"column {name!r} occurs {names.count(name)} times in the order")
     first = [column for name in names for column in schema.numbered if column.name == name]

@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, Sch
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Delete, Update
 from airflow_provider_segtable.core.segments.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.group_columns import check_group_columns
 from airflow_provider_segtable.core.tables.group_predicates import check_group_predicate
@@ -345,7 +346,7 @@ def _check_granularity(query: QueryGranularity, table: Granularity) -> None:
 def _found(schema: Schema, name: str, what: str) -> Column:
     column = schema.find(name)
     if column is None:
-        raise SchemaMismatch(f"{what} {name!r} is not in the schema: it has {_names(schema.names)}")
+        raise no_column(name, schema.names, f"for the {what}", of="the schema")
     return column
 
 

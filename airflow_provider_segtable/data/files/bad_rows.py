@@ -1,7 +1,8 @@
 """Rows of files that do not fit, set aside instead of refusing the file.
 
-1. A row is set aside if it has no event time, one out of range, or, in CSV, a field that is no
-   value of its column. A file that is broken, or lacks a column, is refused all the same.
+1. A row is set aside if it has no event time, one out of range, null in a key or another column
+   that must not be null, or, in CSV, a field that is no value of its column. A file that is
+   broken, or lacks a column, is refused all the same.
 2. They are written as JSON lines, each with the ``file``, the number of the ``row`` in it from 0,
    the ``reason`` and the ``values``. This happens before any other row of the file is appended, so
    no row is lost if the disk is full.
@@ -30,6 +31,14 @@ _AT_ONCE = 1000
 """Lines that are written at once."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What each row needs: a valid event time, and values in some columns."""
+
+    time: str
+    columns: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class BadRows:
     """The file of rows that are set aside, and their number so far; made with the first one."""
@@ -39,9 +48,11 @@ class BadRows:
 
     def __post_init__(self) -> None:
         """Refuse a path that is no file's of this machine."""
-        if not self.path or "://" in self.path or Path(self.path).is_dir():
+        here = Path(self.path)
+        if not self.path or "://" in self.path or here.is_dir() or not here.parent.is_dir():
             raise InvalidInput(
-                f"{self.path!r} cannot take the bad rows: give the path of a file on this machine"
+                f"{self.path!r} cannot take the bad rows: give the path of a file on this machine, "
+                "in a folder that is there"
             )
 
     def fitting_texts(
@@ -51,15 +62,19 @@ class BadRows:
         numbers = pa.array(np.arange(rows.num_rows))
         return self._without(rows, numbers, place, text_faults(rows, schema))
 
-    def timed(
-        self, rows: pa.Table, numbers: "pa.Array[pa.Int64Scalar]", time: str, place: str
+    def complete(
+        self, rows: pa.Table, numbers: "pa.Array[pa.Int64Scalar]", needed: Needed, place: str
     ) -> pa.Table:
-        """Set rows aside that have no event time, or an impossible one; return the others."""
-        if time not in rows.column_names or not is_time(rows.schema.field(time).type):
-            return rows
-        bad = impossible_times(rows.column(time))
-        found = np.flatnonzero(bad.to_numpy(zero_copy_only=False)).tolist()
-        return self._without(rows, numbers, place, dict.fromkeys(found, untimed(time)))[0]
+        """Set rows aside that lack a valid event time, or another needed value; return the rest."""
+        reasons: dict[int, str] = {}
+        time = needed.time
+        if time in rows.column_names and is_time(rows.schema.field(time).type):
+            reasons |= dict.fromkeys(_where(impossible_times(rows.column(time))), untimed(time))
+        for name in needed.columns:
+            if name in rows.column_names:
+                missing = _where(rows.column(name).is_null())
+                reasons = dict.fromkeys(missing, is_needed(name)) | reasons
+        return self._without(rows, numbers, place, reasons)[0]
 
     def add(self, place: str, rows: Iterable[FoundRow]) -> None:
         """Set rows aside that were found elsewhere; ``place`` is the file of those without one."""
@@ -126,6 +141,16 @@ def text_faults(rows: pa.Table, schema: pa.Schema) -> dict[int, str]:
 def untimed(time: str) -> str:
     """Return why a row without a valid event time is set aside."""
     return f"event time {time} is null or out of range"
+
+
+def is_needed(name: str) -> str:
+    """Return why a row without a value that it needs is set aside."""
+    return f"column {name!r} is null, and must not be"
+
+
+def _where(flags: pa.ChunkedArray) -> list[int]:
+    """Return the rows whose flag is set."""
+    return [int(row) for row in np.flatnonzero(flags.to_numpy(zero_copy_only=False))]
 
 
 def _values(column: pa.ChunkedArray) -> Any:

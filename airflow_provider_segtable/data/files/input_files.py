@@ -343,8 +343,9 @@ def _read_json(file: InputFile, schema: pa.Schema) -> pa.Table:
 
 
 def _json_rows(stream: Any, schema: pa.Schema) -> pa.Table:
+    nullable = [f.with_nullable(nullable=True) for f in schema]  # the table's check names the row
     texts = pa.schema(
-        [f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f for f in schema]
+        [f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f for f in nullable]
     )
     rows = pj.read_json(stream, parse_options=pj.ParseOptions(explicit_schema=texts))
     for at, name in enumerate(rows.column_names):

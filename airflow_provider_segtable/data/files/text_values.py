@@ -68,7 +68,10 @@ def _way_out(text: str, name: str, kind: pa.DataType) -> str:
         return "write dates and times as ISO 8601, e.g. 2013-01-31T12:00:00Z"
     if _COMMA.match(text):
         return f"write {text.replace(',', '.')}, with a decimal point"
-    return "correct it; a text that stands for null is named by --null-text (null_text=)"
+    return (
+        "correct it, set such rows aside (--bad-rows), or name a text that stands for null "
+        "(--null-text)"
+    )
 
 
 def shown(text: str) -> str:

@@ -43,7 +43,8 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if name not in schema.names:
             raise SchemaMismatch(
                 f"column {name!r} ({rows.schema.field(names.index(name)).type}) is not in the "
-                f"table, which has {', '.join(schema.names)}: drop or rename it"
+                f"table, which has {', '.join(schema.names)}: leave it out (ingest: --columns), "
+                "rename it, or add it to the table first (table alter --add)"
             )
         if names.count(name) > 1:
             raise SchemaMismatch(f"column {name!r} occurs {names.count(name)} times: rename one")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant, Interval
@@ -145,9 +146,7 @@ def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
     """
     for name in spec.order.columns:
         if name not in schema.names:
-            raise InvalidInput(
-                f"order {spec.order} names {name!r}; the table has {', '.join(schema.names)}"
-            )
+            raise no_column(name, schema.names, f"for the order {spec.order}")
         check_sortable(name, schema.field(name).type)
     if not spec.intervals:
         raise InvalidInput("there is no target time chunk to sort into")

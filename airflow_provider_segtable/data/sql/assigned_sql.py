@@ -6,13 +6,14 @@
    column of the source; a bare name that both sides have is refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.arrow_numbers import widened
@@ -106,11 +107,18 @@ def _resolved(tree: Tree, names: Sequence[str], source: Mapping[str, str]) -> Tr
                     f"{name!r} is a column of both sides: write target.{name} or source.{name}"
                 )
             side = "source"
+        if side == "source" and source and side not in names and not _known(name, source):
+            raise no_column(name, source, of="the source")
         if side == "source" and name in source:
             return exp.column(source[name], quoted=True)
         return exp.column(name, quoted=True) if side == "target" else node
 
     return tree.transform(resolve)
+
+
+def _known(name: str, names: Iterable[str]) -> bool:
+    """Return whether a name is a column, of which Spark ignores the case."""
+    return name.lower() in {each.lower() for each in names}
 
 
 def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -30,6 +30,7 @@ from airflow_provider_segtable.data.sql.text_values import OnlySpark, as_day, as
 DIALECT = "spark"
 EPOCH = date(1970, 1, 1)
 Tree: TypeAlias = Any  # the name of sqlglot's base class depends on its version
+QUOTES = "write a text in quotes, and a quote within it twice: 'O''Hare'"
 _NOISE = re.compile(r"\x1b\[\d*m|<class '[\w.]+\.|'>")
 """Colours and class names in the parser's messages."""
 _NUMBER_OR_TIME = re.compile(r"\s*[+-]?\.?\d|\s*[+-]?(inf|nan)", re.IGNORECASE)
@@ -86,6 +87,8 @@ def parsed(
         trees = sqlglot.parse(ready.text, dialect=DIALECT)
     except sqlglot.errors.SqlglotError as error:
         said = " ".join(_NOISE.sub("", str(error)).split())
+        if isinstance(error, sqlglot.errors.TokenError):
+            said = f"a text in it does not end; {QUOTES}"
         raise InvalidInput(f"{text!r} is not {what} in Spark's SQL: {said}") from None
     if len(trees) != 1 or trees[0] is None:
         raise InvalidInput(f'{text!r} is not {what}: write one, e.g. "{example}"')

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.column_names import did_you_mean
 
 Value = int | float | str
 
@@ -37,7 +38,9 @@ def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -
         if not key.startswith(f"{prefix}."):
             continue
         if key not in known:
-            raise InvalidInput(f"{key!r} is not a property: known are {', '.join(known)}")
+            raise InvalidInput(
+                f"{key!r} is not a property: {did_you_mean(key, known)}known are {', '.join(known)}"
+            )
         name = key.removeprefix(f"{prefix}.")
         given[name] = _value(key, text, kinds[name])
     return given

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.deletes.deletion import holds_any
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import (
@@ -41,6 +41,7 @@ from airflow_provider_segtable.core.requests.read_request import (
 )
 from airflow_provider_segtable.core.segments.roots import named_roots
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.where import condition, timed
@@ -373,7 +374,7 @@ def _placed(frame: DataFrame) -> DataFrame:
 def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     for name in columns:
         if name not in known.names:
-            raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(known.names)}")
+            raise no_column(name, known.names)
     return pa.schema([known.field(name) for name in columns])
 
 

@@ -27,7 +27,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
-from airflow_provider_segtable.data.files.bad_rows import BadRows, FoundRow, untimed
+from airflow_provider_segtable.data.files.bad_rows import (
+    BadRows,
+    FoundRow,
+    Needed,
+    is_needed,
+    untimed,
+)
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, instant
@@ -153,26 +159,29 @@ def numbered(rows: DataFrame) -> DataFrame:
     return rows.withColumns(dict(zip(ADDRESS, (number, file), strict=True)))
 
 
-def timed(rows: DataFrame, time: str, place: str, bad: BadRows) -> DataFrame:
-    """Return numbered rows without those that have no valid event time, which ``bad`` takes.
+def complete(rows: DataFrame, needed: Needed, place: str, bad: BadRows) -> DataFrame:
+    """Return numbered rows that have what they need; ``bad`` takes the others.
 
     Raises:
         ExecutionFailed: Spark failed.
     """
-    if time not in rows.columns or not isinstance(
+    reason, time = F.lit(None).cast("string"), needed.time
+    for name in reversed([each for each in needed.columns if each in rows.columns]):
+        missing = F.when(column(rows, name).isNull(), F.lit(is_needed(name)))
+        reason = missing.otherwise(reason)
+    if time in rows.columns and isinstance(
         rows.schema[time].dataType, T.TimestampType | T.TimestampNTZType | T.DateType
     ):
-        return rows.drop(*ADDRESS)
-    known = instant(rows, time).isNotNull()
+        known = instant(rows, time).isNotNull()
+        reason = F.when(known, reason).otherwise(F.lit(untimed(time)))
     names = [name for name in rows.columns if name not in ADDRESS]
     shown = [
         column(rows, name).cast("string") if name == time else column(rows, name) for name in names
     ]
     with translated(f"setting rows of {place} aside"):
-        lost = rows.select(*shown, *ADDRESS).where(~known).toLocalIterator()
-        reason = untimed(time)
-        bad.add(place, (_line(reason, names, row) for row in lost))
-    return rows.where(known).drop(*ADDRESS)
+        lost = rows.where(reason.isNotNull()).select(*shown, *ADDRESS, reason)
+        bad.add(place, (_line(row[-1], names, row[:-1]) for row in lost.toLocalIterator()))
+    return rows.where(reason.isNull()).drop(*ADDRESS)
 
 
 def _line(reason: str, names: list[str], row: Row) -> FoundRow:

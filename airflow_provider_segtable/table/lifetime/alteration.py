@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.log.families.index_events import unfit
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.column_names import did_you_mean
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -70,7 +71,8 @@ class Alteration:
             if key not in table.properties:
                 known = ", ".join(table.properties) or "none"
                 raise InvalidInput(
-                    f"property {key!r} is not set, so it cannot be removed: set are {known}"
+                    f"property {key!r} is not set, so it cannot be removed: "
+                    f"{did_you_mean(key, table.properties)}set are {known}"
                 )
         schema = self._schema(table)
         action = TableAltered(

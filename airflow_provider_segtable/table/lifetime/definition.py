@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import check_name
+from airflow_provider_segtable.core.tables.column_names import check_name, did_you_mean, no_column
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -26,6 +26,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import (
 )
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.arrow.storable_types import storable
+from airflow_provider_segtable.data.files.bad_rows import Needed
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
 from airflow_provider_segtable.planning.properties.index_settings import PROPERTIES as INDEX
@@ -62,7 +63,9 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
     """
     for key in given:
         if key not in KNOWN and not names_index(key):
-            raise InvalidInput(f"{key!r} is not a property: known are {', '.join(KNOWN)}")
+            raise InvalidInput(
+                f"{key!r} is not a property: {did_you_mean(key, KNOWN)}known are {', '.join(KNOWN)}"
+            )
     policy = Policy.read(table.properties)
     Retention.read(table.properties)
     LogStoreSettings.read(table.properties)
@@ -96,11 +99,7 @@ def checked_order(clustering: str, table: TableCreated) -> str:
     for name in order.columns:
         column = table.schema.find(name)
         if column is None:
-            names = ", ".join(table.schema.names)
-            raise SchemaMismatch(
-                f"clustering {clustering!r} names {name!r}, which {table.name} does not "
-                f"have: its columns are {names}"
-            )
+            raise no_column(name, table.schema.names, f"for the clustering {clustering!r}")
         check_sortable(name, parse_type(column.type))
     table.kind.check_order(order, table.time_column, table.name)
     return str(order)
@@ -129,9 +128,7 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
     """
     check_once(schema)
     if time_column not in schema.names:
-        raise SchemaMismatch(
-            f"time column {time_column!r} is not in the schema: it has {', '.join(schema.names)}"
-        )
+        raise no_column(time_column, schema.names, "for the event time", of="the schema")
     if not is_time(schema.field(time_column).type):
         raise SchemaMismatch(
             f"time column {time_column!r} has type {schema.field(time_column).type}: "
@@ -175,6 +172,16 @@ def check_writable(field: "pa.Field[Any]") -> None:
 def given_schema(definition: TableCreated) -> pa.Schema:
     """Return the schema of rows to append; it marks columns that may be left out."""
     return incoming_columns(definition.kind.input_schema(definition.schema, definition.time_column))
+
+
+def needed_values(definition: TableCreated) -> Needed:
+    """Return what each row of a file needs so that it can be appended."""
+    rules = definition.kind.rules
+    key = rules.key if rules is not None else ()
+    columns = (each.name for each in given_schema(definition) if not each.nullable)
+    names = dict.fromkeys((*key, *columns))
+    names.pop(definition.time_column, None)
+    return Needed(time=definition.time_column, columns=tuple(names))
 
 
 def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:

@@ -95,14 +95,14 @@ class FileColumns:
             InvalidInput, SchemaMismatch: the file cannot be read, or its columns do not fit.
         """
         from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
-        from airflow_provider_segtable.table.lifetime.definition import given_schema
+        from airflow_provider_segtable.table.lifetime.definition import given_schema, needed_values
 
         schema = self.with_flag(given_schema(table))
         if self.bad is None:
             return self.taken(read_rows(file, self.in_file(schema)), schema, table)
         found, numbers = read_fitting(file, self.in_file(schema), self.bad)
         rows = self.taken(found, schema, table)
-        return self.bad.timed(rows, numbers, table.time_column, file.place)
+        return self.bad.complete(rows, numbers, needed_values(table), file.place)
 
     def with_flag(self, schema: "pa.Schema") -> "pa.Schema":
         """Return the columns to read: the table's, and the one that says what is deleted."""

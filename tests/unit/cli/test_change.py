@@ -206,12 +206,15 @@ def test_what_is_wrong_is_said_before_anything_is_written(
     refused(result, 2, error, word)
 
 
-def test_what_is_wrong_for_both_engines_starts_no_spark(run: Run, filled: str) -> None:
+def test_what_is_wrong_for_both_engines_starts_no_spark(
+    run: Run, filled: str, tmp_path: Path
+) -> None:
     """By default, too, a column that is not there is said at once."""
     for where, error, word in (
         ("whoo = 1", "SchemaMismatch", "'whoo'"),
         ("ascii(whoo) = 1", "SchemaMismatch", "'whoo'"),
         ("who =", "InvalidInput", "who ="),
+        ("who = 'O'Hare'", "InvalidInput", "'O''Hare'"),
         ("amount = 'much'", "InvalidInput", "'much'"),
         ("max(amount) > 1", "InvalidInput", "several rows"),
         ("amount = null", "InvalidInput", "IS NULL"),
@@ -220,6 +223,10 @@ def test_what_is_wrong_for_both_engines_starts_no_spark(run: Run, filled: str) -
     update = run("update", filled, "--set", "amount=1 +", "--all", "--json")
     refused(update, 2, "InvalidInput", "not a value in Spark's SQL")
     refused(run("delete", filled, "--matches", "no.csv", "--json"), 2, "InvalidInput", "no.csv")
+    (tmp_path / "sold.csv").write_text("at,n\n2013-01-01T00:00:00Z,1\n")
+    merge = ("merge", filled, "sold.csv", "--on", "at", "--unmatched", "ignore", "--json", "--set")
+    for value in ("source.m", "upper(source.m)", "target.m"):
+        refused(run(*merge, f"amount={value}"), 2, "SchemaMismatch", "no column 'm'")
 
 
 @pytest.mark.parametrize("command", ["update", "merge"])

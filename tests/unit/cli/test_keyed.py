@@ -98,7 +98,7 @@ def test_partial_updates_fill_columns(facts: Facts) -> None:
         (("--buckets", "0"), "--buckets 0: rows are merged only by a primary key: add --primary"),
         (("--merge", "latest"), "--merge latest: rows are merged only by a primary key"),
         (("--primary-key", "id", "--dimension", "text"), "--primary-key id keeps one row for each"),
-        (("--primary-key", "nope"), "column 'nope' is not there"),
+        (("--primary-key", "nope"), "no column 'nope' for the primary key"),
         (("--primary-key", "id,,a"), "--primary-key 'id,,a' has an empty name"),
         (("--primary-key", "id", "--buckets", "0"), "0 buckets: choose 1 to 65536"),
         (("--primary-key", "id", "--group", "seq_a=a"), "use 'partial_update' for groups"),

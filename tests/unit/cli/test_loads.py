@@ -29,8 +29,8 @@ def load(run: Run, table: str, tmp_path: Path) -> Callable[..., Any]:
     return invoke
 
 
-def _rows(facts: Facts) -> list[str]:
-    return [row["who"] for row in facts("table", "scan", "trips")["rows"]]
+def _rows(facts: Facts, table: str = "trips") -> list[str]:
+    return [row["who"] for row in facts("table", "scan", table)["rows"]]
 
 
 WHO = [f"user {n}" for n in range(5)]
@@ -137,12 +137,47 @@ def test_bad_rows_are_set_aside(
     assert len((tmp_path / "aside.jsonl").read_text().splitlines()) == 4
 
 
+NEEDY = "at timestamp not null, id int, who string not null"
+DAY = "2013-01-01T00:00:00Z"
+
+
+def test_rows_with_null_where_there_must_be_none_are_set_aside(
+    run: Run, facts: Facts, tmp_path: Path
+) -> None:
+    """A column that is not null refuses a file by row, in each format, or sets the row aside."""
+    run("table", "create", "plain", "--schema", NEEDY, "--time", "at")
+    (tmp_path / "b.csv").write_text(f"at,id,who\n{DAY},x,a\n{DAY},2,b\n{DAY},4,\n,,\n")
+    lines = (f'{{"id": 5, "at": "{DAY}", "who": {who}}}\n' for who in ('"f"', "null"))
+    (tmp_path / "b.jsonl").write_text("".join(lines))
+    said = run("ingest", "plain", "b.jsonl").stderr
+    assert "column 'who' is not null in the table, but row 1 (from 0) is" in said
+    told = facts("ingest", "plain", "b.csv", "b.jsonl", "--bad-rows", "aside.jsonl")
+    assert (told["set_aside"], sorted(_rows(facts, "plain"))) == (4, ["b", "f"])
+    found = [json.loads(line) for line in (tmp_path / "aside.jsonl").read_text().splitlines()]
+    assert [(each["row"], each["reason"][:21]) for each in found] == [
+        (0, "column 'id': 'x' is n"),
+        (2, "column 'who' is null,"),
+        (3, "event time at is null"),
+        (1, "column 'who' is null,"),
+    ]
+
+
+def test_rows_without_a_key_are_set_aside(run: Run, facts: Facts, tmp_path: Path) -> None:
+    """A null key does not refuse the file; columns beside the key and the time may be null."""
+    more = ("--time", "at", "--primary-key", "id")
+    assert "column who may be null" in run("table", "create", "k", "--schema", NEEDY, *more).stderr
+    (tmp_path / "b.csv").write_text(f"at,id,who\n{DAY},1,a\n{DAY},,b\n{DAY},2,\n")
+    assert "column 'id' is null, first in row 1 (from 0)" in run("ingest", "k", "b.csv").stderr
+    told = facts("ingest", "k", "b.csv", "--bad-rows", "aside.jsonl")
+    assert (told["set_aside"], told["appends"][0]["rows"]) == (1, 2)
+
+
 def test_bad_rows_of_parquet(run: Run, table: str, facts: Facts, tmp_path: Path) -> None:
     """In other formats these are the rows without a valid event time."""
     at = pa.array([0, None, 2], pa.timestamp("us", "UTC"))
     pq.write_table(trips().set_column(0, "at", at), tmp_path / "bad.parquet")
     told = facts("ingest", table, "bad.parquet", "--bad-rows", "aside.jsonl")
     assert (told["set_aside"], _rows(facts)) == (1, ["user 0", "user 2"])
-    for path in ("s3://bucket/x", str(tmp_path)):
+    for path in ("s3://bucket/x", str(tmp_path), "no/such"):
         given = ("ingest", table, "bad.parquet", "--bad-rows", path)
         assert "cannot take the bad rows" in run(*given).stderr

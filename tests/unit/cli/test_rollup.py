@@ -39,7 +39,10 @@ def test_a_rollup_table_is_made_filled_and_read(facts: Facts, run: Run) -> None:
         (("--query-granularity", "decade"), "'decade' is not a query granularity"),
         (("--query-granularity", "month", *FEW), "'month' is coarser than the table's granu"),
         (("--dimension", "word"), "nothing would be kept of 'n'"),
-        (("--dimension", "wrod", "--metric", "n=sum(n)"), "'wrod' is not in the schema"),
+        (
+            ("--dimension", "wrod", "--metric", "n=sum(n)"),
+            "no column 'wrod' for the dimension: did you mean 'word'?",
+        ),
     ],
 )
 def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], message: str) -> None:

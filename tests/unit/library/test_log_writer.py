@@ -299,7 +299,7 @@ def test_wrong_rows_and_tables_are_refused_before_anything_starts() -> None:
             table.log_writer(buckets=buckets)
     assert table.state().n == before
     with table.log_writer(provider=MemoryLogStoreProvider()) as log:
-        with pytest.raises(SchemaMismatch, match=r"column 'other'.*drop or rename it$"):
+        with pytest.raises(SchemaMismatch, match=r"column 'other'.*table alter --add\)$"):
             log.append(rows(1).append_column("other", pa.array([1])))
         with pytest.raises(InvalidInput, match="no primary key"):
             log.append(rows(1), deleted="value")

@@ -37,7 +37,11 @@ def test_properties_are_read_by_name() -> None:
         ("buckets", "0", "log_store.buckets = 0 is too low: more than 0"),
         ("kept_checkpoints", "-1", "log_store.kept_checkpoints = -1 is too low: at least 0"),
         ("checkpoint_seconds", "nan", "checkpoint_seconds = nan is too low"),
-        ("bucket_kb", "1", "'log_store.bucket_kb' is not a property: known are log_store.buckets"),
+        (
+            "bucket_kb",
+            "1",
+            "'log_store.bucket_kb' is not a property: did you mean 'log_store.bucket_mb'",
+        ),
     ],
 )
 def test_wrong_settings_are_refused(key: str, value: str, expected: str) -> None:

@@ -47,7 +47,7 @@ def test_messages_name_kinds_as_users_do(table: Table) -> None:
     ("wish", "said"),
     [
         ({"kind": "btree"}, "'btree' is unknown: choose one of bloom_filter, column_stats, files"),
-        ({"columns": ["prize"]}, "'prize' cannot be indexed, because t does not have it"),
+        ({"columns": ["prize"]}, "no column 'prize' to index"),
         ({"columns": ["row", "row"]}, "'row' is named twice"),
         ({}, "no column is named"),
         ({"kind": "files", "columns": ["row"]}, "files has no columns: leave it out"),

@@ -111,8 +111,9 @@ def ingest(  # noqa: PLR0913 - each is an option
     bad_rows: Annotated[
         str | None,
         typer.Option(
-            help="Set rows without a valid event time, and CSV rows with a field that does not "
-            "fit, aside in this file (JSON lines) instead of refusing theirs.",
+            help="Set rows without a valid event time, a key or another needed value, and CSV rows "
+            "with a field that does not fit, aside in this file (JSON lines) instead of refusing "
+            "theirs.",
             metavar="FILE",
             show_default=False,
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.advice import advise_like, advise_nulls
+from airflow_provider_segtable.cli.advice import advise_like, advise_nullable, advise_nulls
 from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import in_shell, note, print_json, show
@@ -143,6 +143,7 @@ def create(  # noqa: PLR0913 - each is an option
         kind=kind,
         storage_options=store_options(storage_options),
     )
+    advise_nullable(columns, made.state())
     if file is not None:
         advise_like(file, time, granularity)
         advise_nulls(file, columns)

@@ -45,6 +45,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.tables.metric import HIDDEN
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 
@@ -195,7 +196,7 @@ class MergeRules:
         for name in self._roles():
             column = schema.find(name)
             if column is None:
-                raise SchemaMismatch(f"column {name!r} is not there; columns: {schema}")
+                raise no_column(name, schema.names, "for the primary key, its order or a group")
             if name in self.key:
                 _check_key(column)
             elif _NOT_ORDERED.fullmatch(column.type) and name in self._ordered():
