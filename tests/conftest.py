@@ -68,11 +68,14 @@ os.environ |= {
 settings.register_profile(
     "repeat",
     derandomize=True,
+    max_examples=round(DEFAULT * FACTORS["repeat"]),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("explore", deadline=None, max_examples=DEFAULT * FACTORS["explore"])
+settings.register_profile(
+    "explore", deadline=None, max_examples=round(DEFAULT * FACTORS["explore"])
+)
 settings.load_profile(PROFILE)
 
 

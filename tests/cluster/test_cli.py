@@ -12,6 +12,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_ingest(desk: Desk) -> None:
     """It finishes with exact rows, and warns that workers must see the local table."""
     files = [desk.file(start) for start in (0, 60)]

@@ -45,7 +45,7 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
 
 
-@pytest.mark.parametrize("first", [0, 3])
+@pytest.mark.parametrize("first", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_seeds_survive(first: int) -> None:
     """Three cleaners beside everybody: nothing needed goes, and nothing stale stays."""
     for seed in range(first, first + 3):
@@ -131,7 +131,7 @@ def test_killed_at_every_boundary(worn: World, step: int) -> None:
         tidied(mine, ports)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_three_cleaners_at_once(worn: World, seed: int) -> None:
     """Whatever their interleaving, their deaths and lost replies: nothing needed is ever gone."""
     faults = Faults(

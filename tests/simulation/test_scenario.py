@@ -26,7 +26,7 @@ from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run, shape_of, simulate
 from tests.simulation.world import Shape
 
-SEEDS, EACH = 6, 3
+SEEDS, EACH = 4, 2
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]
 CROWD = Shape(appenders=3, appends_each=2, compactors=3, planners=1, chunks=1, asks=3)
 BUSY = Shape(appenders=4, appends_each=3, compactors=2, planners=1, chunks=1, asks=4)
@@ -38,7 +38,7 @@ ALL_KINDS = Shape(appenders=2, appends_each=2, compactors=2, planners=1, chunks=
     "first",
     [
         *range(0, SEEDS, EACH),
-        *(pytest.param(first, marks=pytest.mark.long) for first in range(SEEDS, 4 * SEEDS, EACH)),
+        *(pytest.param(first, marks=pytest.mark.long) for first in range(SEEDS, 6 * SEEDS, EACH)),
     ],
 )
 def test_seeds_survive(first: int) -> None:
@@ -56,7 +56,7 @@ def test_same_seed_same_trace() -> None:
 
 def test_seeds_survive_without_locks() -> None:
     """The log alone decides: were no lock ever kept, nothing would be lost either."""
-    for seed in range(8):
+    for seed in range(5):
         run(build(seed, CROWD, lawless(seed)))
 
 

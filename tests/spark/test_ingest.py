@@ -105,7 +105,7 @@ def zoned(granularity: Granularity, randomness: random.Random) -> Layout:
     return layout
 
 
-@pytest.mark.parametrize("overrides", [False, True])
+@pytest.mark.parametrize("overrides", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize("granularity", list(Granularity))
 def test_spark_and_the_core_cut_time_alike(
     spark: SparkSession,

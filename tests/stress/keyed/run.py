@@ -64,7 +64,9 @@ ENOUGH: Mapping[str, int] = {
     "window": 4,
     "look": 6,
 }
-"""What the shortest run must have done; longer ones as many times as much as they are longer."""
+"""What a short run must have done, and a longer one as many times as much as it is longer."""
+LEAST = 0.5
+"""The share of it that the shortest run must have done."""
 SPARK_ENOUGH: Mapping[str, int] = {"batch of a Spark stream": 4}
 SHORT_S, DEADLINE_S, FINISH_S = 20.0, 120.0, 60.0
 SWEPT = 40
@@ -96,7 +98,7 @@ class Run:
 
     def carry_out(self, jobs: Mapping[str, str], seconds: float) -> None:
         """Run the crew until it has done enough, and judge what is left."""
-        times = max(1.0, seconds / SHORT_S)
+        times = max(LEAST, seconds / SHORT_S)
         wanted = {**ENOUGH, **(SPARK_ENOUGH if "spark" in jobs.values() else {})}
         enough = {what: round(n * times) for what, n in wanted.items()}
         seen = Observer(self.ports, self.folder / "kept")

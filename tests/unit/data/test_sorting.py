@@ -77,12 +77,12 @@ def keys_of(files: MemoryFiles, segment: Segment, columns: list[str]) -> list[tu
 def test_segments_have_about_the_target_size(share: float, memory: int, order: str) -> None:
     """With enough data each segment has 0.75 to 1.8 times the target, however skewed the key."""
     files = MemoryFiles()
-    tables = [plenty(30_000, seed, share) for seed in range(4)]
-    what = spec(tables[0].schema, order, memory=memory, target_size=300_000)
+    tables = [plenty(20_000, seed, share) for seed in range(4)]
+    what = spec(tables[0].schema, order, memory=memory, target_size=200_000)
     results = sort(files, put_in(files, tables), what)
     assert len(results) >= 3
-    assert all(0.75 <= segment.size / 300_000 <= 1.8 for segment in results)
-    assert sum(segment.rows for segment in results) == 120_000
+    assert all(0.75 <= segment.size / 200_000 <= 1.8 for segment in results)
+    assert sum(segment.rows for segment in results) == 80_000
 
 
 @pytest.mark.parametrize("memory", [1 << 20, 512 << 20])
@@ -90,8 +90,8 @@ def test_segments_have_about_the_target_size(share: float, memory: int, order: s
 def test_segments_do_not_overlap(memory: int, order: list[str]) -> None:
     """No value of the order is in two segments unless it is larger than a segment."""
     files = MemoryFiles()
-    tables = [plenty(20_000, seed) for seed in range(3)]
-    what = spec(tables[0].schema, ",".join(order), memory=memory, target_size=150_000)
+    tables = [plenty(10_000, seed) for seed in range(3)]
+    what = spec(tables[0].schema, ",".join(order), memory=memory, target_size=75_000)
     results = sort(files, put_in(files, tables), what)
     assert len(results) > 3
     for left, right in pairwise(results):
