@@ -369,10 +369,16 @@ d >= date '2026-01-01' - 7
 at between timestamp '2024-01-01' - interval 2 years and timestamp '2024-01-01' + interval 1 year
 i8 in (1, 2.5, 7)
 """.strip().splitlines()
-"""What users may write, each once: functions that the random expressions do not draw."""
+"""What users may write, each once."""
 _COMPARES = ("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>")
 _PATTERNS = ("'a%'", r"'%\_'", "'_'", "'O''%e'", r"r'B\\_'", "'%'", "''", r"'\%x%'", "'É%'")
 _REGEXES = ("'a'", "'^a$'", "'^[A-Z].*e$'", r"'\\w+'", "'a|b'", "'.'", "'x_$'", r"'(a'", r"'\\bx'")
+_WHOLE = ("i8", "i16", "i32", "i64", "st.a", "0", "1", "-1", "2", "3", "7", "300", "2L", "null")
+_COLLECTIONS = ("l", "tags", "mp", "ps")
+_FORMATS = ("yyyy-MM-dd", "yyyyMMddHHmmss", "dd/MM/yyyy HH:mm", "yyyy-MM-dd HH:mm:ss", "MM")
+_ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "UTC", "+02:00")
+_STEPS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+_PARTS = ("year", "quarter", "month", "week", "day", "dow", "doy", "hour", "minute")
 _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "decade")
 _INTERVALS = (
     *(
@@ -418,18 +424,24 @@ class Expressions:
                     self._arithmetic,
                     self._of_number,
                     self._measured,
+                    self._of_whole,
+                    self._taken,
+                    self._passed,
                 )
             case "text":
-                return (*common, self._of_text, self._of_text, self._to_text)
+                texts = (self._of_text, self._of_text, self._to_text, self._made_text)
+                return (*common, *texts, self._made_text)
             case "time":
                 return (
                     *common,
                     self._moved(TIMES),
                     self._truncated,
                     self._cast(TIMES, "timestamp"),
+                    self._other_time,
                 )
             case "date":
-                return (*common, self._moved(DATES), self._day, self._cast(DATES, "date"))
+                days = (self._day, self._cast(DATES, "date"), self._other_day)
+                return (*common, self._moved(DATES), *days)
         tests = (
             self._compared,
             self._compared,
@@ -438,7 +450,7 @@ class Expressions:
             self._between,
             self._matched,
         )
-        return (*tests, self._tested, self._joined, self._joined)
+        return (*tests, self._tested, self._joined, self._joined, self._quantified)
 
     def _chosen(self, kind: str) -> Callable[[int], str]:
         def make(depth: int) -> str:
@@ -543,6 +555,129 @@ class Expressions:
                 f"right({text}, {count})",
                 f"replace({text}, {other}, '-')",
                 f"reverse({text})",
+            )
+        )
+
+    def _whole(self, depth: int) -> str:
+        return self.draw.choice(_WHOLE) if self.draw.random() < 0.8 else self.of(NUMBERS, depth)
+
+    def _of_whole(self, depth: int) -> str:
+        one, other, of = self._whole(depth), self._whole(depth), self.of(NUMBERS, depth)
+        return self.draw.choice(
+            (
+                f"pmod({one}, {other})",
+                f"{one} {self.draw.choice('&|^')} {other}",
+                f"~ {one}",
+                f"nanvl({of}, {self.of(NUMBERS, depth)})",
+                f"{self.draw.choice(('zeroifnull', 'nullifzero', 'positive'))}({of})",
+                f"try_cast({self.of(TEXTS, depth)} as {self.draw.choice(('int', 'double'))})",
+            )
+        )
+
+    def _taken(self, depth: int) -> str:
+        at, key = self._whole(0), self.of(TEXTS, depth)
+        return self.draw.choice(
+            (
+                f"size({self.draw.choice(_COLLECTIONS)})",
+                f"cardinality({self.draw.choice(_COLLECTIONS)})",
+                f"get(l, {at})",
+                f"if(size(l) > {at} and {at} >= 0, l[{at}], {self.of(NUMBERS, depth)})",
+                f"if({at} <> 0 and abs({at}) <= size(l), element_at(l, {at}), null)",
+                f"mp[{key}]",
+                f"element_at(mp, {key})",
+                f"get(map_values(mp), {at})",
+                f"get(ps, {at}).a",
+                f"crc32({key})",
+                f"octet_length({self.draw.choice((key, 'bin'))})",
+            )
+        )
+
+    def _passed(self, depth: int) -> str:
+        one, other = self.of(TIMES, depth), self.of(self.draw.choice((DATES, TIMES)), depth)
+        return self.draw.choice(
+            (
+                f"unix_{self.draw.choice(('seconds', 'millis', 'micros', 'timestamp'))}({one})",
+                f"unix_date({self.of(DATES, depth)})",
+                f"extract({self.draw.choice(_PARTS)} from {other})",
+                f"date_part('{self.draw.choice(_PARTS)}', {other})",
+                f"timestampdiff({self.draw.choice(_STEPS)}, {one}, {other})",
+                f"datediff({self.draw.choice(_STEPS)}, {other}, {one})",
+            )
+        )
+
+    def _made_text(self, depth: int) -> str:
+        one, other, number = self.of(TEXTS, depth), self.of(TEXTS, depth), self._whole(0)
+        return self.draw.choice(
+            (
+                f"concat_ws({one}, {other}, n)",
+                f"lpad({one}, {self.draw.randrange(-1, 6)}, {other})",
+                f"rpad({one}, {self.draw.randrange(-1, 6)}, {other})",
+                f"repeat({one}, {self.draw.randrange(-1, 4)})",
+                f"get(split({one}, '{self.draw.choice(('a', ' ', '-', 'x_', 'é'))}'), {number})",
+                f"translate({one}, {other}, 'xy')",
+                f"{self.draw.choice(('md5', 'sha1', 'sha', 'btrim', 'hex'))}({one})",
+                f"sha2({one}, {self.draw.choice((0, 224, 256, 384, 512, 1))})",
+                f"substring_index({one}, {other}, {self.draw.randrange(-3, 4)})",
+                f"btrim({one}, {other})",
+                f"get(tags, {number})",
+                f"get(map_keys(mp), {number})",
+                f"get(ps, {number}).b",
+                f"date_format({self.of(TIMES, depth)}, '{self.draw.choice(_FORMATS)}')",
+            )
+        )
+
+    def _other_time(self, depth: int) -> str:
+        of, zone, unit = self.of(TIMES, depth), self.draw.choice(_ZONES), self.draw.choice(_STEPS)
+        return self.draw.choice(
+            (
+                f"dateadd({unit}, {self._whole(0)}, {of})",
+                f"timestampadd({unit}, {self.draw.randrange(-40, 40)}, {of})",
+                f"from_utc_timestamp({of}, '{zone}')",
+                f"to_utc_timestamp({of}, '{zone}')",
+                f"timestamp_{self.draw.choice(('seconds', 'millis', 'micros'))}({self._whole(0)})",
+                f"to_timestamp(stamp, '{self.draw.choice(_FORMATS)}')",
+                f"try_cast({self.of(TEXTS, depth)} as timestamp)",
+            )
+        )
+
+    def _other_day(self, depth: int) -> str:
+        month, day = self.draw.randrange(14), self.draw.randrange(33)
+        return self.draw.choice(
+            (
+                f"make_date({self._whole(0)}, {month}, {day})",
+                f"make_date(year({self.of(DATES, depth)}), 2, {day})",
+                f"to_date(stamp, '{self.draw.choice(_FORMATS)}')",
+                f"try_cast({self.of(TEXTS, depth)} as date)",
+            )
+        )
+
+    def _quantified(self, depth: int) -> str:
+        """Return a test of an array's or a map's elements, some of them by a lambda."""
+        of, number = self.draw.choice(("exists", "forall")), self.of(NUMBERS, depth)
+        text, how = self.of(TEXTS, depth), self.draw.choice(_COMPARES)
+        test = self.draw.choice(
+            (
+                f"x {how} {number}",
+                f"x + {self._whole(0)} {how} {number}",
+                f"x in ({self._whole(0)}, {self._whole(0)})",
+                f"x is null or {self.of(TRUTHS, depth)}",
+                f"coalesce(x, {number}) {how} {self._whole(0)}",
+            )
+        )
+        words = (f"x {how} {text}", f"x like {self.draw.choice(_PATTERNS)}", f"length(x) {how} 1")
+        return self.draw.choice(
+            (
+                f"{of}(l, x -> {test})",
+                f"{of}(map_values(mp), x -> {test})",
+                f"{of}(tags, x -> {self.draw.choice(words)})",
+                f"{of}(map_keys(mp), x -> {self.draw.choice(words)})",
+                f"{of}(ps, x -> x.a {how} {number} or x.b = {text})",
+                f"{of}(l, y -> exists(map_values(mp), x -> x {how} y))",
+                f"array_contains(l, {number})",
+                f"array_contains(tags, {text})",
+                f"map_contains_key(mp, {text})",
+                f"equal_null({number}, {self._whole(0)})",
+                f"{text} like any ({', '.join(self.draw.sample(_PATTERNS, 2))})",
             )
         )
 

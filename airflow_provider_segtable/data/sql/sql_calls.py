@@ -156,6 +156,14 @@ def _bytes_of(here: Computer, tree: Tree) -> Values:
     return values if values.type == BINARY else cast_to(here.texts(tree), BINARY)
 
 
+def _only_bytes_of(here: Computer, tree: Tree) -> Values:
+    """Return bytes of a text or of bytes: Spark takes nothing else for them."""
+    kind = here.value(tree).type
+    if kind not in (TEXT, BINARY) and not pa.types.is_null(kind):
+        raise OnlySpark(f"it takes the bytes of {kind}")
+    return _bytes_of(here, tree)
+
+
 def _length(here: Computer, tree: Tree) -> Values:
     values = here.value(tree.this)
     if values.type == BINARY:
@@ -167,7 +175,7 @@ def _digest(name: str) -> Call:
     def compute(given: bytes) -> str:
         return hashlib.new(name, given, usedforsecurity=False).hexdigest()
 
-    return lambda here, tree: mapped(compute, TEXT, _bytes_of(here, tree.this))
+    return lambda here, tree: mapped(compute, TEXT, _only_bytes_of(here, tree.this))
 
 
 def _sha2(here: Computer, tree: Tree) -> Values:
@@ -458,7 +466,7 @@ _OF_SPARK: dict[str, Call] = {
         here.texts(tree.expressions[1]) if len(tree.expressions) > 1 else pa.scalar(" ", TEXT),
     ),
     "crc32": lambda here, tree: mapped(
-        zlib.crc32, pa.int64(), _bytes_of(here, tree.expressions[0])
+        zlib.crc32, pa.int64(), _only_bytes_of(here, tree.expressions[0])
     ),
     "octet_length": lambda here, tree: pc.cast(
         pc.binary_length(_bytes_of(here, tree.expressions[0])), pa.int32()

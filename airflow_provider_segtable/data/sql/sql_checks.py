@@ -101,8 +101,9 @@ def unclear_part(tree: Tree) -> Tree | None:
             both = (node.this, right)
             unclear = any(isinstance(each, _BITS) and type(each) is not type(node) for each in both)
         elif isinstance(node, _COMPARED):
+            after = _bare(right) if isinstance(node, _SAME) else right
             unclear = isinstance(left, (*_TESTS, *_SAME)) or isinstance(
-                right, (*_TESTS, *_COMPARED)
+                after, (*_TESTS, *_COMPARED)
             )
         else:
             ends = (node.args.get("low"), node.args.get("high"))
@@ -114,10 +115,10 @@ def unclear_part(tree: Tree) -> Tree | None:
 
 
 def _bare(tree: Tree) -> Tree:
-    """Return ``IS`` and ``NOT IN`` without parentheses, which sqlglot adds; others as they are."""
+    """Return ``IS``, ``NOT IN``, ``NOT LIKE`` without parentheses: sqlglot adds these."""
     inner = tree.unnest()
     added = isinstance(inner, (exp.Is, *_SAME)) or (
-        isinstance(inner, exp.Not) and isinstance(inner.this, _TESTS)
+        inner.args.get("negate") or (isinstance(inner, exp.Not) and isinstance(inner.this, _TESTS))
     )
     return inner if added else tree
 

@@ -123,8 +123,8 @@ def item(values: pa.Array, wanted: pa.Array, *, first: int, beyond: bool) -> pa.
     """Return an element of arrays, or what maps have for a key."""
     if not _is.is_map(values.type):
         found = pieces(_only(values, _is_array))
-        if not _is.is_integer(wanted.type):
-            raise OnlySpark("an index is a whole number")
+        if not _is.is_integer(wanted.type) or wanted.type == pa.int64():
+            raise OnlySpark("an index is a whole number of 32 bits")
         return found.elements.take(found.at(wanted, first=first, beyond=beyond))
     found = pieces(values)
     same = np.asarray(pc.fill_null(_same(found, wanted), False))

@@ -388,18 +388,18 @@ class _Computer:
         return here.full(compute(here, tree)).take(pc.if_else(rows, places, None))
 
     def comparison(self, tree: Tree) -> Values:
-        left, right = self.sides(tree.this, tree.expression)
+        left, right = self.alike(*self.pair(tree.this, tree.expression))
         return compared(left, COMPARISONS[type(tree)], right)
 
     def null_safe(self, tree: Tree) -> Values:
-        left, right = self.sides(tree.this, tree.expression)
+        """Return whether two values are equal; the right one counts where the left one is null."""
+        left, right = self.alike(self.value(tree.this), self.value(tree.expression))
         neither = pc.and_(pc.is_null(left), pc.is_null(right))
         same = pc.or_(neither, pc.fill_null(compared(left, Compares.EQUAL, right), False))
         return pc.invert(same) if isinstance(tree, exp.NullSafeNEQ) else same
 
-    def sides(self, left: Tree, right: Tree) -> tuple[Values, Values]:
+    def alike(self, first: Values, second: Values) -> tuple[pa.Array, pa.Array]:
         """Return two values in the type that they are compared in."""
-        first, second = self.pair(left, right)
         kind = comparable(common(first.type, second.type))
         first, second = brought(first, kind), brought(second, kind)
         return self.full(first), self.full(second)
