@@ -134,11 +134,16 @@ class Look:
 Reader: TypeAlias = Callable[[Look], Iterator[str]]
 
 
-def rows_of(table: pa.Table) -> Rows:
-    """Return rows, with times and dates as microseconds."""
+def tuples_of(table: pa.Table) -> Iterator[Row]:
+    """Yield rows in their order, with times and dates as microseconds."""
     dated = (c.cast(pa.timestamp("us")) if pa.types.is_date(c.type) else c for c in table.columns)
     columns = (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in dated)
-    return Counter(zip(*(column.to_pylist() for column in columns), strict=True))
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def rows_of(table: pa.Table) -> Rows:
+    """Return rows, however often each is there."""
+    return Counter(tuples_of(table))
 
 
 def differences(label: str, found: Rows, right: Rows) -> Iterator[str]:

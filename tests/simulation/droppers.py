@@ -75,6 +75,27 @@ def until_gone(world: World, run: Callable[[Actor], None]) -> Callable[[Actor], 
     return guarded
 
 
+def spawn_each(
+    world: World,
+    role: str,
+    count: int,
+    act: Callable[[int], Callable[[Actor], None]],
+    skew_us: Callable[[int], int] = lambda _: 0,
+) -> None:
+    """Add the actors of a role, which end when their table is gone.
+
+    Args:
+        world: the world of their table.
+        role: begins their names.
+        count: how many.
+        act: returns what the actor of a number does.
+        skew_us: returns by how much its clock is ahead.
+    """
+    for number in range(count):
+        run = until_gone(world, act(number))
+        world.simulation.spawn(world.named(f"{role}{number}"), run, skew_us=skew_us(number))
+
+
 def dropper(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who drops the table."""
 

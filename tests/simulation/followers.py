@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import WindowExpired
 from airflow_provider_segtable.table.table import Table
+from tests.every_reader import rows_of, tuples_of
 from tests.simulation.caretakers import tolerate
-from tests.simulation.ledger import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class Follower:
 
     def _begin(self) -> None:
         scan = self.table.scan(columns=self.columns)
-        rows = Counter(rows_of(scan.to_arrow()))
+        rows = rows_of(scan.to_arrow())
         self.table.advance_consumer(NAME, scan.version)
         self._compare(rows, scan)
         self.rows, self.position = rows, self.table.consumers()[NAME].version
@@ -62,11 +62,11 @@ class Follower:
             raise AssertionError(f"what a consumer has yet to read was cleaned: {error}") from error
         rows = self.rows.copy()
         effects = feed.column(CHANGE).to_pylist()
-        for effect, values in zip(effects, rows_of(feed.drop_columns([CHANGE])), strict=True):
+        for effect, values in zip(effects, tuples_of(feed.drop_columns([CHANGE])), strict=True):
             rows[values] += 1 if effect in ("insert", "update_after") else -1
         self._compare(rows, scan)
         new = self.table.scan(since_version=position, version=scan.version, columns=self.columns)
-        strange = Counter(rows_of(new.to_arrow())) - rows
+        strange = rows_of(new.to_arrow()) - rows
         assert not strange, f"rows added since {position} that version {scan.version} lacks"
         self.rows, self.position = rows, scan.version
         self.table.advance_consumer(NAME, scan.version)

@@ -24,8 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import pyarrow as pa
-
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import (
@@ -46,7 +44,7 @@ from airflow_provider_segtable.core.time.interval import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from tests.every_reader import READERS, Live, Reader, Shown, base_files, disagreements
+from tests.every_reader import READERS, Live, Reader, Shown, base_files, disagreements, rows_of
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
 ASKED_EVERY = 6
@@ -260,7 +258,7 @@ class Ledger:
         if table.column_names != names and not self.columns:
             yield f"columns read are {table.column_names}, not {names}"
             return
-        expected, found = Counter(model.shown(names)), Counter(rows_of(table))
+        expected, found = Counter(model.shown(names)), rows_of(table)
         if found != expected:
             lost, extra = (sorted(map(str, some)) for some in (expected - found, found - expected))
             yield f"rows lost: {lost[:10]}; extra: {extra[:10]} ({', '.join(names)})"
@@ -284,12 +282,6 @@ class Rows(Mapping[int, Counter[tuple[int | None, ...]]]):
     def __len__(self) -> int:
         """Return the number of versions."""
         return len(self.models)
-
-
-def rows_of(table: pa.Table) -> Iterator[tuple[int | None, ...]]:
-    """Yield the rows of a table, with times as integers."""
-    columns = (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns)
-    return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def shown(state: State) -> frozenset[str]:

@@ -8,21 +8,16 @@ the parts of each group up, and asks other readers by turns.
     python -m tests.simulation.rollup --seeds 100
 """
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.table import create_table
 from tests.every_reader import READERS
 from tests.simulation.caretakers import cleaner, reader, tagger
 from tests.simulation.definers import repairer
 from tests.simulation.disasters import faults_of
-from tests.simulation.droppers import until_gone
+from tests.simulation.droppers import spawn_each
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.publishing.kinds import (
     PublishedRollupLedger,
@@ -30,8 +25,8 @@ from tests.simulation.publishing.kinds import (
     rollup_shape_of,
     spawn_rollup,
 )
-from tests.simulation.scenario import checkpoints_of, run
-from tests.simulation.simulator import Actor, Simulation
+from tests.simulation.scenario import checkpoints_of, founded, run
+from tests.simulation.seeds import main
 from tests.simulation.world import Founding, Shape, World
 
 
@@ -44,23 +39,13 @@ class RollupLedger(PublishedRollupLedger):
 
 def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
     """Make a world with its table and all actors, not started yet."""
-    simulation = Simulation(seed)
-    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
-    world = World(
-        simulation=simulation,
-        faults=faults or Faults.swarm(simulation.random),
-        shape=shape,
-        storage=MemoryStorage(clock=outside),
-        service=MemoryService(outside),
-        founding=Founding(
-            define=partial(rollup_definition, seed=seed),
-            ledger=RollupLedger,
-            populate=spawn,
-            kinds=(),
-        ),
-        ledger=RollupLedger(),
+    founding = Founding(
+        define=partial(rollup_definition, seed=seed),
+        ledger=RollupLedger,
+        populate=spawn,
+        kinds=(),
     )
-    create_table(world.raw_ports(outside), world.founding.define("rollup"))
+    world, _ = founded(seed, shape, founding, faults, table_id="rollup")
     spawn(world)
     return world
 
@@ -69,16 +54,13 @@ def spawn(world: World) -> None:
     """Add the actors: those of a rollup table, and those who take care of any."""
     spawn_rollup(world)
     shape = world.shape
-    many: tuple[tuple[Callable[[World, int], Callable[[Actor], None]], int], ...] = (
+    for many, count in (
         (cleaner, shape.cleaners),
         (reader, shape.readers),
         (tagger, shape.taggers),
         (repairer, shape.repairers),
-    )
-    for one, count in many:
-        for number in range(count):
-            act = until_gone(world, one(world, number))
-            world.simulation.spawn(world.named(f"{one.__name__}{number}"), act, skew_us=1_000_000)
+    ):
+        spawn_each(world, many.__name__, count, partial(many, world), lambda _: 1_000_000)
 
 
 def shape_of(seed: int) -> Shape:
@@ -103,23 +85,5 @@ def simulate(seed: int, shape: Shape | None = None) -> World:
     return world
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run seeds; print which failed, and why."""
-    parser = argparse.ArgumentParser(description="Simulate disasters of a rollup table.")
-    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
-    parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
-    given = parser.parse_args(argv)
-    failed = 0
-    for seed in range(given.first, given.first + given.seeds):
-        try:
-            simulate(seed)
-        except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
-            failed += 1
-            sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {wrong}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{given.seeds - failed} seeds passed, {failed} failed\n")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Simulate disasters of a rollup table.", simulate, None))

@@ -17,7 +17,6 @@ the clock, the storage's and the coordinator's faults are the simulation's. Afte
 must finish: every append acknowledged, no plan pending, no id left open (convergence).
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -40,6 +39,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import pruning
 from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.simulation.authors import appender, changer, overwriter
@@ -57,8 +57,8 @@ from tests.simulation.droppers import (
     creator,
     definition,
     dropper,
+    spawn_each,
     successor,
-    until_gone,
 )
 from tests.simulation.faults.faulty_storage import (
     Faults,
@@ -66,6 +66,7 @@ from tests.simulation.faults.faulty_storage import (
 from tests.simulation.followers import follower
 from tests.simulation.indexes.index_actors import KINDS, builder, requester, tender
 from tests.simulation.ledger import Ledger
+from tests.simulation.seeds import command, failing, say, wanted
 from tests.simulation.shared_reading import shared_reading
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import NEVER, Founding, Shape, World
@@ -132,6 +133,35 @@ def _compact_pending(world: World, ports: TableContext, actor: Actor) -> None:
         assert not wrong, f"{result.plan_id}: {result.message}"
 
 
+def founded(
+    seed: int,
+    shape: Shape,
+    founding: Founding,
+    faults: Faults | None = None,
+    *,
+    make_storage: type[MemoryStorage] = MemoryStorage,
+    table_id: str = "table",
+    most_skew_s: float = MOST_SKEW_S,
+) -> tuple[World, TableContext]:
+    """Return a world with its table, and nobody in it; and the ports that made the table."""
+    simulation = Simulation(seed)
+    faults = faults or Faults.swarm(simulation.random)
+    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
+    world = World(
+        simulation=simulation,
+        faults=faults,
+        shape=shape,
+        storage=make_storage(clock=outside),
+        founding=founding,
+        service=MemoryService(outside),
+        ledger=founding.ledger(),
+        most_skew_s=most_skew_s,
+    )
+    ports = world.raw_ports(outside)
+    create_table(ports, founding.define(table_id))
+    return world, ports
+
+
 def build(
     seed: int,
     shape: Shape,
@@ -139,20 +169,8 @@ def build(
     make_storage: type[MemoryStorage] = MemoryStorage,
 ) -> World:
     """Make a world with its table and all actors, not started yet."""
-    simulation = Simulation(seed)
-    faults = faults or Faults.swarm(simulation.random)
-    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
-    place = make_storage(clock=outside)
-    service = MemoryService(outside)
-    world = World(
-        simulation=simulation,
-        faults=faults,
-        shape=shape,
-        storage=place,
-        founding=Founding(define=definition, ledger=Ledger, populate=populate, kinds=KINDS),
-        service=service,
-    )
-    create_table(world.raw_ports(outside), definition("table"))
+    founding = Founding(define=definition, ledger=Ledger, populate=populate, kinds=KINDS)
+    world, _ = founded(seed, shape, founding, faults, make_storage=make_storage)
     populate(world)
     return world
 
@@ -180,10 +198,12 @@ def populate(world: World) -> None:
         (dropper, shape.droppers, 2_000_000),
         (creator, min(shape.droppers, 1), 0),
     ):
-        for number in range(count):
-            name = world.named(f"{many.__name__}{number}")
-            act = until_gone(world, many(world, number))
-            world.simulation.spawn(name, act, skew_us=number * skew_us + _SKEW_US.get(many, 0))
+        skew = partial(_skew_us, _SKEW_US.get(many, 0), skew_us)
+        spawn_each(world, many.__name__, count, partial(many, world), skew)
+
+
+def _skew_us(first_us: int, apart_us: int, number: int) -> int:
+    return first_us + number * apart_us
 
 
 _SKEW_US: Mapping[Callable[..., object], int] = {planner: -5_000_000, asker: 2_000_000}
@@ -310,43 +330,28 @@ def shape_of(seed: int) -> Shape:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run seeds; print what went wrong and how to see it again."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Verbatim)
+    parser = command(__doc__, seeds=200)
     parser.add_argument("--seed", type=int, help="run this one and print its trace")
-    parser.add_argument("--seeds", type=int, default=200, help="run this many (default 200)")
-    parser.add_argument("--first", type=int, default=0, help="the first of many (default 0)")
     given = parser.parse_args(argv)
-    one = given.seed is not None
-    seeds = [given.seed] if one else range(given.first, given.first + given.seeds)
-    failed = [seed for seed in seeds if not _survives(seed, verbose=one)]
-    _say(f"{len(seeds) - len(failed)} seeds passed, {len(failed)} failed")
+    failed = failing(wanted(given), simulate) if given.seed is None else _traced(given.seed)
     for seed in failed:
-        _say(f"again: make sim SEED={seed}")
+        say(f"again: make sim SEED={seed}")
     return 1 if failed else 0
 
 
-def _survives(seed: int, *, verbose: bool) -> bool:
+def _traced(seed: int) -> list[int]:
+    """Run a seed, and print its trace; return it if it failed."""
     world = build(seed, shape_of(seed), faults_of(seed))
-    try:
+
+    def live(_: int) -> None:
         with checkpoints_of(seed):
             run(world)
-    except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
-        _say(f"seed {seed}: {type(wrong).__name__}: {wrong}")
-        survived = False
-    else:
-        survived = True
-    if verbose:
-        _say("\n".join(world.simulation.trace))
-        _say(f"{world.simulation.steps} steps, faults {world.faults.injected}")
-        _say(f"trace {world.simulation.digest()}")
-    return survived
 
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-
-
-class _Verbatim(argparse.RawDescriptionHelpFormatter):
-    """Keeps the module's own words as they stand."""
+    failed = failing([seed], live)
+    say("\n".join(world.simulation.trace))
+    say(f"{world.simulation.steps} steps, faults {world.faults.injected}")
+    say(f"trace {world.simulation.digest()}")
+    return failed
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ worlds, with everybody, are still needed for what takes many.
 The outcomes are added up by scenario; a failure says how it is seen again.
 """
 
-import argparse
 import logging
 import sys
 import time
@@ -23,6 +22,7 @@ from tests.simulation.keyed.test_keyed import MOVERS
 from tests.simulation.log_store import scenario as log_store
 from tests.simulation.publishing import scenario as publishing
 from tests.simulation.publishing.kinds import KINDS
+from tests.simulation.seeds import command, say, tried
 from tests.simulation.world import Shape, World
 
 NEEDED = frozenset(
@@ -119,19 +119,17 @@ def play(name: str, seeds: Sequence[int]) -> tuple[str, Total, list[str]]:
     """Play seeds of a scenario; return its name, their total, and what went wrong."""
     logging.disable(logging.CRITICAL)
     total, wrong = Total(), []
-    for seed in seeds:
-        begun = time.process_time()
+    begun = time.process_time()
+    for seed, world in tried(seeds, SCENARIOS[name]):
         total.seeds += 1
-        try:
-            world = SCENARIOS[name](seed)
-        except Exception as error:  # noqa: BLE001 - an actor may raise anything; the next is played
+        if isinstance(world, Exception):
             total.failed += 1
-            wrong.append(f"{name} {seed}: {type(error).__name__}: {str(error)[:600]}")
+            wrong.append(f"{name} {seed}: {type(world).__name__}: {str(world)[:600]}")
         else:
             total.steps += world.simulation.steps
             total.events += world.newest.ledger.checked.n if world.newest.ledger.checked else 0
             total.faults += sum(world.faults.injected.values())
-        total.cpu_s += time.process_time() - begun
+    total.cpu_s = time.process_time() - begun
     return name, total, wrong
 
 
@@ -145,9 +143,7 @@ def batches(names: Sequence[str], seeds: int, first: int) -> Iterator[tuple[str,
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Play seeds until they are over, or the time is; print what went wrong, and the totals."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seeds", type=int, default=1000, help="in all (default 1000)")
-    parser.add_argument("--first", type=int, default=0, help="the first of each (default 0)")
+    parser = command(__doc__, seeds=1000)
     parser.add_argument("--only", choices=SCENARIOS, nargs="+", default=[*SCENARIOS])
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no batch after these")
@@ -160,23 +156,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             name, total, wrong = future.result()
             totals[name].add(total)
             for line in wrong:
-                _say(line)
+                say(line)
             minutes = (time.monotonic() - begun) / 60
             if minutes >= told + 1:
                 told = int(minutes)
-                _say(f"{told} min: {sum(each.seeds for each in totals.values())} seeds")
+                say(f"{told} min: {sum(each.seeds for each in totals.values())} seeds")
             if minutes >= given.minutes:
                 pool.shutdown(cancel_futures=True)
                 break
-    _say(f"{(time.monotonic() - begun) / 60:.0f} min")
+    say(f"{(time.monotonic() - begun) / 60:.0f} min")
     for name, total in totals.items():
-        _say(f"{name}: {total}")
+        say(f"{name}: {total}")
     return 1 if any(total.failed for total in totals.values()) else 0
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

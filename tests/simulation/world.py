@@ -94,6 +94,22 @@ class Shape:
     live_readers: int = 0
 
 
+EVERYBODY = Shape(
+    appenders=2,
+    appends_each=2,
+    compactors=1,
+    asks=3,
+    cleaners=1,
+    readers=1,
+    changers=1,
+    overwriters=1,
+    overwrites_each=2,
+    restorers=1,
+    restores_each=2,
+)
+"""A few of those that any table has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Founding:
     """How a table begins: its definition by its id, the ledger that checks it, and its crowd.

@@ -14,15 +14,13 @@ The ledger replays all records in record order (``records``). Beyond what it che
 no upsert and no change ever conflicts, and none fails unless a fault struck its own requests.
 """
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
@@ -35,15 +33,14 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup,
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.table import Table
 from tests.simulation.caretakers import cleaner, reader, tagger, tolerate
 from tests.simulation.definers import repairer, restorer
-from tests.simulation.droppers import creator, dropper, until_gone
+from tests.simulation.droppers import creator, dropper, spawn_each
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.followers import follower
 from tests.simulation.indexes.index_actors import KINDS, builder, requester, tender
@@ -51,8 +48,9 @@ from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.moving_ledger import MovingLedger
 from tests.simulation.keyed.records import BUCKETS, CHUNKS, KEY, SCHEMA
 from tests.simulation.keyed.writers import alterer, changer, streamer, upserter
-from tests.simulation.scenario import WISHES_EVERY_S, compactor, planner, run
-from tests.simulation.simulator import Actor, Simulation
+from tests.simulation.scenario import WISHES_EVERY_S, compactor, founded, planner, run
+from tests.simulation.seeds import main
+from tests.simulation.simulator import Actor
 from tests.simulation.world import Founding, Shape, World
 
 APART_S = 300.0
@@ -126,27 +124,17 @@ def copier(world: World, number: int) -> Callable[[Actor], None]:
 
 def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
     """Make a world with its table and all actors; seeds differ in how records are merged, too."""
-    simulation = Simulation(seed)
-    ledger = MovingLedger if shape.hours else KeyedLedger
-    faults = faults or Faults.swarm(simulation.random)
-    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
-    world = World(
-        simulation=simulation,
-        faults=faults,
-        shape=replace(shape, chunks=CHUNKS),
-        storage=MemoryStorage(clock=outside),
-        service=MemoryService(outside),
-        founding=Founding(
-            define=partial(defined, seed=seed, moving=shape.hours > 0),
-            ledger=ledger,
-            populate=spawn,
-            kinds=(RecordIndex(columns=(KEY,)),) if shape.hours else KINDS,
-        ),
-        ledger=ledger(),
+    founding = Founding(
+        define=partial(defined, seed=seed, moving=shape.hours > 0),
+        ledger=MovingLedger if shape.hours else KeyedLedger,
+        populate=spawn,
+        kinds=(RecordIndex(columns=(KEY,)),) if shape.hours else KINDS,
+    )
+    world, ports = founded(
+        *(seed, replace(shape, chunks=CHUNKS), founding, faults),
+        table_id="keyed",
         most_skew_s=APART_S / 2 + 1,
     )
-    ports = world.raw_ports(outside)
-    create_table(ports, world.founding.define("keyed"))
     if shape.hours and seed % 2 == 0:
         _with_files(world, ports)
     if shape.hours and not shape.requesters:
@@ -212,11 +200,13 @@ def spawn(world: World) -> None:
         (dropper, shape.droppers, 0.0),
         (creator, min(shape.droppers, 1), 0.0),
     ):
-        for number in range(count):
-            skew_s = (number / max(count - 1, 1) - 0.5) * apart_s
-            name = world.named(f"{many.__name__}{number}")
-            act = until_gone(world, many(world, number))
-            world.simulation.spawn(name, act, skew_us=round(skew_s * 1e6))
+        skew = partial(_skew_us, apart_s, count)
+        spawn_each(world, many.__name__, count, partial(many, world), skew)
+
+
+def _skew_us(apart_s: float, count: int, number: int) -> int:
+    """Return where a clock is among those of a role, of which half are behind."""
+    return round((number / max(count - 1, 1) - 0.5) * apart_s * 1e6)
 
 
 def shape_of(seed: int) -> Shape:
@@ -249,22 +239,12 @@ def shape_of(seed: int) -> Shape:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run seeds; print which failed, and why."""
-    parser = argparse.ArgumentParser(description="Simulate disasters of a primary-key table.")
-    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
-    parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
-    given = parser.parse_args(argv)
-    failed = 0
-    for seed in range(given.first, given.first + given.seeds):
-        try:
-            run(build(seed, shape_of(seed)))
-        except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
-            failed += 1
-            sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {wrong}\n")
-    sys.stdout.write(f"{given.seeds - failed} seeds passed, {failed} failed\n")
-    return 1 if failed else 0
+def simulate(seed: int) -> World:
+    """Build and run one seed."""
+    world = build(seed, shape_of(seed))
+    run(world)
+    return world
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Simulate disasters of a primary-key table.", simulate, None))

@@ -6,18 +6,18 @@ Every third seed has a primary-key table. Beyond what its ledger checks of any t
 ``LogBook`` says what each offset holds, and readers hold what they were told against it.
 """
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from random import Random
 from unittest.mock import patch
 
 from airflow_provider_segtable.core.log_store import manifest
 from tests.simulation import scenario
 from tests.simulation.disasters import faults_of
-from tests.simulation.droppers import until_gone
+from tests.simulation.droppers import spawn_each
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed import scenario as keyed_scenario
 from tests.simulation.log_store.log_crowd import (
@@ -31,6 +31,7 @@ from tests.simulation.log_store.log_readers import log_reader
 from tests.simulation.log_store.log_writers import log_writer, store_keeper
 from tests.simulation.log_store.promises import APART_US, Promises, live_reader, log_owner
 from tests.simulation.scenario import checkpoints_of, run
+from tests.simulation.seeds import main
 from tests.simulation.world import Shape, World
 
 MOST_WAYPOINTS = 3
@@ -60,17 +61,15 @@ def populate(crowd: LogCrowd) -> None:
         (log_writer, shape.log_writers),
         (log_reader, shape.log_readers),
     ):
-        for number in range(count):
-            act = until_gone(world, many(crowd, number))
-            world.simulation.spawn(world.named(f"{many.__name__}{number}"), act)
+        spawn_each(world, many.__name__, count, partial(many, crowd))
     promises = Promises(crowd)
-    for number in range(shape.log_owners):
-        act = until_gone(world, log_owner(promises, number))
-        skew_us = (number % 2 * 2 - 1) * APART_US
-        world.simulation.spawn(world.named(f"log_owner{number}"), act, skew_us=skew_us)
-    for number in range(shape.live_readers):
-        act = until_gone(world, live_reader(promises))
-        world.simulation.spawn(world.named(f"live_reader{number}"), act)
+
+    def apart_us(number: int) -> int:
+        return (number % 2 * 2 - 1) * APART_US
+
+    owner = partial(log_owner, promises)
+    spawn_each(world, "log_owner", shape.log_owners, owner, apart_us)
+    spawn_each(world, "live_reader", shape.live_readers, lambda _: live_reader(promises))
 
 
 def shape_of(seed: int) -> Shape:
@@ -121,23 +120,5 @@ def simulate(seed: int, shape: Shape | None = None) -> World:
     return world
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run seeds; print which failed, and why."""
-    parser = argparse.ArgumentParser(description="Simulate disasters of a log store.")
-    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
-    parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
-    given = parser.parse_args(argv)
-    failed = 0
-    for seed in range(given.first, given.first + given.seeds):
-        try:
-            simulate(seed)
-        except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
-            failed += 1
-            told = "\n  ".join([str(wrong), *getattr(wrong, "__notes__", ())])
-            sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {told}\n")
-    sys.stdout.write(f"{given.seeds - failed} seeds passed, {failed} failed\n")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Simulate disasters of a log store.", simulate, None))

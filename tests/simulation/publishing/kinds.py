@@ -42,7 +42,7 @@ from tests.simulation import scenario
 from tests.simulation.authors import SCHEMA, durably
 from tests.simulation.caretakers import tolerate
 from tests.simulation.definers import restorer
-from tests.simulation.droppers import creator, definition, dropper, until_gone
+from tests.simulation.droppers import creator, definition, dropper, spawn_each
 from tests.simulation.keyed import scenario as keyed
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.records import CHUNKS
@@ -414,10 +414,7 @@ def spawn_rollup(world: World) -> None:
         (dropper, shape.droppers, 2_000_000),
         (creator, min(shape.droppers, 1), 0),
     ):
-        for number in range(count):
-            name = world.named(f"{many.__name__}{number}")
-            act = until_gone(world, many(world, number))
-            world.simulation.spawn(name, act, skew_us=number * skew_us)
+        spawn_each(world, many.__name__, count, partial(many, world), skew_us.__mul__)
 
 
 def rollup_shape_of(seed: int) -> Shape:

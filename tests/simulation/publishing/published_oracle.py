@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.publishing.refusing import refusal
-from tests.simulation.ledger import rows_of
+from tests.every_reader import tuples_of
 from tests.simulation.publishing.decoders import Decoder, Version
 from tests.simulation.publishing.kinds import PublishedLedger
 from tests.simulation.simulator import Actor
@@ -246,7 +246,7 @@ class PublishedOracle:
 
 @cache
 def _rows_in(data: bytes, names: tuple[str, ...]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(rows_of(pq.read_table(BytesIO(data), columns=[*names])))
+    return tuple(tuples_of(pq.read_table(BytesIO(data), columns=[*names])))
 
 
 class WatchedStorage(MemoryStorage):

@@ -14,8 +14,8 @@ must have caught up; the latter two are compacted, so that their newest rows are
 cleaning must leave nothing that is not needed, and what was published last is whole after it.
 """
 
-import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -24,10 +24,7 @@ from random import Random
 from typing import Any, Self
 from unittest.mock import patch
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
@@ -41,10 +38,10 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.publishing.publisher import publish
 from airflow_provider_segtable.table.publishing.removal import remove_published
-from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.table import Table
 from tests.simulation.caretakers import tidied, tolerate
 from tests.simulation.disasters import faults_of
-from tests.simulation.droppers import until_gone
+from tests.simulation.droppers import spawn_each
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.model import Alter
 from tests.simulation.publishing.decoders import (
@@ -55,8 +52,9 @@ from tests.simulation.publishing.decoders import (
 )
 from tests.simulation.publishing.kinds import KINDS, Kind
 from tests.simulation.publishing.published_oracle import PublishedOracle, WatchedStorage
-from tests.simulation.scenario import checkpoints_of, run
-from tests.simulation.simulator import Actor, Simulation
+from tests.simulation.scenario import checkpoints_of, founded, run
+from tests.simulation.seeds import command, failing, say, wanted
+from tests.simulation.simulator import Actor
 from tests.simulation.world import SESSION_TIMEOUT_S, Founding, Shape, World
 
 DECODERS: Mapping[str, type[Decoder]] = {
@@ -163,27 +161,17 @@ def build(
     seed: int, shape: Shape, cast: Cast, faults: Faults | None = None, kind: Kind = KINDS["append"]
 ) -> World:
     """Make a world with its table, its oracle and all actors, not started yet."""
-    simulation = Simulation(seed)
-    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
-    storage = WatchedStorage(clock=outside)
     founding = Founding(
         define=partial(_defined, kind, seed),
         ledger=kind.ledger,
         populate=partial(populated, kind, cast),
         kinds=(),
     )
-    world = World(
-        simulation=simulation,
-        faults=faults or Faults.swarm(simulation.random),
-        shape=shape,
-        storage=storage,
-        founding=founding,
-        service=MemoryService(outside),
-        ledger=kind.ledger(),
-        most_skew_s=kind.most_skew_s,
+    world, ports = founded(
+        *(seed, shape, founding, faults), make_storage=WatchedStorage, most_skew_s=kind.most_skew_s
     )
-    ports = world.raw_ports(outside)
-    create_table(ports, founding.define("table"))
+    storage = world.storage
+    assert isinstance(storage, WatchedStorage)
     world.ledger.check(ports)
     decoders = {name: DECODERS[name]() for name in FORMATS}
     kept_us = int(cast.hours * HOUR_US)
@@ -197,17 +185,16 @@ def build(
 def populated(kind: Kind, cast: Cast, world: World) -> None:
     """Add the actors of a table to its simulation."""
     kind.crowd(world)
-    for many, count, skew_us in (
+    for many, count, apart_us in (
         (publisher, cast.publishers, 1_000_000),
         (unpublisher, cast.unpublishers, 300_000),
     ):
-        for number in range(count):
-            act = until_gone(world, many(world, cast, number))
-            name = world.named(f"{many.__name__}{number}")
-            world.simulation.spawn(name, act, skew_us=number * skew_us)
-    for number in range(cast.cleaners):
-        act = until_gone(world, cleaner(world, cast.hours))
-        world.simulation.spawn(world.named(f"cleaner{number}"), act, skew_us=-number * 500_000)
+        spawn_each(world, many.__name__, count, partial(many, world, cast), apart_us.__mul__)
+
+    def clean(_: int) -> Callable[[Actor], None]:
+        return cleaner(world, cast.hours)
+
+    spawn_each(world, "cleaner", cast.cleaners, clean, lambda number: -number * 500_000)
 
 
 def _defined(kind: Kind, seed: int, table_id: str) -> TableCreated:
@@ -321,25 +308,17 @@ def cast_of(seed: int) -> Cast:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run seeds; print which failed, and why."""
-    parser = argparse.ArgumentParser(description="Simulate disasters of published versions.")
+    """Run seeds; print which failed, and why, and how many versions were published."""
+    parser = command("Simulate disasters of published versions.")
     parser.add_argument("--kind", choices=[*KINDS], default="append", help="of table (append)")
-    parser.add_argument("--seeds", type=int, default=100, help="how many (default 100)")
-    parser.add_argument("--first", type=int, default=0, help="the first (default 0)")
     given = parser.parse_args(argv)
-    failed = versions = late = 0
-    for seed in range(given.first, given.first + given.seeds):
-        try:
-            oracle = simulate(seed, kind=given.kind)
-        except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
-            failed += 1
-            sys.stdout.write(f"seed {seed}: {type(wrong).__name__}: {wrong}\n")
-            for note in getattr(wrong, "__notes__", ()):
-                sys.stdout.write(f"  {note[:1000]}\n")
-        else:
-            versions, late = versions + oracle.versions, late + oracle.late
-    sys.stdout.write(f"{given.seeds - failed} seeds passed, {failed} failed; ")
-    sys.stdout.write(f"{versions} versions, {late} late\n")
+    total: Counter[str] = Counter()
+
+    def keep(oracle: PublishedOracle) -> None:
+        total.update(versions=oracle.versions, late=oracle.late)
+
+    failed = failing(wanted(given), partial(simulate, kind=given.kind), keep)
+    say(f"{total['versions']} versions, {total['late']} late")
     return 1 if failed else 0
 
 

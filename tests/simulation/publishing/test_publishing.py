@@ -1,6 +1,7 @@
 """Publishers beside everybody: every published version is exact, and readers find its files."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarg
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.table.publishing.publisher import _Publisher as Publisher
 from tests.simulation.publishing.scenario import Cast, simulate
-from tests.simulation.world import Shape
+from tests.simulation.world import EVERYBODY, Shape
 from tests.unit.publishing.plain_format import PlainFormat, PlainTarget
 
 BUSY = Shape(appenders=2, appends_each=3, compactors=2, planners=1, chunks=2, asks=3, changers=2)
@@ -33,18 +34,8 @@ KEYED = Shape(
     restorers=1,
     restores_each=1,
 )
-ROLLUP = Shape(
-    appenders=2,
-    appends_each=2,
-    compactors=1,
-    planners=1,
-    asks=3,
-    changers=1,
-    changes_each=3,
-    overwriters=1,
-    overwrites_each=1,
-    restorers=1,
-    restores_each=1,
+ROLLUP = replace(
+    EVERYBODY, changes_each=3, overwrites_each=1, restores_each=1, cleaners=0, readers=0
 )
 SMALL = {"keyed": KEYED, "rollup": ROLLUP}
 FEW = Cast(publishers=1, cleaners=1, unpublishers=1, removals_each=1)

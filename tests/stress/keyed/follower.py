@@ -18,7 +18,7 @@ from pathlib import Path
 
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
-from tests.simulation.ledger import rows_of
+from tests.every_reader import tuples_of
 from tests.stress.keyed.notes import note
 from tests.stress.keyed.services import COLUMNS, Going, digest
 
@@ -86,10 +86,10 @@ def step(ports: TableContext, name: str, folder: Path) -> int:
     changes = feed.column(CHANGE).to_pylist()
     wrong = [
         problem
-        for change, row in zip(changes, rows_of(feed.select(COLUMNS)), strict=True)
+        for change, row in zip(changes, tuples_of(feed.select(COLUMNS)), strict=True)
         for problem in copy.changed(change, row)
     ]
-    for row in rows_of(table.scan(**window, columns=COLUMNS).to_arrow()):  # type: ignore[arg-type]
+    for row in tuples_of(table.scan(**window, columns=COLUMNS).to_arrow()):  # type: ignore[arg-type]
         copy.added[str(row[_KEY])] = row
     if odd := [key for key, row in copy.rows.items() if copy.added.get(key) != row]:
         wrong.append(f"rows added differ from changes at keys {odd[:5]}")

@@ -39,7 +39,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from tests.simulation.ledger import rows_of
+from tests.every_reader import tuples_of
 from tests.stress import indexing
 from tests.stress.keyed.notes import note
 
@@ -135,7 +135,7 @@ def _look(ports: TableContext, looks: Path, random: Random) -> None:
 
 def digest_of(snapshot: Snapshot) -> str:
     """Return the digest of a version."""
-    return digest(rows_of(snapshot.to_arrow(columns=COLUMNS)))
+    return digest(tuples_of(snapshot.to_arrow(columns=COLUMNS)))
 
 
 def digest(rows: Iterable[tuple[int | None, ...]]) -> str:
