@@ -6,6 +6,7 @@ sorted files, and versions of different ages.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -54,13 +55,46 @@ def drawn_rows(draw: Random) -> pa.Table:
     return pa.Table.from_pylist(given, SCHEMA)
 
 
+@dataclass
+class Model:
+    """What a table has in plain Python: its rows, each with the event that appended it."""
+
+    table: Table
+    rows: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    versions: list[list[tuple[int, dict[str, Any]]]] = field(default_factory=lambda: [[]])
+
+    def append(self, rows: pa.Table) -> None:
+        """Append rows to both."""
+        n = self.table.append(rows).n
+        self.rows = [*self.rows, *((n, row) for row in rows.to_pylist())]
+
+    def delete(self, number: int, name: str) -> None:
+        """Delete rows from both."""
+        self.table.delete(f"row = {number} OR name = '{name}'")
+        self.leave_out(lambda row: row["row"] == number or row["name"] == name)
+
+    def leave_out(self, gone: Callable[[dict[str, Any]], bool]) -> None:
+        """Forget rows that were deleted."""
+        self.rows = [(n, row) for n, row in self.rows if not gone(row)]
+
+    def note(self) -> None:
+        """Note the rows of all versions since the last call."""
+        self.versions += [self.rows] * (self.table.state().n + 1 - len(self.versions))
+
+    def shown(self, *, version: int, where: str, since: int = -1) -> pa.Table:
+        """Return the rows of a version that match, of those that came after an event."""
+        rows = [row for n, row in self.versions[version] if n > since]
+        return naive(pa.Table.from_pylist(rows, SCHEMA), where)
+
+
 def drawn_table(draw: Random) -> Table:
     """Return a table after appends, deletes and compactions."""
-    return played(draw, new_table(MemoryService()))
+    return played(draw, Model(new_table(MemoryService()))).table
 
 
-def played(draw: Random, table: Table) -> Table:
-    """Append, delete and compact; return the table."""
+def played(draw: Random, model: Model) -> Model:
+    """Append, delete and compact; return the model."""
+    table = model.table
 
     def compacted(kind: str) -> None:
         try:
@@ -70,16 +104,19 @@ def played(draw: Random, table: Table) -> Table:
         compact(table.ports, plans, in_process(table.ports.files))
 
     acts: tuple[Callable[[], object], ...] = (
-        lambda: table.append(drawn_rows(draw)),
-        lambda: table.append(drawn_rows(draw)),
-        lambda: table.delete(f"row = {draw.randrange(-20, 20)} OR name = 'ab'"),
+        lambda: model.append(drawn_rows(draw)),
+        lambda: model.append(drawn_rows(draw)),
+        lambda: model.delete(draw.randrange(-20, 20), "ab"),
         lambda: compacted("minor"),
         lambda: compacted("major"),
     )
-    table.append(drawn_rows(draw))
+    model.note()
+    model.append(drawn_rows(draw))
     for _ in range(draw.randrange(4, 14)):
+        model.note()
         draw.choice(acts)()
-    return table
+    model.note()
+    return model
 
 
 COMPUTED = (
