@@ -209,7 +209,7 @@ def _whole(values: Values, kind: pa.DataType) -> Values:
         return mapped(int, kind, values)
     if _is.is_floating(values.type):
         finite = pc.fill_null(pc.is_finite(values), True)
-        if not pc.all(numbers.array(finite)).as_py():
+        if not pc.all(numbers.array(finite), min_count=0).as_py():
             raise ArithmeticError(f"infinity and NaN are no {kind}")
         values = pc.trunc(values)
     return values.cast(kind)

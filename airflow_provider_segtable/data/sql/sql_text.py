@@ -30,7 +30,6 @@ from airflow_provider_segtable.data.sql.text_values import OnlySpark, as_day, as
 DIALECT = "spark"
 EPOCH = date(1970, 1, 1)
 Tree: TypeAlias = Any  # the name of sqlglot's base class depends on its version
-QUOTES = "write a text in quotes, and a quote within it twice: 'O''Hare'"
 _NOISE = re.compile(r"\x1b\[\d*m|<class '[\w.]+\.|'>")
 """Colours and class names in the parser's messages."""
 _NUMBER_OR_TIME = re.compile(r"\s*[+-]?\.?\d|\s*[+-]?(inf|nan)", re.IGNORECASE)
@@ -86,16 +85,29 @@ def parsed(
     try:
         trees = sqlglot.parse(ready.text, dialect=DIALECT)
     except sqlglot.errors.SqlglotError as error:
-        said = " ".join(_NOISE.sub("", str(error)).split())
-        if isinstance(error, sqlglot.errors.TokenError):
-            said = f"a text in it does not end; {QUOTES}"
-        raise InvalidInput(f"{text!r} is not {what} in Spark's SQL: {said}") from None
+        raise InvalidInput(f"{text!r} is not {what} in Spark's SQL: {_fault(error)}") from None
     if len(trees) != 1 or trees[0] is None:
         raise InvalidInput(f'{text!r} is not {what}: write one, e.g. "{example}"')
     for name in list(trees[0].find_all(exp.Column)) if ready.lists else ():
         if name.name in ready.lists:
             name.replace(exp.Var(this=ValueList.of(ready.lists[name.name])))
     return trees[0]
+
+
+def _fault(error: sqlglot.errors.SqlglotError) -> str:
+    """Return what is wrong with a text, and the way out where it is known."""
+    if not isinstance(error, sqlglot.errors.ParseError):
+        return (
+            "a text in it does not end; write it in quotes, and a quote within it twice: 'O''Hare'"
+        )
+    said = " ".join(_NOISE.sub("", str(error)).split())
+    word = str(error.errors[0]["highlight"]) if error.errors else ""
+    if not word.isalpha() or word.lower() in _BETWEEN_COLUMNS:
+        return said
+    return f"{said}; a column of the name {word} is written in backticks: `{word}`"
+
+
+_BETWEEN_COLUMNS = frozenset(("and", "or", "not", "is", "in", "like", "between", "as"))
 
 
 _PLAIN_FORMS = {

@@ -215,6 +215,7 @@ def test_what_is_wrong_for_both_engines_starts_no_spark(
         ("ascii(whoo) = 1", "SchemaMismatch", "'whoo'"),
         ("who =", "InvalidInput", "who ="),
         ("who = 'O'Hare'", "InvalidInput", "'O''Hare'"),
+        ("who = 'a' and when > 1", "InvalidInput", "in backticks: `when`"),
         ("amount = 'much'", "InvalidInput", "'much'"),
         ("max(amount) > 1", "InvalidInput", "several rows"),
         ("amount = null", "InvalidInput", "IS NULL"),

@@ -177,9 +177,13 @@ def alike(found: Any, wanted: Any) -> bool:
 
 @pytest.mark.parametrize("text", CASES)
 def test_an_expression_has_the_value_that_spark_gives_it(text: str) -> None:
-    """Values and their types are those that Spark has for the same text."""
-    found = computed(parsed(text, "a value", ""), ROWS).to_pylist()
+    """Values and their types are those that Spark has for the same text, also of no rows."""
+    tree = parsed(text, "a value", "")
+    values = computed(tree, ROWS)
+    found = values.to_pylist()
     assert all(map(alike, found, CASES[text])), found
+    none = computed(tree, ROWS.slice(0, 0))
+    assert (none.type, len(none)) == (values.type, 0)
 
 
 @pytest.mark.parametrize(
