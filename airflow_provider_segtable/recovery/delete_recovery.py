@@ -182,8 +182,15 @@ def recover_deletes(
         there=there,
         rows=rows,
         past=frozenset(past),
-        doubts=tuple(replace(each, blocking=verdict is None) for each in doubts),
+        doubts=tuple(_decided(each, verdict) for each in doubts),
     )
+
+
+def _decided(doubt: Doubt, verdict: Verdict | None) -> Doubt:
+    """Return a doubt with what was decided about it."""
+    if verdict is not None:
+        return replace(doubt, blocking=False, note=f"{doubt.note}: --deletes {verdict}")
+    return replace(doubt, note=f"{doubt.note}: choose --deletes apply or --deletes ignore")
 
 
 def _undecided(path: str, there: int, rows: Rows) -> Doubt:
@@ -192,7 +199,7 @@ def _undecided(path: str, there: int, rows: Rows) -> Doubt:
         reason=Reason.DELETES,
         interval=min(rows).interval,
         note=f"deletes {counted(whole, 'row')}, {there} of them still present; no event confirms "
-        "its commit: choose --deletes apply or --deletes ignore",
+        "its commit",
         paths=(path,),
         rows=there,
     )
@@ -202,8 +209,7 @@ def _unreadable(path: str, why: str) -> Doubt:
     return Doubt(
         reason=Reason.DELETES,
         interval=Interval(MIN_INSTANT, MAX_INSTANT),
-        note="cannot be read, so its deleted rows reappear: restore it, or give --deletes apply "
-        f"({why})",
+        note=f"cannot be read, so its deleted rows reappear ({why}): restore it, or go on",
         paths=(path,),
     )
 

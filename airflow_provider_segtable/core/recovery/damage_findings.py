@@ -14,6 +14,10 @@ _critical = partial(Finding, severity=Severity.CRITICAL)
 
 _BUG = "stop compaction of this table, keep its log, and report this as a bug of segtable"
 _BACKUP = "restore this file from a backup or another replica of the storage"
+_CONTINUE = (
+    f"{_BACKUP}; without one, stop all writers, and let the log go on without it: segtable repair "
+    "TABLE shows what comes back, and writes nothing without --yes"
+)
 
 
 def damaged_file(segment: Segment, code: str, what: str) -> Finding:
@@ -94,7 +98,7 @@ def broken_event(where: str, what: str) -> Finding:
         where=where,
         what=what,
         why="the table cannot be read past this event, unless a later checkpoint exists",
-        do=_BACKUP,
+        do=_CONTINUE,
     )
 
 
@@ -151,7 +155,7 @@ def log_gap(where: str, n: int, last: int) -> Finding:
         where=where,
         what=f"event {n} is missing, but later events exist (up to {last})",
         why="for every reader the log ends before the gap, without the later commits",
-        do=_BACKUP,
+        do=_CONTINUE,
     )
 
 

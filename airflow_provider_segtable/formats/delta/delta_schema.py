@@ -52,9 +52,12 @@ def refusal(table: TableCreated, schemas: Collection[int]) -> str:
     """Return why a version cannot be published, with the way out; empty if it can."""
     for column in table.schema.columns:
         if unknown := _unknown(parse_type(column.type)):
+            way = "add a column of another type, fill it by an update, and drop this one"
+            if column.name == table.time_column:
+                way = "make a table whose event time is in microseconds, and append the rows to it"
             return (
                 f"column {column.name!r} has type {unknown}, which not all readers of Delta Lake "
-                "read right: add a column of another type, fill it by an update, and drop this one"
+                f"read right: {way}"
             )
     lower = [name.lower() for name in table.schema.names]
     for column in table.schema.columns:
@@ -66,8 +69,9 @@ def refusal(table: TableCreated, schemas: Collection[int]) -> str:
     for number in sorted(schemas):
         if found := _differs(table.schema, table.schema_of(number)):
             return (
-                f"{found} in files of schema {number}, by whose names readers of Delta Lake go: "
-                "compact them (segtable compact TABLE --kind major), and it is published again"
+                f"{found} in older files (schema {number}), which readers of Delta Lake read by "
+                "names and types alone: write these anew (segtable compact TABLE --kind major), "
+                "then publish again"
             )
     return ""
 
@@ -92,7 +96,7 @@ def _unlike_missing(column: Column, older: Schema) -> str:
     """Return what readers find in place of a column that files lack; empty for null."""
     if any(each.name.lower() == column.name.lower() for each in older.columns):
         return "is another column"
-    return f"is missing, and {column.default!r}," if column.default is not None else ""
+    return f"(default {column.default}) is missing" if column.default is not None else ""
 
 
 def _field(name: str, kind: pa.DataType, nullable: bool) -> Json:  # noqa: FBT001

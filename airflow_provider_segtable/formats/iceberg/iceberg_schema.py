@@ -84,9 +84,12 @@ def refusals(table: TableCreated, schemas: Collection[int]) -> Iterator[str]:
     """Yield what keeps a table from being published, each with the way out."""
     for field in stored_columns(table.schema):
         if wrong := _unknown(field.type):
+            way = "drop the column, or add one of another type and update it"
+            if field.name == table.time_column:
+                way = "make a table whose event time is in microseconds, and append the rows to it"
             yield (
                 f"column {field.name!r} is {field.type}, and Iceberg's readers do not all read "
-                f"{wrong}: drop the column, or add one of another type and update it"
+                f"{wrong}: {way}"
             )
     older = [table.schema_of(number) for number in schemas]
     present = {column.id for column in table.schema.numbered}

@@ -27,7 +27,8 @@ class TableVersions:
         Raises:
             InvalidName: the name is not a valid file name.
             VersionExpired: the version is no longer kept.
-            CommitConflict: the tag exists, or the version was cleaned meanwhile.
+            InvalidInput: the tag exists.
+            CommitConflict: the version was cleaned meanwhile.
         """
         return put_tag(self.ports, name, version)
 
@@ -35,7 +36,8 @@ class TableVersions:
         """Remove a tag; the next cleaning may delete files that only this tag kept.
 
         Raises:
-            CommitConflict: the tag does not exist.
+            InvalidInput: the tag does not exist.
+            CommitConflict: another process has just removed it.
         """
         remove_tag(self.ports, name)
 

@@ -26,6 +26,11 @@ def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
         )
     log = ports.log
     newest = log.load()
+    if name in newest.tags:
+        raise InvalidInput(
+            f"tag {name!r} is version {newest.tags[name]} already: choose another name, or delete "
+            "that tag first"
+        )
     state = newest if version is None else log.at(version)
     ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))
     change = Change(action=Tagged(name=name, n=state.n), commit_id=ports.randomness.token())
@@ -35,8 +40,10 @@ def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
 
 def remove_tag(ports: TableContext, name: str) -> None:
     """Remove a tag; see ``Table.untag``."""
+    newest = ports.log.load()
+    known_tag(newest, name)
     change = Change(action=Untagged(name=name), commit_id=ports.randomness.token())
-    commit_or_raise(ports, ports.log.load(), change)
+    commit_or_raise(ports, newest, change)
 
 
 def known_tag(state: State, name: str) -> int:

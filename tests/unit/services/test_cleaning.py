@@ -15,7 +15,6 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     ClockSkew,
-    CommitConflict,
     CorruptTable,
     InvalidInput,
     InvalidName,
@@ -197,9 +196,9 @@ def test_tags_are_refused_with_a_reason(ports: TableContext) -> None:
     with pytest.raises(InvalidName, match="'a/b' is not a tag"):
         table.tag("a/b")
     table.tag("a")
-    with pytest.raises(CommitConflict, match="is version 4 already"):
+    with pytest.raises(InvalidInput, match="is version 4 already"):
         table.tag("a")
-    with pytest.raises(CommitConflict, match="no tag 'b'"):
+    with pytest.raises(InvalidInput, match="no tag 'b': the table has"):
         table.untag("b")
     with pytest.raises(InvalidInput, match="the table has a"):
         table.snapshot(tag="b")

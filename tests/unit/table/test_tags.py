@@ -3,7 +3,6 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import (
-    CommitConflict,
     InvalidInput,
     InvalidName,
     NotATable,
@@ -38,7 +37,7 @@ def test_versions_that_are_not_there_cannot_be_tagged(table: Table) -> None:
     with pytest.raises(NotATable, match="no event 9"):
         put_tag(table.ports, "later", 9)
     put_tag(table.ports, "mine", 2)
-    with pytest.raises(CommitConflict):
+    with pytest.raises(InvalidInput):
         put_tag(table.ports, "mine", 3)
     assert table.state().tags == {"mine": 2}
 
@@ -51,7 +50,7 @@ def test_a_removed_tag_is_unknown(table: Table) -> None:
     remove_tag(table.ports, "b")
     with pytest.raises(InvalidInput, match="there is no tag 'b': the table has a"):
         known_tag(table.state(), "b")
-    with pytest.raises(CommitConflict):
+    with pytest.raises(InvalidInput):
         remove_tag(table.ports, "b")
     assert put_tag(table.ports, "b", 3) == 3
     remove_tag(table.ports, "a")

@@ -108,7 +108,8 @@ def _facts(uri: str, table: Any, found: "RestoreResult", *, dry_run: bool, colum
 def _tell(answer: Facts) -> None:
     changed = counted(len(answer["intervals"]), "interval")
     what = f"version {answer['restored']}: changes in {changed}"
-    back = f", {counted(answer['rows'], 'row')} in {counted(answer['segments'], 'segment')} back"
+    rows = f"{counted(answer['rows'], 'row')}, deleted ones included"
+    back = f", {counted(answer['segments'], 'segment')} back with {rows}"
     if answer["dry_run"]:
         show(Text(f"{what}{back}"))
         note("[dim]a dry run: nothing was written[/]")

@@ -110,7 +110,7 @@ def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
 
 
 def _draw(facts: Facts) -> RenderableType:
-    taken = grid("Deleted", "what", "count", right=("count",))
+    taken = grid("To delete" if facts["dry_run"] else "Deleted", "what", "count", right=("count",))
     for what, key in (
         ("hidden segments", "segments"),
         ("data files", "files"),
@@ -140,7 +140,8 @@ def _of_indexes(facts: Facts) -> Iterator[str]:
         going = sum(len(inner[key]) for key in ("files", "orphans", "log_files"))
         size = describe_size(inner["bytes"])
         entries = facts["entries"].get(name, 0)
-        yield f"index {name}: {entries:,} entries deleted, and {going:,} files ({size})"
+        done = "to delete" if facts["dry_run"] else "deleted"
+        yield f"index {name}: {entries:,} entries and {going:,} files ({size}) {done}"
     for name, error in facts["failed"].items():
         yield f"index {name} was not cleaned: {error}"
 

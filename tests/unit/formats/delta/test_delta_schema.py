@@ -38,7 +38,10 @@ def altered(table: TableCreated, *changes: ColumnChange) -> TableCreated:
         ((DropColumn(name="carrier"),), ""),
         ((Reorder(names=("delay",)),), ""),
         ((MakeNullable(name="carrier"),), ""),
-        ((AddColumn(name="new", type="int32", default="1"),), "'new' is missing, and '1',"),
+        (
+            (AddColumn(name="new", type="int32", default="1"),),
+            "'new' (default 1) is missing in older files",
+        ),
         ((RenameColumn(name="carrier", new="line"),), "'line' is named 'carrier'"),
         ((WidenColumn(name="number", type="int64"),), "'number' has type int32"),
         (
