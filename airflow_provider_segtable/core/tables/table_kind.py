@@ -10,7 +10,7 @@
 4. ``table_kinds`` is the registry of this layer: it encodes and decodes kinds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol
 
@@ -45,7 +45,7 @@ class DeletionForm(Enum):
         return self is DeletionForm.TOMBSTONES
 
 
-class TableKind(Protocol):
+class TableKind(Hashable, Protocol):
     """What a table keeps of its rows.
 
     Attributes:

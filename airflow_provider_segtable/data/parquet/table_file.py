@@ -13,6 +13,7 @@ Source of the idea: Iceberg's column projection by field id.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 import pyarrow as pa
@@ -28,8 +29,11 @@ from airflow_provider_segtable.data.parquet.file_ids import id_of, identified
 
 _OLD_NAME = b"segtable.old_name"
 _DEFAULT = b"segtable.default"
+_KNOWN = 64
+"""Schemas that are kept: each file that is opened asks for one, and a table has few."""
 
 
+@lru_cache(maxsize=_KNOWN)
 def stored_columns(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of a table schema, with ids, old names and defaults."""
     fields = []
@@ -41,6 +45,7 @@ def stored_columns(schema: Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+@lru_cache(maxsize=_KNOWN)
 def files_columns(schema: Schema, kind: TableKind) -> pa.Schema:
     """Return the Arrow schema of a table's files: its columns, then the hidden ones, with ids."""
     ids = field_ids(schema, kind)

@@ -1,6 +1,7 @@
 """Ids of fields within columns: in files as appended and compacted, beside files without."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -92,13 +93,11 @@ def test_fields_within_columns_have_ids_of_their_column(table: Table, kind: str)
 @pytest.mark.parametrize("order", [(True, False), (False, True)])
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_files_with_and_without_these_ids_are_compacted(
-    table: Table, kind: str, order: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+    table: Table, kind: str, order: tuple[bool, ...]
 ) -> None:
     """Files of older writers lack them; the result has all rows, and the ids."""
     for at, old in enumerate(order):
-        with monkeypatch.context() as patch:
-            if old:
-                patch.setattr(table_file, "identified", only_its_own)
+        with ids_of_columns_alone() if old else nullcontext():
             table.append(rows(2 * at))
     assert {*ids(table)["tags"]} == {(2, -1), (2, BASES[2])}
     before = table.scan().to_arrow().sort_by("at")
@@ -110,9 +109,20 @@ def test_files_with_and_without_these_ids_are_compacted(
     assert [len(r["words"]) for r in table.scan().to_arrow().to_pylist()] == [1] * 6
 
 
-def only_its_own(field: "pa.Field[Any]", column_id: int) -> "pa.Field[Any]":
-    """Return the field as older writers wrote it."""
-    return field.with_metadata({b"PARQUET:field_id": str(column_id).encode()})
+@contextmanager
+def ids_of_columns_alone() -> Iterator[None]:
+    """Write files as older writers did: fields within columns have no ids."""
+
+    def only_its_own(field: "pa.Field[Any]", column_id: int) -> "pa.Field[Any]":
+        return field.with_metadata({b"PARQUET:field_id": str(column_id).encode()})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_file, "identified", only_its_own)
+        table_file.stored_columns.cache_clear()
+        table_file.files_columns.cache_clear()
+        yield
+    table_file.stored_columns.cache_clear()
+    table_file.files_columns.cache_clear()
 
 
 def test_more_fields_than_there_are_ids_get_none() -> None:

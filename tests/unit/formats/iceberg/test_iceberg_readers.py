@@ -23,13 +23,12 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
 )
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.golden.make_table import PLACE
 from tests.unit.formats.iceberg.making import EPOCH, SCHEMA, Lake, lake_at, rows
 from tests.unit.services.repairing import ports_at
-from tests.unit.table.test_nested_ids import only_its_own
+from tests.unit.table.test_nested_ids import ids_of_columns_alone
 
 Read = Callable[[str], pa.Table]
 READERS: dict[str, Read] = {
@@ -224,10 +223,9 @@ def check_golden(lake: Lake) -> None:
         assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
 
 
-def test_fields_without_ids_are_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_without_ids_are_refused(lake: Lake) -> None:
     """Files of writers that gave none to fields within columns are compacted first."""
-    with monkeypatch.context() as patch:
-        patch.setattr(table_file, "identified", only_its_own)
+    with ids_of_columns_alone():
         lake.table.append(rows(range(4)))
         lake.table.append(rows(range(4)))
     with pytest.raises(PublishingRefused, match=r"files.*none within 'tags'.*--kind major"):
