@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,9 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.time.interval import Interval, parse_instant
-from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.time.interval import HOUR_US, Interval, parse_instant
+from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
+from airflow_provider_segtable.spark.writes.dataframe_change import delete
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable
 
@@ -80,6 +84,30 @@ def test_a_scan_clips_any_time_type(
     wanted = table.snapshot().to_arrow(columns=["n"], interval=interval)
     assert sorted(row.n for row in found) == sorted(wanted["n"].to_pylist())
     assert wanted.num_rows
+
+
+def test_times_without_zone_are_those_of_the_session(
+    spark: SparkSession, make_table: MakeTable
+) -> None:
+    """Files are not left out by a time that is another one for Spark."""
+    table, day = make_table(EVENTS), "2013-01-%02d"
+    for n in range(4):
+        at = [parse_instant(day % (n + 1)) + hour * HOUR_US for hour in (0, 4, 6)]
+        table.append(pa.table([at, [n] * 3, ["x"] * 3], schema=EVENTS))
+    where = f"at < '{day % 3}'"  # four o'clock of that day in UTC is the day before
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = scan(spark, table.snapshot(), where=where).count()
+        window = scan_request(spark, table, where=where, since_version=0)
+        gone = delete(spark, table.ports, where, dry_run=True).matched
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert (found, window, gone, table.scan(where=where).count()) == (8, 8, 8, 6)
+
+
+def scan_request(spark: SparkSession, table: Table, **asked: Any) -> int:
+    """Return how many rows a request reads."""
+    return read(spark, table.ports, table.state(), read_request(**asked)).count()
 
 
 def test_an_empty_table_scans_to_no_rows(spark: SparkSession, make_table: MakeTable) -> None:

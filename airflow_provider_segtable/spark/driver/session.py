@@ -5,7 +5,8 @@
    in its workers. A failed task is retried, as on a cluster.
 3. Executors of other masters get this package as an archive, unless it was submitted with one.
    Their Python is ``spark.pyspark.python``, however this process was started.
-4. Session time is UTC. Segtable does not depend on it, but displayed times do.
+4. Session time is UTC. Segtable does not depend on it, but displayed times do, and what a time
+   without zone means in a condition.
 5. PySpark would log each exception of a condition with its Java stack, though it is caught and
    reported in one line (``spark_errors``). Those two loggers are silenced.
 6. Credential settings are applied once the JVM runs, because PySpark would put them on the JVM's

@@ -5,6 +5,7 @@
 2. Segments wholly inside the requested interval are read without a filter; the others with a filter
    on the event time. Segments in which no row can match a condition, by their event times or by an
    index, are not read (``table.reads.chosen_files``).
+   By times only where the session's zone is UTC: in another one a time without zone is another.
 3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
    of the row number in the file, computed from the segment's runs; in others that of the address
    in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
@@ -44,7 +45,7 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.core.tables.column_names import no_column
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.where import condition, timed
+from airflow_provider_segtable.data.arrow.where import timed
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.files.layered_files import held_files
@@ -55,7 +56,7 @@ from airflow_provider_segtable.spark.reads.file_columns import FileColumns, iden
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
 from airflow_provider_segtable.spark.reads.keyed_scan import keyed_scan
 from airflow_provider_segtable.spark.reads.row_bitmaps import by_place, by_root, file_of, unmarked
-from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.reads.spark_predicates import known_condition, matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, within
 from airflow_provider_segtable.spark.reads.window_scan import narrowed, shows_origin, window_scan
@@ -119,7 +120,7 @@ def rows_to_change(
     Rows for which ``where`` does not hold may be left out: the caller filters by it.
     """
     request, time_column = read_request(checked=snapshot.checked), snapshot.state.table.time_column
-    pushed = None if where is None else _parsed(where, snapshot.schema, time_column)
+    pushed = known_condition(spark, where, snapshot.schema, time_column)
     return read(
         spark,
         snapshot.ports,
@@ -157,7 +158,7 @@ def read(
     wanted = columns_read(request, known.names)
     if addressed:
         table.kind.check_addresses(ports.uri)
-    where = _parsed(request.where, known, table.time_column)
+    where = known_condition(spark, request.where, known, table.time_column)
     tested = known.names if where is None else where.columns
     names = wanted if request.where is None else tuple(dict.fromkeys([*wanted, *tested]))
 
@@ -185,24 +186,6 @@ def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId
     asked = _Asked(spark, snapshot, snapshot.schema, [], addressed=True)
     near = snapshot.state.timeline.lookup_near(root.interval for root in wanted)
     return asked.rows(each for each in clipped(near) if holds_any(each.segment, wanted))
-
-
-def _parsed(
-    where: Where | Predicate | None, schema: pa.Schema, time_column: str
-) -> Condition | None:
-    """Return a condition as far as segments can be chosen by it; None where only Spark reads it.
-
-    Raises:
-        InvalidInput: the condition is not SQL text.
-    """
-    if where is None:
-        return None
-    if not isinstance(where, str | Predicate):
-        raise InvalidInput(f"{where} is not text: Spark needs the condition in SQL")
-    try:
-        return condition(where, schema, time_column)
-    except InvalidInput:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,16 @@
 1. They are three-valued: null means unknown, which is not a match; the caller coalesces.
 2. A value is cast to its column's type by Arrow's rules, and refused if these refuse it.
 3. Floating columns are compared as doubles, with NaN as the largest number, as Spark does.
+
+A condition in SQL is Spark's. What this process knows of it is only used to leave files out
+(``known_condition``).
 """
 
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import to_arrow_type
@@ -25,9 +28,15 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
+from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.spark.reads.spark_times import column
 
+_UTC = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00"})
+"""Session zones in which a time without zone is the one that it is here."""
 _OPERATORS = {
     Compares.EQUAL: eq,
     Compares.UNEQUAL: ne,
@@ -81,3 +90,31 @@ def _literal(value: Value, kind: T.DataType, name: str) -> Column:
         text = scalar(value, pa.timestamp("us"), name).as_py().isoformat(" ")
         return F.expr(f"TIMESTAMP_NTZ '{text}'")
     return F.lit(scalar(value, to_arrow_type(kind), name).as_py()).cast(kind)
+
+
+def known_condition(
+    spark: SparkSession, where: Where | Predicate | None, schema: pa.Schema, time_column: str
+) -> Condition | None:
+    """Return a condition as far as segments can be chosen by it; None where only Spark reads it.
+
+    Raises:
+        InvalidInput: the condition is not SQL text.
+    """
+    if where is None:
+        return None
+    if not isinstance(where, str | Predicate):
+        raise InvalidInput(f"{where} is not text: Spark needs the condition in SQL")
+    try:
+        found = condition(where, schema, time_column)
+    except InvalidInput:
+        return None
+    alike = isinstance(where, Predicate) or means_the_same(spark, found, schema)
+    return found if alike else None
+
+
+def means_the_same(spark: SparkSession, found: Condition, schema: pa.Schema) -> bool:
+    """Return whether a condition in SQL means for Spark what it means here, in the zone UTC."""
+    if spark.conf.get("spark.sql.session.timeZone") in _UTC:
+        return True
+    kinds = {field.name: field.type for field in schema}
+    return all(name in kinds and not pa.types.is_temporal(kinds[name]) for name in found.columns)

@@ -26,6 +26,7 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.keyed_scan import dealt, merged_rows
+from airflow_provider_segtable.spark.reads.spark_predicates import means_the_same
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.feed_reading import FeedTask
@@ -67,7 +68,7 @@ def window_scan(
     counted = (state.table.time_column,) if request.columns == () else request.columns
     everything = replace(request, columns=counted, where=None)  # without a column, no row counts
     asked = Scan(ports=ports, state=state, request=everything, start=start)
-    frame = _read(spark, _narrowed(asked, request))
+    frame = _read(spark, _narrowed(spark, asked, request))
     if request.where is not None:
         with translated("looking for the rows to read"):
             frame = frame.where(request.where)
@@ -75,14 +76,17 @@ def window_scan(
     return frame.select([column(frame, name) for name in names])
 
 
-def _narrowed(asked: Scan, request: ReadRequest) -> Scan:
+def _narrowed(spark: SparkSession, asked: Scan, request: ReadRequest) -> Scan:
     """Return the scan of all columns that the condition needs; by itself it filters nothing."""
     if request.where is None:
         return asked
+    every = replace(asked, request=replace(request, columns=None, where=None))
     try:
         known = replace(asked, request=replace(request, columns=None))
     except InvalidInput:  # only Spark reads the condition
-        return replace(asked, request=replace(request, columns=None, where=None))
+        return every
+    if known.where and not means_the_same(spark, known.where, every.schema):
+        return every
     tested = known.where.columns if known.where else ()
     names = tuple(dict.fromkeys([*asked.schema.names, *tested]))
     return replace(known, request=replace(request, columns=names))

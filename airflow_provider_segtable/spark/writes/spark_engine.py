@@ -24,12 +24,14 @@ from airflow_provider_segtable.core.requests.change_request import (
     Merge,
     RowsToMatch,
     Update,
+    Where,
     held,
 )
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
-from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.reads.spark_predicates import known_condition, matching
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX
 from airflow_provider_segtable.spark.writes.address_bitmaps import collected, present
@@ -78,6 +80,11 @@ class SparkEngine:
                 return Selected(matched=rows.count())
         found = collected(rows, snapshot.state)
         return Selected(rows=found.rows, matched=found.matched)
+
+    def condition(self, snapshot: Snapshot, where: Where) -> Condition | None:
+        """Return the condition, if it means for Spark what it means without Spark."""
+        time_column = snapshot.state.table.time_column
+        return known_condition(self.spark, where, snapshot.schema, time_column)
 
     def join(self, snapshot: Snapshot, request: Merge) -> Selected[DataFrame]:
         """Return the rows that a merge deletes and appends."""

@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Merge,
     RowsToMatch,
     Update,
+    Where,
     held,
 )
 from airflow_provider_segtable.data.arrow.conditions import Condition
@@ -83,6 +84,10 @@ class ArrowEngine:
             return Selected(matched=0)
         new = assigned(in_full(snapshot, rows), values)
         return _selected(snapshot, rows, matched, new)
+
+    def condition(self, snapshot: Snapshot, where: Where) -> Condition:
+        """Return the condition."""
+        return condition(where, snapshot.schema, snapshot.state.table.time_column)
 
     def join(self, snapshot: Snapshot, request: Merge) -> Selected[pa.Table]:
         """Return the rows that a merge deletes and appends."""

@@ -17,7 +17,7 @@ from typing import Protocol, assert_never
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Delete
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, joined, within
 from airflow_provider_segtable.core.segments.segment import SegmentId
@@ -25,7 +25,6 @@ from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import is_date
-from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, Found
 from airflow_provider_segtable.table.changes.row_engine import New, RowEngine
 from airflow_provider_segtable.table.changes.run_change import WAIT_S, at_one_time, carry_out
@@ -91,7 +90,7 @@ def run_overwrite(
 
 def _found(request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: Snapshot) -> Found:
     """Return the effect of an overwrite on a snapshot."""
-    intervals = _intervals(request, new, snapshot)
+    intervals = _intervals(request, new, engine, snapshot)
     kind = snapshot.state.table.kind
     rows: dict[SegmentId, BitMap] = {}
     predicate = None
@@ -123,15 +122,16 @@ def _found(request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: S
     )
 
 
-def _intervals(request: Overwrite, new: NewRows, snapshot: Snapshot) -> tuple[Interval, ...]:
+def _intervals(
+    request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: Snapshot
+) -> tuple[Interval, ...]:
     """Return outer bounds of the event times that are replaced."""
     if isinstance(request.extent, Touched):
         return joined(tuple(new.chunks(snapshot.state.layout)))
     if request.extent is not None:
         return (request.extent,)
-    try:
-        wanted = condition(request.where, snapshot.schema, snapshot.state.table.time_column)
-    except NeedsSpark:
+    wanted = engine.condition(snapshot, request.where)
+    if wanted is None:
         return (ALL_TIME,)
     return (wanted.interval,) if wanted.interval else ()
 

@@ -18,8 +18,10 @@ from airflow_provider_segtable.core.requests.change_request import (
     Delete,
     Merge,
     Update,
+    Where,
 )
 from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import AppendResult, Prepare
 
@@ -76,6 +78,14 @@ class RowEngine(Protocol[New]):
 
         Raises:
             InvalidInput: the engine cannot evaluate the request, or a value does not fit.
+        """
+        ...
+
+    def condition(self, snapshot: Snapshot, where: Where) -> Condition | None:
+        """Return a condition, to bound the rows that it selects; None if nothing is known of it.
+
+        Raises:
+            InvalidInput: no engine can evaluate it.
         """
         ...
 
