@@ -1,6 +1,7 @@
 """A table that is dropped while everybody works, another one in its place, and planted errors."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,23 +16,17 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.disasters import harsh, mixed, slow
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
-from tests.simulation.world import Shape
+from tests.simulation.world import EVERYBODY, Shape
 
-EVERYBODY = Shape(
-    appenders=2,
-    appends_each=2,
+ALL = replace(
+    EVERYBODY,
     compactors=2,
     chunks=1,
     asks=2,
-    cleaners=1,
-    readers=1,
     taggers=1,
-    changers=1,
-    overwriters=1,
     overwrites_each=1,
     alterers=1,
     alterations_each=2,
-    restorers=1,
     restores_each=1,
     repairers=1,
     droppers=2,
@@ -57,7 +52,7 @@ def test_a_dropped_table_is_gone_and_the_next_one_untouched(
 ) -> None:
     """Twice in a row: nobody commits after it, everybody is told, and the next table is exact."""
     for seed in seeds:
-        world = build(seed, EVERYBODY, faults(seed))
+        world = build(seed, ALL, faults(seed))
         run(world)
         assert world.newest.life == 2
 

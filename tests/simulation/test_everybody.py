@@ -18,25 +18,17 @@ from airflow_provider_segtable.table.changes import overwriting
 from airflow_provider_segtable.table.log import committer
 from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
-from tests.simulation.world import Shape
+from tests.simulation.world import EVERYBODY, Shape
 
-EVERYBODY = Shape(
-    appenders=2,
-    appends_each=2,
+ALL = replace(
+    EVERYBODY,
     compactors=2,
     chunks=1,
     asks=2,
-    cleaners=1,
-    readers=1,
     taggers=1,
-    changers=1,
-    changes_each=2,
     overwriters=2,
-    overwrites_each=2,
     alterers=1,
     alterations_each=5,
-    restorers=1,
-    restores_each=2,
     repairers=1,
 )
 DEFINERS = Shape(appenders=1, appends_each=3, asks=1, alterers=2, alterations_each=4)
@@ -56,7 +48,7 @@ def test_everybody_at_once() -> None:
     """At every version each row is there, once, with the columns and properties of its time."""
     seen: Counter[str] = Counter()
     for seed in range(3):
-        world = build(seed, EVERYBODY, mixed(seed))
+        world = build(seed, ALL, mixed(seed))
         run(world)
         seen.update(world.ledger.intended[name].kind for name in world.ledger.acknowledged)
     kinds = ("append", "overwrite", "alter", "restore")

@@ -10,7 +10,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
-from airflow_provider_segtable.core.requests.change_request import Sql
+from airflow_provider_segtable.core.requests.change_request import Delete, GivenRows, Merge, Sql
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, extent_of
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Interval, instant
@@ -20,6 +20,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
 from airflow_provider_segtable.table.changes.new_arrow_rows import NewArrowRows, new_arrow_rows
 from airflow_provider_segtable.table.changes.overwriting import run_overwrite
+from airflow_provider_segtable.table.changes.run_change import at_one_time
 from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
@@ -288,3 +289,16 @@ def test_a_statement_sees_one_time(table: Table, other: Table) -> None:
     table.update({"at": Sql("now()"), "name": Sql("string(current_date)")}, "row = 101")
     (row,) = table.scan(where="at = now() and name = string(curdate())").to_arrow().to_pylist()
     assert (row["row"], instant(row["at"])) == (101, clock.now())
+
+
+def test_all_expressions_of_a_request_have_its_time(table: Table) -> None:
+    """Conditions and new values in SQL; a text is a value, and a name may be a column's."""
+    source = GivenRows(rows=None, columns=("at", "current_date"))
+    on, new = Sql("target.at < now()"), {"at": Sql("now()"), "name": "now()", "row": Sql("1")}
+    given = Merge(source=source, on=on, set={**new, "price": Sql("current_date")})
+    made = at_one_time(table.ports, given, SCHEMA.names)
+    now = "TIMESTAMP '2026-01-01 00:00:00+00:00'"
+    assert made.on == Sql(f"target.at < {now}")
+    assert made.set == {**new, "at": Sql(now), "price": Sql("current_date")}
+    gone = at_one_time(table.ports, Delete(where="at < current_date"), SCHEMA.names)
+    assert gone.where == "at < DATE '2026-01-01'"
