@@ -267,6 +267,14 @@ def test_a_rollup_table_forgets_by_predicate(
         for rolled_up in (False, True):
             found = scan(spark, table.snapshot(), columns=["who", "total"], rolled_up=rolled_up)
             assert dict(found.groupBy("who").sum("total").collect()) == wanted
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:  # the log's predicates are in UTC, and the rows are compared with these
+        late = spark.sql("select timestamp'2013-02-05T02:00:00Z' at, 1 n, 'w1' who")
+        with pytest.raises(InvalidInput, match="1 of 1 rows are not in what is overwritten"):
+            overwrite(table.ports, late, where="at < '2013-02-05'", dry_run=True)
+        assert overwrite(table.ports, late, where="at < '2013-02-06'", dry_run=True).inserted == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
     for bad, said in (
         (lambda: delete(spark, table.ports, "total > 3"), "is a metric"),
         (lambda: delete(spark, table.ports, matches=rows.select("who")), "rollup table"),

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_times import instant
 from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
@@ -56,6 +58,8 @@ class NewSparkRows:
         if isinstance(request.extent, Interval):
             at = instant(self.coming.rows, self.time_column)
             return (at >= F.lit(request.extent.start)) & (at < F.lit(request.extent.end))
+        if isinstance(request.where, Predicate):
+            return matching(request.where, self.coming.rows)
         if not isinstance(request.where, str):
             raise InvalidInput(f"{request.where} is not a condition in SQL, which Spark needs")
         return F.expr(request.where)

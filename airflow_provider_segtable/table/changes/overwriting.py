@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -78,7 +79,8 @@ def run_overwrite(
     """
     state = ports.log.load()
     request = at_one_time(ports, request, state.table.schema.names)
-    strays = new.outside(Snapshot(ports=ports, state=state), request)
+    snapshot = Snapshot(ports=ports, state=state)
+    strays = new.outside(snapshot, _as_replaced(request, snapshot))
     if strays:
         raise InvalidInput(
             f"{strays:,} of {new.count:,} rows are not in what is overwritten ({request}), and "
@@ -86,6 +88,14 @@ def run_overwrite(
             "written"
         )
     return carry_out(ports, request, partial(_found, request, new, engine), wait_s=wait_s)
+
+
+def _as_replaced(request: Overwrite, snapshot: Snapshot) -> Overwrite:
+    """Return a request whose condition is the one that the log has, where it has one."""
+    by_predicate = snapshot.state.table.kind.deletion is DeletionForm.PREDICATE
+    if not by_predicate or request.where is None:
+        return request
+    return replace(request, where=_predicate(request, (), snapshot))
 
 
 def _found(request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: Snapshot) -> Found:
