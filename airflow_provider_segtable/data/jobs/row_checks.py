@@ -27,9 +27,13 @@ def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
         TimeOutOfRange: naming the row and its event time.
     """
     once = rows.column_names.count(time_column) == 1
-    if once and is_time(rows.schema.field(time_column).type):
+    as_given = once and is_time(rows.schema.field(time_column).type)
+    if as_given:
         check_times(rows.column(time_column), time_column)  # before a cast could overflow
-    return conformed(rows, schema)
+    made = conformed(rows, schema)
+    if not as_given and time_column in schema.names:  # nulls without a type, encoded times
+        check_times(made.column(time_column), time_column)
+    return made
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

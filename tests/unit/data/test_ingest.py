@@ -203,3 +203,18 @@ def test_whole_decimals_are_large_unsigned_integers() -> None:
 def test_representations_are_cast(change: Change) -> None:
     """What means the same is cast: order, width, encoding and unit do not matter."""
     assert check_rows(change(plain(5)), SCHEMA, "at").equals(plain(5))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.nulls(2),
+        pa.array([0, None], pa.timestamp("us", "UTC")).dictionary_encode(),
+        pa.array([0, 2**53], pa.timestamp("ms", "UTC")).dictionary_encode(),
+    ],
+)
+def test_no_event_time_is_missing_in_whatever_form_it_comes(times: pa.Array) -> None:
+    """Nulls without a type, and encoded times, are refused by the check that log writers use."""
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    with pytest.raises(TimeOutOfRange, match=r"row \d \(from 0\): event time at is "):
+        check_rows(pa.table([times], names=["at"]), schema, "at")

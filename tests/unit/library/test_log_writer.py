@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     SchemaMismatch,
     TableGone,
+    TimeOutOfRange,
 )
 from airflow_provider_segtable.core.log_store.reading import Whence
 from airflow_provider_segtable.core.tables.evolution import AddColumn
@@ -313,6 +314,17 @@ def test_wrong_rows_and_tables_are_refused_before_anything_starts() -> None:
     )
     with pytest.raises(InvalidInput, match=r"cannot have a log store: .* a row stands for many"):
         rollup.log_writer()
+
+
+def test_a_row_without_an_event_time_takes_no_other_with_it() -> None:
+    """Nulls without a type are refused at once: no checkpoint could commit what is beside them."""
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64())])
+    table = Table.create("memory://untimed", schema=schema, time_column="at", primary_key="id")
+    with table.log_writer(provider=MemoryLogStoreProvider()) as log:
+        log.append(pa.table([[0], [1]], schema=schema))
+        with pytest.raises(TimeOutOfRange, match="event time at is null"):
+            log.append(pa.table({"at": pa.nulls(1), "id": [2]}))
+    assert table.scan().count() == 1
 
 
 def test_alterations_are_not_in_the_way_of_a_writer() -> None:
