@@ -3,7 +3,8 @@
 1. ``LIBRARY`` lists the public API by module: the names that users may import. Everything else may
    change without notice. Of the provider's modules, the operators, sensors, triggers and hooks are
    public.
-2. pdoc renders the docstrings and downloads nothing. Meanwhile the public names of a module are its
+2. The first page lists all names by group (``pages/index.html.jinja2``).
+3. pdoc renders the docstrings and downloads nothing. Meanwhile the public names of a module are its
    ``__all__``, so that its page shows no others.
 """
 
@@ -12,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
@@ -60,6 +62,16 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "assets.table_asset": ("segtable_asset",),
     "dag_factory": ("CompactionDags", "compaction_dags"),
 }
+GROUPS = {
+    "errors": "Errors",
+    "spark": "Spark",
+    **{part: part.capitalize() for part in ("operators", "sensors", "triggers", "hooks")},
+    "assets": "DAGs",
+    "dag_factory": "DAGs",
+}
+"""The group of a public module by its first part; all others are of the Python library."""
+ORDER = ("Python", "Spark", "DAGs", "Operators", "Sensors", "Hooks", "Triggers", "Errors")
+PAGES = Path(__file__).parent / "pages"
 OF_AIRFLOW = re.compile(r"[A-Z]\w+(Operator|Sensor|Trigger|Hook)")
 
 
@@ -84,9 +96,24 @@ def _classes(module: str) -> list[str]:
     ]
 
 
+def groups(api: Mapping[str, list[str]]) -> dict[str, list[dict[str, str]]]:
+    """Return the entries of the first page by group: name, page and first sentence."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for module, names in api.items():
+        part = module.removeprefix(f"{PACKAGE}.").partition(".")[0]
+        group = GROUPS.get("errors" if module.endswith(".errors") else part, "Python")
+        for name in names:
+            about = (getattr(import_module(module), name).__doc__ or "").partition("\n")[0]
+            about = re.sub(r"``(.+?)``", r"<code>\1</code>", escape(about))
+            page = f"{module.replace('.', '/')}.html"
+            found.setdefault(group, []).append({"name": name, "page": page, "about": about})
+    return dict(sorted(found.items(), key=lambda each: ORDER.index(each[0])))
+
+
 def write_reference(folder: Path, api: Mapping[str, list[str]]) -> dict[str, Path]:
     """Write a page for each module, and an index; return the pages by module."""
-    pdoc.render.configure(docformat="google", show_source=False)
+    pdoc.render.configure(docformat="google", show_source=False, template_directory=PAGES)
+    pdoc.render.env.globals["groups"] = groups(api)
     with ExitStack() as meanwhile, warnings.catch_warnings():
         for module, names in api.items():
             meanwhile.enter_context(patch.dict(vars(import_module(module)), __all__=names))

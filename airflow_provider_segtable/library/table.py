@@ -5,7 +5,7 @@
 2. Without ``zookeeper=`` it finds the server as the command line does: by ``$SEGTABLE_ZOOKEEPER``,
    or else the running embedded server (``segtable zookeeper start``).
 
-:Example:
+For example:
 
 >>> table = Table.open("flights")
 >>> table.append(frame)                    # pandas, Polars, Arrow
@@ -62,7 +62,7 @@ from airflow_provider_segtable.table.writes.load import Loaded, load_files
 
 
 class Table(base.Table):
-    """One table; it has no state besides its ports."""
+    """A table: read, write, change, compact, index and publish it; it has no state of its own."""
 
     __slots__ = ()
 
