@@ -199,6 +199,10 @@ class SegtableRowsOperator(SegtableChangeOperator):
         *("where", "matches", "on", "format"),
         *SegtableChangeOperator.template_fields,
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **SegtableChangeOperator.template_fields_renderers,
+        "where": "sql",
+    }
 
     def __init__(
         self,

@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -50,6 +50,10 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
     """
 
     template_fields: Sequence[str] = ("interval", "where", *SegtableFilesOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **SegtableFilesOperator.template_fields_renderers,
+        "where": "sql",
+    }
     kind = "overwrite"
     done = "overwritten"
     ui_color = "#f5ecd8"
