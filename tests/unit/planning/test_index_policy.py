@@ -62,7 +62,7 @@ def test_a_property_names_an_index(text: str, kind: IndexKind) -> None:
         ("index.x", "column_stats(a) b", "is not an index"),
         ("index.min_file", "3", "settings are index.min_files"),
         ("index.a/b", "files", "'index.a/b' names no index"),
-        ("index.x", "column_stats(nope)", "index.x = 'column_stats(nope)': there is no column 'nope'"),
+        ("index.x", "column_stats(nope)", "column_stats(nope)': there is no column 'nope'"),
         ("index.x", "column_stats(a, a)", "named twice"),
         ("index.x", "column_stats", "index.x = 'column_stats'"),
         ("index.x", "column_stats(c)", "'c' is list"),
