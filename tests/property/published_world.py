@@ -65,7 +65,7 @@ DAYS = 3
 KEPT = ("at", "id")
 """Columns that no alteration touches."""
 ALTERED = {
-    "delta": ("in files of schema",),
+    "delta": ("in older files (schema",),
     "iceberg": ("was added with the value", "was dropped, and files still have it"),
 }
 """Why a version is refused while files have the columns of an earlier schema, by format."""

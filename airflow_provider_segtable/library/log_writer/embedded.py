@@ -106,9 +106,10 @@ class EmbeddedLog:
         result = self.service.checkpoint(commit_id, wait_s=wait_s)
         return self.service.progress.version if result is None else result.n
 
-    def close(self) -> None:
+    def close(self) -> frozenset[int]:
         """Make a last checkpoint, and end; errors as ``LogService.close``."""
         self._end(self.service.close)
+        return self._buckets
 
     def discard(self) -> None:
         """End without a last checkpoint."""

@@ -80,9 +80,10 @@ class ExternalLog:
         versions = [each.checkpoint(wait_s=wait_s) for each in clients.values()]
         return max((n for n in versions if n is not None), default=None)
 
-    def close(self) -> None:
+    def close(self) -> frozenset[int]:
         """End the watch; the services go on, and will commit."""
         self._closed.set()
+        return frozenset()
 
     def discard(self) -> None:
         """End the watch; the services commit what was sent, until another epoch begins."""

@@ -94,8 +94,8 @@ class Log(Protocol):
         """Commit all that was appended; return a version that has it, if there was any."""
         ...
 
-    def close(self) -> None:
-        """End what belongs to the writer."""
+    def close(self) -> frozenset[int]:
+        """End what belongs to the writer; return the buckets of which nobody commits more."""
         ...
 
     def discard(self) -> None:
@@ -129,6 +129,7 @@ class TableLogWriter:
         self._owner, self._wait_s = owner, wait_s
         self._epoch: Epoch | None = None
         self._over: Exception | None = None
+        self._taken: Fenced | None = None
         self._closed = False
         self._clock = ports.clock
         self._checked_s = ports.clock.monotonic()
@@ -182,7 +183,8 @@ class TableLogWriter:
         """Return by bucket the offsets of rows that were appended and then discarded.
 
         Another writer has taken the bucket, or the table was restored: what this writer sent and
-        no commit had is gone, and what a restore has undone.
+        no commit had is gone, and what a restore has undone. After ``close`` has failed it is all
+        that is not committed, with a store beside the writer.
         """
         return dict(self._lost)
 
@@ -289,6 +291,8 @@ class TableLogWriter:
         """Have all rows committed, and end.
 
         Raises:
+            Fenced: another writer has taken a bucket; what was appended to the others is committed,
+                or named by the error and in ``lost``.
             SegtableError: what ended the checkpoints, or the last one failed. Rows that are not
                 committed are lost; with external services, unless one has them and commits them.
         """
@@ -316,12 +320,23 @@ class TableLogWriter:
             self._end(self._log.discard)
 
     def _close_log(self) -> None:
+        lost = self._lost
         try:
-            self._log.close()
+            ended = self._log.close()
         except Fenced as error:
-            raise self._fenced(error) from error
+            raise self._fenced(error, ended=frozenset(self._lanes)) from error
+        except SegtableError:
+            with suppress(SegtableError):
+                self._note_lost(frozenset(self._lanes))
+            raise
+        if self._taken is not None:
+            told = self._fenced(self._taken, ended=ended)
+            if self._lost != lost:
+                raise told
 
     def _end(self, end: Callable[[], None]) -> None:
+        if self._taken is not None:
+            self._send_rest()
         self._over = self._over or InvalidInput(
             f"this writer of the log store of {self._ports.uri} was closed: open another one"
         )
@@ -330,6 +345,15 @@ class TableLogWriter:
         if self._overflow is not None:
             self._overflow.close()
         end()
+
+    def _send_rest(self) -> None:
+        """Send what buckets that nobody took lack: their last checkpoint is still to come.
+
+        An epoch may have begun in which nothing was sent again before another bucket was lost.
+        """
+        for lane in self._lanes.values():
+            with suppress(SegtableError):
+                lane.push(wait_s=0.0)
 
     def _split(self, rows: Rows, deleted: str | None) -> Mapping[int, list[pa.RecordBatch]]:
         try:
@@ -454,20 +478,16 @@ class TableLogWriter:
         try:
             begun = begin_epoch(self._ports, [*self._lanes], owner=self._owner, after=self._epoch)
         except Fenced as error:
-            self._over = self._fenced(error)
+            self._taken, self._over = error, self._fenced(error)
             raise self._over from error
         self._epoch = begun.epoch
         for bucket, lane in self._lanes.items():
             lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
 
-    def _fenced(self, error: Fenced) -> Fenced:
+    def _fenced(self, error: Fenced, ended: frozenset[int] = frozenset()) -> Fenced:
         """Return the error of the end, which names what is lost, and note it."""
-        state = self._ports.log.load()
-        found = {
-            bucket: self._lost_of(state, bucket, end) for bucket, end in self._answered.items()
-        }
-        self._lost = {bucket: lost for bucket, lost in found.items() if lost}
+        self._note_lost(ended)
         if not self._lost:
             return Fenced(f"{error}; all that it had appended is committed")
         named = ", ".join(
@@ -477,6 +497,18 @@ class TableLogWriter:
             f"{error}; records {named} were appended and are not in the table: append them again "
             "with another writer, if they are still wanted"
         )
+
+    def _note_lost(self, ended: frozenset[int]) -> None:
+        """Note what was appended and is not in the table, nor will be.
+
+        That is what others discarded; and of buckets that have ended all that is not committed.
+        """
+        state, found = self._ports.log.load(), {}
+        for bucket, end in self._answered.items():
+            lost = self._lost_of(state, bucket, end)
+            start = min(lost.start, bucket_of(state, bucket).end) if bucket in ended else lost.start
+            found[bucket] = range(start, end)
+        self._lost = {bucket: lost for bucket, lost in found.items() if lost}
 
     def _moved(self, bucket: int) -> None:
         """Leave a service that another one has replaced: it may never answer."""

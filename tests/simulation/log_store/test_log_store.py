@@ -19,8 +19,9 @@ from airflow_provider_segtable.services.log_store.service import LogService
 from airflow_provider_segtable.table.log_store import epochs, live_tail, union_scan
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.log_store.promises import LEASE_S
-from tests.simulation.log_store.scenario import build, build_keyed, small
+from tests.simulation.log_store.scenario import build, build_keyed, shape_of, simulate, small
 from tests.simulation.scenario import run
+from tests.simulation.swarm import small as few
 from tests.simulation.world import Shape
 
 Patch = pytest.MonkeyPatch
@@ -255,3 +256,9 @@ def test_planted_errors_are_seen(
             if message in found[-1]:
                 return
     pytest.fail(f"{message!r} is not in {found}")
+
+
+def test_a_fenced_writer_names_what_its_other_buckets_lose() -> None:
+    """It lost one of its buckets right after an epoch had begun in which nothing was sent again."""
+    world = simulate(1002, few(shape_of(1002), 1002))
+    assert world.shape.log_owners
