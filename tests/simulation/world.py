@@ -238,6 +238,8 @@ class World:
         """Tell whether all is appended and compacted: there may be nothing left to wish for."""
         if self.ledger.checked is None or self.ledger.finished != set(commit_ids(self.shape)):
             return False
+        if not self.ledger.idle:
+            return False
         state = self.ledger.checked
         open_ids = any(
             space.holes

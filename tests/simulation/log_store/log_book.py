@@ -11,7 +11,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -68,8 +68,17 @@ class LogBook:
     @property
     def uncommitted(self) -> bool:
         """Return whether newest epochs have records that are not committed."""
-        newest = self.newest.items()
-        return any(len(self.written[bucket]) > self.ends[bucket] for bucket in newest)
+        return any(self._waiting())
+
+    @property
+    def awaited(self) -> bool:
+        """Return whether a store that runs has records that are not committed."""
+        return any(self.find(bucket) for bucket in self._waiting())
+
+    def _waiting(self) -> Iterator[int]:
+        for bucket, epoch in self.newest.items():
+            if len(self.written[bucket, epoch]) > self.ends[bucket, epoch]:
+                yield bucket
 
     def find(self, bucket: int) -> LogClient | None:
         """Return the store that has a bucket's newest epoch, if one has it and still runs."""

@@ -62,6 +62,11 @@ class BookedLedger(Ledger):
         self.book = LogBook()
         self.means: Callable[[Sequence[Content]], Intention]
 
+    @property
+    def idle(self) -> bool:
+        """Tell whether no store has anything to commit: its last checkpoint comes after writers."""
+        return not self.book.awaited
+
     def _move(self, event: Event) -> None:
         ranges = event.action.log if isinstance(event.action, Appended) else ()
         if ranges:
