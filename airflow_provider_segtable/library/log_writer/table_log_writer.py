@@ -293,8 +293,9 @@ class TableLogWriter:
         Raises:
             Fenced: another writer has taken a bucket; what was appended to the others is committed,
                 or named by the error and in ``lost``.
-            SegtableError: what ended the checkpoints, or the last one failed. Rows that are not
-                committed are lost; with external services, unless one has them and commits them.
+            SegtableError: what ended the checkpoints, or the last one failed. The error and
+                ``lost`` name the rows that are not committed, with a store beside the writer; an
+                external service that has them commits them later.
         """
         if self._closed:
             return
@@ -303,12 +304,14 @@ class TableLogWriter:
         try:
             if self._over is None and any(lane.waiting for lane in self._lanes.values()):
                 self.checkpoint()
-        except PASSING as error:
+        except Fenced:
+            raise
+        except SegtableError as error:
             failed = error  # a store of the writer's own tries again at its end
         finally:
             self._end(self._close_log)
-        if failed is not None and self._settled():  # the log decides
-            raise failed
+        if failed is not None and (waiting := self._settled()):  # the log decides
+            raise type(failed)(f"{failed}; records {waiting} are not committed yet")
 
     def discard(self) -> None:
         """End without a last checkpoint: rows that are not committed are gone.
@@ -325,10 +328,8 @@ class TableLogWriter:
             ended = self._log.close()
         except Fenced as error:
             raise self._fenced(error, ended=frozenset(self._lanes)) from error
-        except SegtableError:
-            with suppress(SegtableError):
-                self._note_lost(frozenset(self._lanes))
-            raise
+        except SegtableError as error:
+            raise type(error)(f"{error}{self._left_behind()}") from error
         if self._taken is not None:
             told = self._fenced(self._taken, ended=ended)
             if self._lost != lost:
@@ -485,17 +486,31 @@ class TableLogWriter:
             lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
 
+    def _left_behind(self) -> str:
+        """Return what a failed end is to say of the rows that it leaves, and note them as lost."""
+        try:
+            self._note_lost(frozenset(self._lanes))
+        except SegtableError:  # nobody can read the log now
+            left = ((b, range(self._lanes[b].committed, end)) for b, end in self._answered.items())
+            self._lost = {bucket: rows for bucket, rows in left if rows}
+            fate = "may not be in the table: its log cannot be read now"
+        else:
+            fate = "were appended and are not in the table"
+        return f"; records {self._lost_named()} {fate}" if self._lost else ""
+
+    def _lost_named(self) -> str:
+        return ", ".join(
+            f"{lost.start}-{lost.stop - 1} of bucket {b}" for b, lost in self._lost.items()
+        )
+
     def _fenced(self, error: Fenced, ended: frozenset[int] = frozenset()) -> Fenced:
         """Return the error of the end, which names what is lost, and note it."""
         self._note_lost(ended)
         if not self._lost:
             return Fenced(f"{error}; all that it had appended is committed")
-        named = ", ".join(
-            f"{lost.start}-{lost.stop - 1} of bucket {b}" for b, lost in self._lost.items()
-        )
         return Fenced(
-            f"{error}; records {named} were appended and are not in the table: append them again "
-            "with another writer, if they are still wanted"
+            f"{error}; records {self._lost_named()} were appended and are not in the table: append "
+            "them again with another writer, if they are still wanted"
         )
 
     def _note_lost(self, ended: frozenset[int]) -> None:

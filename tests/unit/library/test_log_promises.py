@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import (
+    CorruptTable,
     Fenced,
     LogStoreFull,
     LogStoreServed,
@@ -200,6 +201,35 @@ def test_a_writer_whose_table_cannot_be_read_does_not_answer_for_long() -> None:
     log.append(rows(2))
     log.close()
     assert ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("broken", "fate"),
+    [
+        (("create",), "were appended and are not in the table"),
+        (("create", "read", "list"), "may not be in the table: its log cannot be read now"),
+    ],
+)
+def test_a_last_checkpoint_that_fails_names_the_rows(
+    monkeypatch: pytest.MonkeyPatch, broken: tuple[str, ...], fate: str
+) -> None:
+    """Whatever the error; rows that an earlier checkpoint committed are not among them."""
+    table = new_table()
+    log = table.log_writer(automatic=False, provider=MemoryLogStoreProvider())
+    log.append(rows(1))
+    log.checkpoint()
+    log.append(rows(2, 3))
+    with monkeypatch.context() as patch:
+        for name in broken:
+            patch.setattr(table.ports.storage, name, _fail)
+        with pytest.raises(CorruptTable, match=f"^damaged; records 1-2 of bucket 0 {fate}"):
+            log.close()
+    assert log.lost == {0: range(1, 3)}
+    assert ids(table) == [1]
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise CorruptTable("damaged")
 
 
 def bucket_answer(log: TableLogWriter) -> None:
