@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 # In the order they run: what fails cheaply comes first.
-FAST_SUITES := architecture unit property contract simulation
+FAST_SUITES := architecture docker unit property contract simulation
 SUITES := $(FAST_SUITES) integration spark cluster airflow
 paths = $(wildcard $(1:%=tests/%))
 
@@ -31,6 +31,19 @@ help: ## Explain every target (the default)
 .PHONY: demo
 demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (ARGS="--keep")
 	@$(BIN)/python -m examples.demo $(ARGS)
+
+.PHONY: compose
+compose: ## Show everything in containers: PROFILE=minimal for one Airflow without a Spark cluster
+	@docker/up $(or $(PROFILE),full)
+
+.PHONY: compose-down
+compose-down: ## End the containers of make compose, and remove their volumes (KEEP=1 keeps them)
+	@docker/down $(if $(KEEP),keep)
+
+.PHONY: compose-test
+compose-test: venv ## Kill each container of make compose while rows are written (ARGS="--only redis")
+	@NO_BUILD=$(NO_BUILD) docker/up full && . docker/engine && need_engine && \
+	  DOCKER=$${DOCKER:-docker} $(BIN)/python -m tests.docker.play $(ARGS)
 
 .PHONY: test
 test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
@@ -147,11 +160,14 @@ docs: venv ## Write the API reference from docstrings into build/docs
 	@AIRFLOW_HOME=$(CURDIR)/build/airflow $(BIN)/python docs/reference.py build/docs
 
 .PHONY: constraints
-constraints: venv ## Pin what .venv holds now into constraints.txt
+constraints: venv ## Pin what .venv holds now, and what the containers need beyond it, into constraints.txt
+	@$(BIN)/uv pip freeze --python $(BIN)/python | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' \
+	  | grep -vE '^(airflow-provider-segtable|pip|setuptools)==' > constraints.held
 	@{ sed -n '/^#/p' constraints.txt; \
-	  $(BIN)/uv pip freeze --python $(BIN)/python | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' \
-	  | grep -vE '^(airflow-provider-segtable|pip|setuptools)=='; } > constraints.new
-	@mv constraints.new constraints.txt
+	  $(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python \
+	    -c constraints.held docker/requirements.txt \
+	  | cat constraints.held - | sed 's/==/ /' | LC_ALL=C sort -fu -k1,1 | sed 's/ /==/'; } > constraints.new
+	@rm constraints.held && mv constraints.new constraints.txt
 	@touch $(STAMP)
 
 .PHONY: upgrade

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 _LINE = (
-    ("architecture", "unit", "property"),
+    ("architecture", "docker", "unit", "property"),
     ("spark",),
     ("contract", "simulation"),
     ("integration",),

@@ -32,6 +32,15 @@ def dagbag(folder: Path = DAGS) -> "DagBag":  # noqa: F821
 
 @pytest.mark.airflow
 @pytest.mark.usefixtures("airflow_db")
+def test_the_dags_of_the_containers_load_without_errors() -> None:
+    """They are those of three tables, and two of their own."""
+    found = dagbag(ROOT / "docker" / "dags")
+    assert found.import_errors == {}
+    assert {"ingest_events", "look_up_events", "segtable_planner__clicks"} < set(found.dags)
+
+
+@pytest.mark.airflow
+@pytest.mark.usefixtures("airflow_db")
 def test_the_shipped_dags_load_without_errors() -> None:
     """Every file loads, and gives the DAGs that the docs name."""
     found = dagbag()

@@ -1,0 +1,58 @@
+"""The tables of the containers' demo, and how they are made."""
+
+import os
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from airflow_provider_segtable import Table
+from airflow_provider_segtable.core.errors import TableExists
+
+ROOT = os.environ.get("DEMO_ROOT", "/lake")
+AT = pa.field("at", pa.timestamp("us", "UTC"), nullable=False)
+EVENTS, ACCOUNTS, CLICKS = f"{ROOT}/events", f"{ROOT}/accounts", f"{ROOT}/clicks"
+SCHEMAS: Mapping[str, pa.Schema] = {
+    EVENTS: pa.schema([AT, ("user", pa.int64()), ("kind", pa.string()), ("amount", pa.float64())]),
+    ACCOUNTS: pa.schema(
+        [
+            AT,
+            pa.field("id", pa.int64(), nullable=False),
+            ("changed", pa.int64()),
+            ("balance", pa.int64()),
+        ]
+    ),
+    CLICKS: pa.schema([AT, pa.field("number", pa.int64(), nullable=False), ("page", pa.string())]),
+}
+
+
+def make() -> None:
+    """Make the tables that are not there yet."""
+    few = {"compaction.min_segments": "4"}
+    _make(
+        EVENTS,
+        granularity="day",
+        properties=few
+        | {
+            "compaction.clustering": "user",
+            "index.by_user": "bloom_filter(user)",
+            "publish.delta": "on",
+        },
+    )
+    _make(
+        ACCOUNTS,
+        granularity="all",
+        primary_key="id",
+        ordering="changed",
+        buckets=2,
+        properties={"publish.iceberg": "on"},
+    )
+    logged = {"log_store.checkpoint_seconds": "5", "log_store.buckets": "2"}
+    _make(CLICKS, granularity="day", properties=few | logged)
+
+
+def _make(uri: str, **settings: object) -> None:
+    try:
+        Table.create(uri, schema=SCHEMAS[uri], time_column="at", **settings)
+        print(f"made {uri}", flush=True)
+    except TableExists:
+        print(f"{uri} is there", flush=True)

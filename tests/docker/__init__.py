@@ -1,0 +1,1 @@
+"""The files of docker/: what can be said of them without an engine."""
