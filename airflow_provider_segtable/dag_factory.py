@@ -36,6 +36,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Asset, Param
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
@@ -50,6 +51,12 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
 INDEX_OF_THE_RUN = "{{ (dag_run.conf or {}).get('index') or '' }}"
+TABLE_OF_THE_RUN = (
+    "{%% set own %%}%(table)s{%% endset %%}"
+    "{%% set given = (dag_run.conf or {}).get('table') or '' %%}"
+    "{{ given if given.startswith(own.rstrip('/') ~ '/%(below)s/') else own }}"
+)
+"""The DAG's table, which may be a template; or that of an index of it, whose plans a run names."""
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
@@ -195,6 +202,7 @@ def _kind_dag(
     runs = of_task.pop("max_active_runs")
     of_task |= {"plans": PLANS_OF_THE_RUN, "planned_by": PLANNER_OF_THE_RUN}
     table = of_task["table"]
+    of_task["table"] = TABLE_OF_THE_RUN % {"table": table, "below": INDEXES}
     name, param, by_hand = _asked_of_users(kind)
     with DAG(
         dag_id,

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import warnings
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -151,6 +152,19 @@ def test_a_run_names_plans_or_chosen_segments(
     task = compaction_dags(table="flights", schedule=None).of_kind["major"].get_task("compact")
     task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
     assert (task.plans, task.kind, task.segments) == wanted
+
+
+@pytest.mark.parametrize("table", ["flights", "s3://lake/{{ params.name }}/"])
+def test_a_run_names_the_table_or_that_of_an_index(table: str) -> None:
+    """No conf leads a DAG to a table that is not its own."""
+    task = compaction_dags(table=table, schedule=None).of_kind["minor"].get_task("compact")
+    own = table.replace("{{ params.name }}", "trips").rstrip("/")
+    index = f"{own}/_segtable/indexes/by_row-1"
+    for given, wanted in ((index, index), ("other/_segtable/indexes/x", own), ("other", own)):
+        again = copy(task)
+        conf = SimpleNamespace(conf={"table": given, "plans": ["minor-1"]})
+        again.render_template_fields({"dag_run": conf, "params": {"name": "trips"}})
+        assert again.table.rstrip("/") == wanted
 
 
 @pytest.mark.parametrize(

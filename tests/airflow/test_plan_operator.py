@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
@@ -67,7 +70,7 @@ def test_planning_again_emits_the_same_run(flights: Flights) -> None:
 def test_the_table_of_an_index_is_planned_and_compacted_likewise(
     flights: Flights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its run names it by its place, and the compacting task finds it there."""
+    """Its run names it by its place, and the task of the factory's DAG finds it there."""
     monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)  # a file for each of the appends
     flights.table.create_index("files", kind="files")
     flights.append(8)
@@ -77,8 +80,12 @@ def test_the_table_of_an_index_is_planned_and_compacted_likewise(
     assert runs.keys() == {"flights", own}
     conf = runs[own]["conf"]
     assert conf["plans"][0] in runs[own]["trigger_run_id"]
-    task = SegtableCompactOperator(task_id="c", table=own, plans=conf["plans"], engine="local")
-    assert task.execute({})["completed"] == 1
+    made = compaction_dags(table="flights", schedule=None, engine="local")
+    task = made.of_kind["semi-major"].get_task("compact")
+    task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
+    outlets = OutletEventAccessors()
+    assert task.execute({"outlet_events": outlets})["completed"] == 1
+    assert not outlets[task.alias].asset_alias_events  # no DAG waits for the table of an index
     assert planner(trigger_dag_ids=dags).execute({}) == [runs["flights"]]
 
 

@@ -20,6 +20,7 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.reads.published import published
 from airflow_provider_segtable.core.time.interval import moment
@@ -49,7 +50,7 @@ class AssetEventOperator(TableOperator):
         found: Collection[int] = (),
         counts: Mapping[str, int] = NOTHING,
     ) -> None:
-        """Emit an asset event of the task's commits, if there are any.
+        """Emit an asset event of the task's commits to a table of its own, if there are any.
 
         Args:
             context: of the task; outside a run nothing is emitted.
@@ -60,7 +61,8 @@ class AssetEventOperator(TableOperator):
             counts: more of ``extra``; they take precedence.
         """
         outlets = context.get("outlet_events")
-        if outlets is None or not (made or found):
+        inside = f"/{INDEXES}/" in ports.uri  # no DAG waits for the table of an index
+        if outlets is None or inside or not (made or found):
             return
         asset = segtable_asset(ports.uri)
         events = [*logged(ports, made), *unemitted(asset, logged(ports, found))]
