@@ -135,6 +135,7 @@ class TableLogWriter:
         self._checked_s = ports.clock.monotonic()
         self._answered: Mapping[int, Offset] = {}
         self._lost: dict[int, range] = {}
+        self._ended: frozenset[int] = frozenset()
         self._overflow = overflow
 
     def open(self) -> Self:
@@ -310,8 +311,8 @@ class TableLogWriter:
             failed = error  # a store of the writer's own tries again at its end
         finally:
             self._end(self._close_log)
-        if failed is not None and (waiting := self._settled()):  # the log decides
-            raise type(failed)(f"{failed}; records {waiting} are not committed yet")
+        if failed is not None:
+            self._judge(failed)
 
     def discard(self) -> None:
         """End without a last checkpoint: rows that are not committed are gone.
@@ -322,10 +323,20 @@ class TableLogWriter:
             self._closed = True
             self._end(self._log.discard)
 
+    def _judge(self, failed: SegtableError) -> None:
+        """Raise the error of the last checkpoint, unless the log has all rows nevertheless."""
+        try:
+            waiting = self._settled()
+        except Fenced as error:
+            raise self._fenced(error, ended=self._ended) from failed
+        if waiting:
+            left = f"; records {waiting} are not committed yet"
+            raise type(failed)(f"{failed}{self._left_behind() if self._ended else left}")
+
     def _close_log(self) -> None:
         lost = self._lost
         try:
-            ended = self._log.close()
+            ended = self._ended = self._log.close()
         except Fenced as error:
             raise self._fenced(error, ended=frozenset(self._lanes)) from error
         except SegtableError as error:
