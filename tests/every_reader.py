@@ -340,9 +340,16 @@ class BasePromises:
 
 
 def promised(look: Look) -> dict[Any, int]:
-    """Return the least version that base files show, by chunk, as far as the log is kept."""
-    promises = BasePromises()
-    for event in look.ports.log.events(look.ports.log.first()):
+    """Return the least version that base files show, by chunk, as far as the log is kept.
+
+    What landed before, nobody knows when, so bases beside it may show any version.
+    """
+    log = look.ports.log
+    first, promises = log.first(), BasePromises()
+    if first:
+        oldest = log.version(max(first, look.state.retained_from), look.state)
+        promises.landed = [(0, segment) for segment in oldest.timeline.visible_segments()]
+    for event in log.events(first):
         promises.follow(event)
     return promises.least(look.state)
 
