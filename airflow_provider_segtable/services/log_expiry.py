@@ -4,6 +4,8 @@
    version: first the marker is put, then events are deleted from the oldest on, then checkpoints
    (``table.log.event_log``).
 2. Checkpoints of tags whose versions are not kept go with it.
+3. A marker that was overtaken while this process was paused, by another cleaning or by the end of
+   the log, means nothing: its author deletes it. A drop that put its marker later has listed it.
 """
 
 import contextlib
@@ -64,6 +66,9 @@ def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
     if log_from:
         with contextlib.suppress(AlreadyExists):
             ports.storage.create(expired_path(log_from), b"")
+        if ports.log.first() > log_from:
+            ports.storage.settle(EXPIRED)
+            ports.storage.delete(expired_path(log_from))
     for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
         ports.storage.settle(folder)
     for path in paths:

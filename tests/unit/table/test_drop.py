@@ -1,8 +1,8 @@
 """Dropping a table: gone at once for everyone, nothing left, killed between any two steps."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -393,6 +393,53 @@ def test_a_paused_drop_spares_what_came_after_the_new_table_began(place: Place, 
         assert place.paths() == markers
     else:
         assert numbers(place.table()) == [*range(4)]
+
+
+@pytest.mark.parametrize("again", ["", "a new table", "another cleaning"])
+def test_a_cleaning_paused_before_its_marker_leaves_none(place: Place, again: str) -> None:
+    """The table is dropped meanwhile, or its log has expired further: the marker means nothing."""
+    oldest = Retention(hours=0, versions=1, orphan_hours=0)
+
+    def go_on() -> None:
+        if again == "another cleaning":
+            for turn in range(3):
+                place.table().append(rows(range(50 + turn, 51 + turn)))
+            clean(place.ports(), retention=oldest)
+            return
+        drop(place.ports())
+        if again:
+            place.create()
+
+    storage = PausedMarker(place.storage, go_on)
+    late = replace(place.ports(), storage=storage, files=RootedFiles(place.storage))
+    late.clock.sleep(3600)
+    with suppress(TableGone):
+        clean(late, retention=oldest)
+    assert not storage.calls
+    assert len([*place.storage.list(EXPIRED)]) == 1
+    if again:
+        assert not verify(place.ports()).findings
+
+
+@dataclass
+class PausedMarker:
+    """A storage whose author sleeps, right before it puts its first marker."""
+
+    inner: MemoryStorage
+    call: Callable[[], None]
+    calls: list[Callable[[], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calls = [self.call]
+
+    def create(self, path: str, data: bytes, **given: Any) -> None:
+        """Create, when others have gone on."""
+        if path.startswith(EXPIRED) and self.calls:
+            self.calls.pop()()
+        self.inner.create(path, data, **given)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
 
 
 @dataclass
