@@ -6,7 +6,8 @@
    records that were appended and not committed (``lost``). So it is after a restore or a repair.
 2. It keeps what is not committed. If the store fails, moves, or is replaced, it begins a new epoch
    and sends these records again, with the same offsets. It does so only if no other writer has
-   begun one meanwhile. So no two writers fight over a bucket.
+   begun one meanwhile. So no two writers fight over a bucket, and jobs that are started anew in
+   turn leave each other time for a commit (``core.log_store.tenure``).
 3. ``append`` returns when readers can see the rows; ``send`` when they are on their way. They are
    durable once they are committed: after ``checkpoint``, ``close``, or by themselves soon. These
    two return when the table's log says that every record of the writer is committed.
@@ -49,7 +50,7 @@ from airflow_provider_segtable.library.log_writer.overflow import Overflow
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.epochs import begin_epoch, leave_alone
 
 WAIT_S = 60.0
 FAILOVER_S = 60.0
@@ -141,10 +142,15 @@ class TableLogWriter:
     def open(self) -> Self:
         """Start the store if it is the writer's own, and begin an epoch.
 
+        If writers take these buckets from each other without a commit in between, this waits, up
+        to a minute, for the present one's next commit.
+
         Raises:
             LogStoreUnavailable: no store can be reached, or listen.
             CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
         """
+        with suppress(*PASSING):
+            leave_alone(self._ports, [*self._lanes])
         self._log.start(self._moved)
         try:
             self._begin_within(self._wait_s)

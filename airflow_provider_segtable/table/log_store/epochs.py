@@ -4,17 +4,22 @@
    is read again, and a higher epoch tried.
 2. The committed ends are those right after the event. No service of an older epoch can commit any
    more, so they are what the new writer goes on from.
+3. Writers that take buckets from each other in turn leave each other time for a commit
+   (``core.log_store.tenure``): an opening writer waits first (``leave_alone``).
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, Fenced
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.events import LogEpochBegun
+from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun, VersionRestored
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch
+from airflow_provider_segtable.core.log_store.tenure import AT_ONCE, MOST_S, left_alone_s
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     Change,
@@ -25,6 +30,12 @@ from airflow_provider_segtable.table.log.committer import (
 )
 
 TRIES = 5
+LOOK_S = 0.5
+"""How often a waiting writer looks whether the newest one has committed something."""
+READ_BACK = 200
+"""Number of events that are looked at for takeovers."""
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +83,51 @@ def begin_epoch(
             case Conflict() as outcome:
                 state = ports.log.refresh(state)
     raise CommitConflict(f"{ports.uri}: no epoch begun in {TRIES} attempts: {outcome.reason}")
+
+
+def leave_alone(ports: TableContext, buckets: Sequence[int]) -> None:
+    """Wait as long as the newest writer of one of the buckets is to be left alone.
+
+    Raises:
+        StorageError: the table's log cannot be read.
+    """
+    deadline = ports.clock.monotonic() + MOST_S
+    told = False
+    while True:
+        state, now = ports.log.load(), ports.clock.now()
+        left_s, bucket = max(
+            (left_alone_s([*_fruitless(ports, state, bucket)], now), bucket) for bucket in buckets
+        )
+        left_s = min(left_s, deadline - ports.clock.monotonic())
+        if left_s <= 0:
+            return
+        if not told:
+            told = True
+            _LOG.warning(
+                "%s: writers take bucket %s of the log store from each other without a commit in "
+                "between; %s has it now, and is left alone for %.0f s. Is one job running twice?",
+                *(ports.uri, bucket, bucket_of(state, bucket).owner, left_s),
+            )
+        ports.clock.sleep(min(left_s, LOOK_S))
+
+
+def _fruitless(ports: TableContext, state: State, bucket: int) -> Iterator[Instant]:
+    """Yield when writers took a bucket, newest first, back to the last commit of its records."""
+    known = bucket_of(state, bucket)
+    if known.epoch - known.committed.epoch <= AT_ONCE:
+        return
+    owner = None
+    for n in range(state.n, max(state.n - READ_BACK, 0), -1):
+        event = ports.log.event(n)
+        match event and event.action:
+            case LogEpochBegun() as action if bucket in action.buckets:
+                if event is not None and action.owner != owner:  # a failover takes from nobody
+                    yield event.time
+                owner = action.owner
+            case Appended(log=ranges) if any(each.bucket == bucket for each in ranges):
+                return
+            case VersionRestored() | None:
+                return
 
 
 def _check_own(

@@ -20,7 +20,7 @@ from airflow_provider_segtable.table.log_store import epochs, live_tail, union_s
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.log_store.promises import LEASE_S
 from tests.simulation.log_store.scenario import build, build_keyed, shape_of, simulate, small
-from tests.simulation.scenario import run
+from tests.simulation.scenario import MAX_STEPS, run
 from tests.simulation.swarm import small as few
 from tests.simulation.world import Shape
 
@@ -233,7 +233,7 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (stores_believed, UNDONE, 7, "log_owner"),
     (claims_shared, OWNED, 0, "is read to"),
     (losses_unnamed, OWNED, 0, "are lost, and"),
-    (strangers_believed, EVERYBODY, 1, "the tail of bucket"),
+    (strangers_believed, EVERYBODY, 7, "the tail of bucket"),
     (tails_cut_short, EVERYBODY, 1, "include_log"),
 )
 
@@ -262,3 +262,9 @@ def test_a_fenced_writer_names_what_its_other_buckets_lose() -> None:
     """It lost one of its buckets right after an epoch had begun in which nothing was sent again."""
     world = simulate(1002, few(shape_of(1002), 1002))
     assert world.shape.log_owners
+
+
+def test_writers_that_take_a_bucket_from_each_other_come_to_an_end() -> None:
+    """Each is started anew as soon as it is replaced, without a commit in between."""
+    world = simulate(3684, few(shape_of(3684), 3684))
+    assert world.simulation.steps < MAX_STEPS / 2

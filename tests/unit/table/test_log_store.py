@@ -23,13 +23,14 @@ from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time.interval import DAY_US
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.epochs import begin_epoch, leave_alone
 from airflow_provider_segtable.table.log_store.file_reader import (
     Expired,
     RangeRecords,
     read_committed,
 )
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.clock import FakeClock
 from tests.property.test_keyed_tables import FIRST_US, GONE, batch, keyed_table
 from tests.unit.table.committing import Trap, lost_reply, rival, traps
 from tests.unit.table.conftest import files, new_table
@@ -167,6 +168,34 @@ def test_of_two_services_that_begin_at_once_the_later_one_is_higher(table: Table
 
 def _rival_epoch(epoch: int) -> LogEpochBegun:
     return LogEpochBegun(buckets=(0,), epoch=epoch, owner="rival")
+
+
+def test_an_opening_writer_leaves_a_contended_bucket_alone_until_a_commit(
+    logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It waits when others have taken the bucket in turn; a restart or a failover is no fight."""
+    logged.commit(logged.cut(b0=1))
+    clock = FakeClock(logged.table.state().time)
+    ports = replace(Table(logged.table.ports).ports, clock=clock)
+    begun = begin_epoch(ports, [0, 1], owner="first")
+    for _ in range(5):
+        begun = begin_epoch(ports, [0, 1], owner="first", after=begun.epoch)  # its store fails
+    begin_epoch(ports, [0], owner="second")
+    leave_alone(ports, [0, 1])
+    assert not clock.slept
+    for owner in ("first again", "second again"):
+        begin_epoch(ports, [0], owner=owner)
+    leave_alone(ports, [1])
+    assert not clock.slept
+    leave_alone(ports, [0, 1])
+    assert sum(clock.slept) == pytest.approx(2, abs=0.01)
+    assert "take bucket 0 of the log store from each other without a commit" in caplog.text
+    assert "second again has it now, and is left alone for 2 s" in caplog.text
+    logged.begin(0)
+    logged.commit(logged.cut(b0=1))
+    before = len(clock.slept)
+    leave_alone(ports, [0])
+    assert len(clock.slept) == before
 
 
 def test_records_expire_with_the_versions(logged: Logged) -> None:
