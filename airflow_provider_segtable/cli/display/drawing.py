@@ -99,8 +99,8 @@ def _settings(settings: Facts) -> Iterable[str]:
         yield f"{name.replace('_', ' ')}: {text or 'none'}"
 
 
-def describe(facts: Facts) -> RenderableType:
-    """Draw a table's definition, contents and health."""
+def describe(facts: Facts, *, every_property: bool = False) -> RenderableType:
+    """Draw a table's definition, contents, health and properties."""
     counts, health = facts["counts"], facts["health"]
     small, visible = health["small_segments"], counts["segments"]
     holds = Table.grid(padding=(0, 2))
@@ -133,19 +133,27 @@ def describe(facts: Facts) -> RenderableType:
         holds.add_row(f"as {each['format']}", escape(_published(each)))
     pending = facts["pending_plans"]
     holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
-    parts: list[RenderableType] = [definition(facts), settings(facts), holds]
+    parts: list[RenderableType] = [definition(facts), holds]
     if pending:
         parts.append(plans("Pending plans", pending))
-    return Group(*parts)
+    return Group(*parts, settings(facts, every=every_property))
 
 
-def settings(facts: Facts) -> RenderableType:
-    """Draw all properties with where their values come from; defaults are dim."""
+def settings(facts: Facts, *, every: bool = False) -> RenderableType:
+    """Draw the properties that were set, or all, with where their values come from."""
+    shown = [each for each in facts["settings"] if every or each["source"] != DEFAULT]
+    left = len(facts["settings"]) - len(shown)
+    others = (
+        f"{left} properties have their defaults: segtable table describe "
+        f"{quote(facts['table'])} --properties"
+    )
+    if not shown:
+        return Text(others)
     table = grid("Properties", "property", "value", "from")
-    for each in facts["settings"]:
+    for each in shown:
         style = "dim" if each["source"] == DEFAULT else ""
         table.add_row(escape(each["key"]), escape(each["value"]), each["source"], style=style)
-    return table
+    return captioned(table, others) if left else table
 
 
 def _deleted(counts: Facts) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, Self
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks.lock_types import LockRequest
 from airflow_provider_segtable.core.log.conflict import Conflict
@@ -56,6 +57,10 @@ class IndexPlan(Plan):
     def claim(self) -> Claim:
         """Claim nothing."""
         return Claim(interval=self.interval, segments=frozenset())
+
+    def done(self, files: int) -> str:
+        """Return how many files were indexed: the reason is what was lacking before."""
+        return f"index {self.name}: built the entries about {counted(files, 'file')}"
 
     def excluded_by(self, pending: Plan) -> bool:
         """Return whether a pending plan builds the same index."""

@@ -117,6 +117,15 @@ class Plan(ABC):
         """Return the plan in one line."""
         return f"{self.id}: {self.reason}"
 
+    def done(self, files: int) -> str:
+        """Return what a run did that completed the plan, for people.
+
+        Args:
+            files: the number of files that the run read.
+        """
+        del files
+        return self.reason
+
     @property
     @abstractmethod
     def claim(self) -> Claim:

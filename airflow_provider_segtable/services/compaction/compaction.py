@@ -293,7 +293,7 @@ def _publish(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
     return PlanResult(
         plan_id=plan.id,
         ended=Ended.COMPLETED,
-        message=f"event {outcome.n}: {plan.reason}",
+        message=f"event {outcome.n}: {plan.done(end.files)}",
         segments_in=end.files,
         segments_out=len(segments),
         rows=sum(segment.rows for segment in segments),

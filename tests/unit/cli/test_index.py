@@ -53,6 +53,7 @@ def test_a_run_builds_what_is_lacking(run: Run, facts: Facts, table: str) -> Non
     (done,) = facts("index", "run", table, "people", "--timeout", "5m")["runs"]
     assert (done["ended"], done["files"], done["left"]) == ("completed", 2, 0)
     assert done["plans"] == [asked["plan"]]
+    assert done["message"].endswith("index people: built the entries about 2 files")
     (found,) = facts("index", "status", table)["indexes"]
     assert (found["status"], found["indexed"], found["plan"]) == ("available", 2, None)
     (again,) = facts("index", "run", table)["runs"]

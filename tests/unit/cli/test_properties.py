@@ -40,6 +40,20 @@ def test_properties_of_a_table_are_set_and_shown(
     assert (last["kind"], last["summary"]) == ("TableAltered", "unset retention.hours")
 
 
+def test_a_table_is_described_by_its_contents_before_its_properties(
+    run: Callable[..., Any], table: str
+) -> None:
+    """Of these only what was set is shown, unless all are asked for."""
+    run("table", "set", table, "retention.hours=72")
+    told = run("table", "describe", table).stdout
+    assert told.index("holds") < told.index("none pending") < told.rindex("retention.hours")
+    assert "retention.versions" not in told
+    assert f"describe {table} --properties" in " ".join(told.split())
+    every = run("table", "describe", table, "--properties").stdout
+    assert "retention.versions" in every
+    assert "have their defaults" not in every
+
+
 def test_a_change_of_nothing_is_refused(run: Callable[..., Any], table: str) -> None:
     """The message says what to give."""
     result = run("table", "set", table)

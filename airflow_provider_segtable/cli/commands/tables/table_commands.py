@@ -179,8 +179,8 @@ def set_properties(
     [green]segtable table set ./flights --unset compaction.clustering[/]
 
     Values are checked against the table. The next plan goes by them; earlier
-    versions keep theirs. [green]segtable table describe TABLE[/] lists all properties,
-    with their values and where these come from.
+    versions keep theirs. [green]segtable table describe TABLE --properties[/] lists
+    all properties, with their values and where these come from.
     """
     if not given and not unset:
         raise InvalidInput("there is nothing to change: give KEY=VALUE or --unset KEY")
@@ -287,11 +287,18 @@ def _schema(text: str | None, like: "InputFile | None") -> Any:
 
 @tables.command()
 def describe(
-    table: TableUri, *, storage_options: StorageOptions = None, as_json: AsJson = False
+    table: TableUri,
+    *,
+    every: Annotated[
+        bool, typer.Option("--properties", help="Also properties that have their defaults.")
+    ] = False,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show a table's definition, contents, fragmentation and pending plans.
+    """Show a table's definition, contents, fragmentation, pending plans and properties.
 
     [green]segtable table describe ./flights[/]
+    [green]segtable table describe ./flights --properties[/]
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
 
     Read rows by "table scan", Python or Spark. Readers of Delta Lake and
@@ -301,7 +308,7 @@ def describe(
     opened = open_table(table, storage_options)
     published = [status_facts(each) for each in opened.published().values()]
     answer = facts.describe_facts(table, opened.state(), published)
-    print_json(answer) if as_json else show(drawing.describe(answer))
+    print_json(answer) if as_json else show(drawing.describe(answer, every_property=every))
 
 
 tables.command()(scan)
