@@ -30,6 +30,7 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts, FileFacts
 from airflow_provider_segtable.core.publishing.shown_file import ShownFile
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 
 __all__ = [
@@ -231,8 +232,13 @@ class Format(Protocol):
     title: ClassVar[str]
     folders: ClassVar[tuple[str, ...]]
 
-    def target(self, storage: Storage) -> Target:
-        """Return the target in a table's root."""
+    def target(self, storage: Storage, randomness: Randomness | None = None) -> Target:
+        """Return the target in a table's root.
+
+        Args:
+            storage: the root.
+            randomness: names the files of each attempt to put a version; the system's if None.
+        """
         ...
 
     def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:

@@ -16,3 +16,10 @@ def test_a_small_world_survives(name: str, seed: int) -> None:
     _, total, wrong = play(name, [seed])
     assert not wrong
     assert total.events
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_seed_gives_the_same_trace_twice(name: str) -> None:
+    """What is random comes from the seed: also the names of published files."""
+    first, again = (SCENARIOS[name](12001).simulation.digest() for _ in "12")
+    assert first == again

@@ -8,6 +8,7 @@ from airflow_provider_segtable.formats.delta.delta_schema import refusal
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.delta.log_files import LOG, VECTORS, is_own
 from airflow_provider_segtable.formats.format import Published, Target
+from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 
 
@@ -18,9 +19,9 @@ class DeltaFormat:
     title: ClassVar[str] = "Delta Lake"
     folders: ClassVar[tuple[str, ...]] = (LOG, VECTORS)
 
-    def target(self, storage: Storage) -> Target:
+    def target(self, storage: Storage, randomness: Randomness | None = None) -> Target:
         """Return the target in a table's root."""
-        return DeltaTarget(storage)
+        return DeltaTarget(storage, randomness)
 
     def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can."""

@@ -10,6 +10,7 @@ from airflow_provider_segtable.formats.iceberg.catalog import register
 from airflow_provider_segtable.formats.iceberg.iceberg_schema import refusals
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
 from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
+from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 
 
@@ -20,9 +21,9 @@ class IcebergFormat:
     title: ClassVar[str] = "Apache Iceberg"
     folders: ClassVar[tuple[str, ...]] = (names.FOLDER,)
 
-    def target(self, storage: Storage) -> IcebergTarget:
+    def target(self, storage: Storage, randomness: Randomness | None = None) -> IcebergTarget:
         """Return the target in a table's root."""
-        return IcebergTarget(storage)
+        return IcebergTarget(storage, randomness)
 
     def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can."""

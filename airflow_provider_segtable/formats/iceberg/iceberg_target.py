@@ -9,7 +9,6 @@
 """
 
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -58,10 +57,14 @@ from airflow_provider_segtable.formats.iceberg.manifests.revising import (
 )
 from airflow_provider_segtable.formats.iceberg.metadata import Place, next_metadata, types_of
 from airflow_provider_segtable.formats.iceberg.versions import Chain, Versions
+from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.system_clock import SystemRandomness
 
 Json = dict[str, Any]
 _AT_ONCE = 8
+_SNAPSHOTS = 1 << 62
+"""Number of ids that a snapshot may have: positive numbers of 63 bits, as readers expect them."""
 _READS = 3
 """How often versions are read whose files are gone: later ones may have been put meanwhile."""
 _NOTHING = Chain(metadata=None, manifests=(), snapshot=None, sequence=0, oldest=1)
@@ -70,9 +73,10 @@ _NOTHING = Chain(metadata=None, manifests=(), snapshot=None, sequence=0, oldest=
 class IcebergTarget:
     """``formats.format.Target`` for Apache Iceberg."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, randomness: Randomness | None = None) -> None:
         """Publish below the storage's root."""
         self._storage = storage
+        self._random = randomness or SystemRandomness()
         self._versions = Versions(storage)
         self._root = self._versions.root
 
@@ -138,7 +142,7 @@ class IcebergTarget:
     def put(self, known: Published | None, revision: Revision) -> Published | None:
         """Put a version after ``known``; None if another publisher took its number."""
         _check_ids(revision)
-        attempt = _Attempt(self._storage, self._versions, known, revision)
+        attempt = _Attempt(self._storage, self._versions, known, revision, self._random)
         made = attempt.written()
         path, data = names.version_path(made.number), _json(made.own.metadata)
         if not self._created(path, data):
@@ -190,21 +194,27 @@ class _Attempt:
     """One attempt to put a version: its files have names of their own."""
 
     def __init__(
-        self, storage: Storage, versions: Versions, known: Published | None, revision: Revision
+        self,
+        storage: Storage,
+        versions: Versions,
+        known: Published | None,
+        revision: Revision,
+        randomness: Randomness,
     ) -> None:
         """Prepare the version after ``known``."""
         self._storage = storage
         self._versions = versions
         self._root = versions.root
         self._revision = revision
-        self._token = secrets.token_hex(8)
+        self._token = randomness.token()
         self._number = known.number + 1 if known else 1
         self._written: tuple[str, ...] = ()
         self._old: Chain = known.own if known else _NOTHING
         self._known: Mapping[str, PublishedFile] = known.files if known else {}
         self._anew = known is None or known.table_id != revision.table.table_id
         self._schema = known.schema if known else 0
-        self._stamp = Stamp(snapshot=secrets.randbits(62) + 1, sequence=self._old.sequence + 1)
+        snapshot = int(randomness.token(), 16) % _SNAPSHOTS + 1
+        self._stamp = Stamp(snapshot=snapshot, sequence=self._old.sequence + 1)
 
     def written(self) -> Published:
         """Write all files of the version, besides its metadata, which is in the result."""

@@ -112,7 +112,7 @@ class _Publisher:
 
     def __post_init__(self) -> None:
         """Find the target."""
-        self.target = self.form.target(self.ports.storage)
+        self.target = self.form.target(self.ports.storage, self.ports.randomness)
         self.switched_on = self._is_on(self.state)
 
     def run(self) -> PublishOutcome:

@@ -149,7 +149,7 @@ class PlainFormat:
     title: ClassVar[str] = "plain files"
     folders: ClassVar[tuple[str, ...]] = (FOLDER,)
 
-    def target(self, storage: Storage) -> PlainTarget:
+    def target(self, storage: Storage, randomness: object = None) -> PlainTarget:  # noqa: ARG002
         """Return the target in a root."""
         return PlainTarget(storage)
 

@@ -18,7 +18,7 @@ class Broken(Plain):
 
     name: ClassVar[str] = "iceberg"
 
-    def target(self, storage: Storage) -> Never:
+    def target(self, storage: Storage, randomness: object = None) -> Never:  # noqa: ARG002
         """Fail as no adapter should."""
         raise RuntimeError(f"no target in {storage.uri}")
 
