@@ -86,6 +86,18 @@ def test_of_a_key_the_newest_record_wins_and_deletes_count() -> None:
     assert [(row["row"], row["name"]) for row in found] == [(1, "new"), (3, "n3"), (4, "new")]
 
 
+def test_of_a_key_in_two_buckets_a_read_shows_what_the_checkpoint_will() -> None:
+    """The record of the higher bucket is the later one; a writer that routes by key has none."""
+    made = Streamed(table_of(PrimaryKey(key=("row",), buckets=2)))
+    for bucket in (1, 0):
+        rows = rows_of([7])
+        made.send(bucket, rows.set_column(2, "name", [[f"in {bucket}"]]))
+    found = made.union(columns=["name"]).to_arrow().to_pylist()
+    made.checkpoint()
+    after = made.table.scan(columns=["name"]).to_arrow()  # type: ignore[arg-type]
+    assert found == after.to_pylist() == [{"name": "in 1"}]
+
+
 def test_a_key_that_moves_to_another_day_has_one_row(tmp_path: Path) -> None:
     """An index of records corrects what the tail replaces, in memory alone."""
     table = keyed_indexed.new_table(tmp_path)
