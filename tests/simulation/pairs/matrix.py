@@ -1,6 +1,7 @@
 """All plays: each action, held before each of its effects, beside crowds of all the others.
 
     python -m tests.simulation.pairs.matrix --minutes 20       # as far as that takes it
+    python -m tests.simulation.pairs.matrix --every 16 --part 3    # the fourth of 16 parts
     python -m tests.simulation.pairs.matrix --kind latest --first major --alone
 
 A crowd lands one after the other while the action is held, so one play looks at many pairs; what
@@ -58,13 +59,13 @@ def crowds(kind: str, age: str, first: str, point: str, size: int = ACTORS - 1) 
         yield Play(kind=kind, age=age, first=first, point=point, others=tuple(some))
 
 
-def matrix(kind: str, *, every: int = 1, size: int = ACTORS - 1) -> Iterator[Play]:
-    """Yield all plays of a kind of table, or one in so many."""
+def matrix(kind: str, *, every: int = 1, part: int = 0, size: int = ACTORS - 1) -> Iterator[Play]:
+    """Yield all plays of a kind of table, or one in so many: one of as many parts."""
     for age in AGES:
         for first in ACTIONS:
             for point in stages_of(kind, age, first):
                 plays = crowds(kind, age, first, point, size)
-                yield from (each for each in plays if luck(str(each)) % every == 0)
+                yield from (each for each in plays if luck(str(each)) % every == part)
 
 
 def held_once() -> list[tuple[str, str, str]]:
@@ -98,13 +99,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", choices=[*ACTIONS], help="with this action held")
     parser.add_argument("--alone", action="store_true", help="each pair by itself")
     parser.add_argument("--every", type=int, default=1, help="one play in so many (default 1)")
+    parser.add_argument("--part", type=int, default=0, help="which of these (default 0)")
     parser.add_argument("--minutes", type=float, default=60, help="for so long at most (60)")
     parser.add_argument("--find", action="store_true", help="in an order of luck, to the first")
     given = parser.parse_args(argv)
     until, played, failed = time.monotonic() + given.minutes * 60, 0, 0
     size = 1 if given.alone else ACTORS - 1
     for kind in [given.kind] if given.kind else KINDS:
-        plays = [*matrix(kind, every=given.every, size=size)]
+        plays = [*matrix(kind, every=given.every, part=given.part, size=size)]
         for each in sorted(plays, key=lambda one: luck(f"{one}!")) if given.find else plays:
             if given.find and failed:
                 break
@@ -117,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 failed += 1
                 said = wrong if isinstance(wrong, AssertionError) else traceback.format_exc()
                 sys.stdout.write(f"{each}\n{type(wrong).__name__}: {said}\n\n")
+                sys.stdout.flush()
     sys.stdout.write(f"{played} plays, {failed} failed\n")
     return 1 if failed else 0
 
