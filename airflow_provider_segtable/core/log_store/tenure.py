@@ -1,11 +1,11 @@
 """How long a bucket is left to its newest writer, when writers take it from each other in turn.
 
 1. A writer that opens takes its buckets at once: a job that is started anew goes on without delay.
-2. A takeover is *fruitless* if the new writer has committed no record. After ``AT_ONCE`` fruitless
-   ones in a row, within ``WINDOW_US``, several writers are started anew again and again, and each
-   replaces the other before its first checkpoint. The newest writer is then left alone for
-   ``FIRST_S``, and for twice as long after each further one, up to ``MOST_S``; or until it has
-   committed something.
+2. A takeover is *fruitless* if the new writer has committed no record of any of its buckets. After
+   ``AT_ONCE`` fruitless ones in a row, within ``WINDOW_US``, several writers are started anew again
+   and again, and each replaces the other before its first checkpoint. The newest writer is then
+   left alone for ``FIRST_S``, and for twice as long after each further one, up to ``MOST_S``; or
+   until it has committed something.
 3. So a fight cannot go on without a commit: in the end a writer lasts long enough for one.
 4. Times are those of events, and the opener's own. An opener whose clock is behind waits for the
    whole time at most. One whose clock is ahead may not wait; then its rivals do.

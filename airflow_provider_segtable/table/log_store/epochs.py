@@ -18,7 +18,13 @@ from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun, V
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch
-from airflow_provider_segtable.core.log_store.tenure import AT_ONCE, MOST_S, left_alone_s
+from airflow_provider_segtable.core.log_store.tenure import (
+    AT_ONCE,
+    MOST_S,
+    SECOND_US,
+    WINDOW_US,
+    left_alone_s,
+)
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
@@ -32,8 +38,8 @@ from airflow_provider_segtable.table.log.committer import (
 TRIES = 5
 LOOK_S = 0.5
 """How often a waiting writer looks whether the newest one has committed something."""
-READ_BACK = 200
-"""Number of events that are looked at for takeovers."""
+READ_BACK = 100
+"""Most events that are looked at for takeovers: each is a request to the storage."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,7 +92,7 @@ def begin_epoch(
 
 
 def leave_alone(ports: TableContext, buckets: Sequence[int]) -> None:
-    """Wait as long as the newest writer of one of the buckets is to be left alone.
+    """Wait as long as the newest writer of some of the buckets is to be left alone.
 
     Raises:
         StorageError: the table's log cannot be read.
@@ -95,38 +101,46 @@ def leave_alone(ports: TableContext, buckets: Sequence[int]) -> None:
     told = False
     while True:
         state, now = ports.log.load(), ports.clock.now()
-        left_s, bucket = max(
-            (left_alone_s([*_fruitless(ports, state, bucket)], now), bucket) for bucket in buckets
-        )
+        left_s = left_alone_s([*_fruitless(ports, state, frozenset(buckets), now)], now)
         left_s = min(left_s, deadline - ports.clock.monotonic())
         if left_s <= 0:
             return
         if not told:
             told = True
+            owners = {bucket_of(state, bucket).owner for bucket in buckets}
             _LOG.warning(
-                "%s: writers take bucket %s of the log store from each other without a commit in "
-                "between; %s has it now, and is left alone for %.0f s. Is one job running twice?",
-                *(ports.uri, bucket, bucket_of(state, bucket).owner, left_s),
+                "%s: writers take buckets %s of the log store from each other without a commit in "
+                "between; %s has them now, and is left alone for %.0f s. Is one job running twice?",
+                *(ports.uri, sorted(buckets), " and ".join(sorted(owners)), left_s),
             )
         ports.clock.sleep(min(left_s, LOOK_S))
 
 
-def _fruitless(ports: TableContext, state: State, bucket: int) -> Iterator[Instant]:
-    """Yield when writers took a bucket, newest first, back to the last commit of its records."""
-    known = bucket_of(state, bucket)
-    if known.epoch - known.committed.epoch <= AT_ONCE:
+def _fruitless(
+    ports: TableContext, state: State, buckets: frozenset[int], now: Instant
+) -> Iterator[Instant]:
+    """Yield when writers took some of the buckets, newest first, back to the last commit there.
+
+    A writer that has committed records of one bucket is not fruitless: others may have no rows.
+    """
+    known = [bucket_of(state, bucket) for bucket in buckets]
+    if min(each.epoch - each.committed.epoch for each in known) <= AT_ONCE:
         return
-    owner = None
-    for n in range(state.n, max(state.n - READ_BACK, 0), -1):
+    owner, since = None, now - int(MOST_S * SECOND_US)
+    for n in range(state.n, max(state.n - READ_BACK, -1), -1):
         event = ports.log.event(n)
-        match event and event.action:
-            case LogEpochBegun() as action if bucket in action.buckets:
-                if event is not None and action.owner != owner:  # a failover takes from nobody
+        if event is None or event.time < since:
+            return
+        match event.action:
+            case LogEpochBegun() as begun if not buckets.isdisjoint(begun.buckets):
+                if owner is None:
+                    since = event.time - WINDOW_US
+                if begun.owner != owner:  # a failover takes from nobody
                     yield event.time
-                owner = action.owner
-            case Appended(log=ranges) if any(each.bucket == bucket for each in ranges):
+                owner = begun.owner
+            case Appended(log=ranges) if any(each.bucket in buckets for each in ranges):
                 return
-            case VersionRestored() | None:
+            case VersionRestored():
                 return
 
 

@@ -170,32 +170,47 @@ def _rival_epoch(epoch: int) -> LogEpochBegun:
     return LogEpochBegun(buckets=(0,), epoch=epoch, owner="rival")
 
 
-def test_an_opening_writer_leaves_a_contended_bucket_alone_until_a_commit(
+def test_an_opening_writer_leaves_contended_buckets_alone_until_a_commit(
     logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It waits when others have taken the bucket in turn; a restart or a failover is no fight."""
+    """It waits when others have taken a bucket in turn; a restart or a failover is no fight."""
     logged.commit(logged.cut(b0=1))
     clock = FakeClock(logged.table.state().time)
     ports = replace(Table(logged.table.ports).ports, clock=clock)
-    begun = begin_epoch(ports, [0, 1], owner="first")
+    begun = begin_epoch(ports, [0], owner="first")
     for _ in range(5):
-        begun = begin_epoch(ports, [0, 1], owner="first", after=begun.epoch)  # its store fails
+        begun = begin_epoch(ports, [0], owner="first", after=begun.epoch)  # its store fails
     begin_epoch(ports, [0], owner="second")
-    leave_alone(ports, [0, 1])
-    assert not clock.slept
+    leave_alone(ports, [0])
     for owner in ("first again", "second again"):
         begin_epoch(ports, [0], owner=owner)
     leave_alone(ports, [1])
     assert not clock.slept
-    leave_alone(ports, [0, 1])
-    assert sum(clock.slept) == pytest.approx(2, abs=0.01)
-    assert "take bucket 0 of the log store from each other without a commit" in caplog.text
-    assert "second again has it now, and is left alone for 2 s" in caplog.text
-    logged.begin(0)
-    logged.commit(logged.cut(b0=1))
-    before = len(clock.slept)
     leave_alone(ports, [0])
+    assert sum(clock.slept) == pytest.approx(2, abs=0.01)
+    assert "take buckets [0] of the log store from each other without a commit" in caplog.text
+    assert "second again has them now, and is left alone for 2 s" in caplog.text
+    for owner in ("third", "fourth"):
+        begin_epoch(ports, [0], owner=owner)
+    clock.sleep(3600)
+    before = len(clock.slept)
+    leave_alone(ports, [0])  # that was long ago
     assert len(clock.slept) == before
+
+
+def test_jobs_that_follow_each_other_wait_for_nothing(logged: Logged) -> None:
+    """Each commits something, though never of all its buckets; another one finds no row at all."""
+    clock = FakeClock(logged.table.state().time)
+    ports = replace(Table(logged.table.ports).ports, clock=clock)
+    for _ in range(6):
+        logged.begin(0, 4)
+        logged.commit(logged.cut(b0=1))
+        leave_alone(ports, [0, 4])
+    for turn in range(6):
+        clock.sleep(60)
+        leave_alone(ports, [0, 4])
+        begin_epoch(ports, [0, 4], owner=f"job {turn}")
+    assert clock.slept == [60] * 6
 
 
 def test_records_expire_with_the_versions(logged: Logged) -> None:
