@@ -33,12 +33,12 @@ demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (A
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 .PHONY: compose
-compose: ## Show everything in containers: PROFILE=minimal for one Airflow without a Spark cluster
-	@docker/up $(or $(PROFILE),full)
+compose: ## Show everything in containers: PROFILE=minimal for one Airflow without a Spark cluster, STORE=s3
+	@STORE=$(STORE) docker/up $(or $(PROFILE),full)
 
 .PHONY: compose-down
 compose-down: ## End the containers of make compose, and remove their volumes (KEEP=1 keeps them)
-	@docker/down $(if $(KEEP),keep)
+	@STORE=$(STORE) docker/down $(if $(KEEP),keep)
 
 .PHONY: compose-test
 compose-test: venv ## Kill each container of make compose while rows are written (ARGS="--only redis")

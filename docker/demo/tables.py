@@ -1,7 +1,9 @@
 """The tables of the containers' demo, and how they are made."""
 
+import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -23,6 +25,17 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     ),
     CLICKS: pa.schema([AT, pa.field("number", pa.int64(), nullable=False), ("page", pa.string())]),
 }
+
+
+def storage_options() -> dict[str, str]:
+    """Return the keys of the object store, from the secret that holds them; a volume needs none."""
+    path = os.environ.get("SEGTABLE_STORAGE_OPTIONS_FILE")
+    return json.loads(Path(path).read_text()) if path else {}
+
+
+def opened(uri: str) -> Table:
+    """Open a table where it is."""
+    return Table.open(uri, storage_options=storage_options())
 
 
 def make() -> None:
@@ -52,7 +65,7 @@ def make() -> None:
 
 def _make(uri: str, **settings: object) -> None:
     try:
-        Table.create(uri, schema=SCHEMAS[uri], time_column="at", **settings)
+        Table.create(uri, schema=SCHEMAS[uri], time_column="at", storage_options=storage_options(), **settings)
         print(f"made {uri}", flush=True)
     except TableExists:
         print(f"{uri} is there", flush=True)
