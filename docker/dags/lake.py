@@ -97,7 +97,7 @@ with DAG(
         index="by_user",
         deferrable=True,
         timeout=timedelta(minutes=10),
-        retries=5,  # the planner's first run requests the index
+        retries=5,
         retry_delay=timedelta(seconds=30),
     )
     publish = SegtablePublishOperator(task_id="publish", table="events")

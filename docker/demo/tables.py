@@ -47,10 +47,11 @@ def make() -> None:
         properties=few
         | {
             "compaction.clustering": "user",
-            "index.by_user": "bloom_filter(user)",
             "publish.delta": "on",
         },
     )
+    # Before its first file, so that whoever waits for the index finds it.
+    opened(EVENTS).create_index("by_user", "bloom_filter", "user", commit_id="demo-by-user")
     _make(
         ACCOUNTS,
         granularity="all",
@@ -65,7 +66,13 @@ def make() -> None:
 
 def _make(uri: str, **settings: object) -> None:
     try:
-        Table.create(uri, schema=SCHEMAS[uri], time_column="at", storage_options=storage_options(), **settings)
+        Table.create(
+            uri,
+            schema=SCHEMAS[uri],
+            time_column="at",
+            storage_options=storage_options(),
+            **settings,
+        )
         print(f"made {uri}", flush=True)
     except TableExists:
         print(f"{uri} is there", flush=True)

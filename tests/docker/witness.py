@@ -9,6 +9,8 @@ It runs in a container of the service image, beside everything that `play.py` do
 The last line that it prints is `sound: ...`, or `WRONG: ...` with exit code 1.
 """
 
+import json
+import os
 import signal
 import sys
 import threading
@@ -17,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from random import Random
 from uuid import uuid4
 
@@ -29,6 +32,9 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
 ROWS = 10
 KEYS = 50
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64()), ("turn", pa.int64())])
+LAKE = os.environ.get("DEMO_ROOT", "/lake")
+OPTIONS_FILE = os.environ.get("SEGTABLE_STORAGE_OPTIONS_FILE")
+OPTIONS = json.loads(Path(OPTIONS_FILE).read_text()) if OPTIONS_FILE else {}
 OVER = threading.Event()
 PROBLEMS: list[str] = []
 WAITS: dict[str, float] = {}
@@ -37,15 +43,22 @@ WAITS: dict[str, float] = {}
 
 def table(name: str, **settings: object) -> Table:
     """Make a table of its own, or open it."""
-    uri = f"/lake/{name}"
+    uri = f"{LAKE}/{name}"
     while True:
         try:
-            return Table.create(uri, schema=SCHEMA, time_column="at", **settings)
+            return Table.create(
+                uri, schema=SCHEMA, time_column="at", storage_options=OPTIONS, **settings
+            )
         except TableExists:
-            return Table.open(uri)
+            return Table.open(uri, storage_options=OPTIONS)
         except SegtableError as error:
             print(f"{name}: {error}", flush=True)
             time.sleep(1)
+
+
+def demo_clicks() -> Table:
+    """Open the demo's table that has a log store."""
+    return Table.open(f"{LAKE}/clicks", storage_options=OPTIONS)
 
 
 def rows(ids: list[int], turn: int) -> pa.Table:
@@ -104,7 +117,7 @@ def upsert() -> None:
 
 def log() -> None:
     """Append through the log store; rows that a writer names as lost are not expected."""
-    target, page = Table.open("/lake/clicks"), f"witness-{uuid4().hex}"
+    target, page = demo_clicks(), f"witness-{uuid4().hex}"
     number, acknowledged, maybe = 0, set(), set()
     while not OVER.is_set():
         sent: list[int] = []
