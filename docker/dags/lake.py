@@ -9,11 +9,12 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from random import Random
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from airflow.sdk import DAG, task
-from obstore.store import ObjectStore, from_url
+from obstore.store import LocalStore, S3Store
 
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.hooks.segtable import SegtableHook
@@ -27,11 +28,13 @@ SPARK = {"spark_conn_id": "spark_cluster", "spark_conf": ONE_CORE} if ENGINE == 
 ROWS = 20_000
 
 
-def lake() -> ObjectStore:
+def lake() -> LocalStore | S3Store:
     """Return the place of the tables, by the connection's keys: a folder or a bucket."""
     place = SegtableHook().place
-    uri = place.root if "://" in place.root else f"file://{place.root}"
-    return from_url(uri, **place.storage_options)
+    parts = urlsplit(place.root)
+    if not parts.scheme:
+        return LocalStore(place.root)
+    return S3Store(parts.netloc, prefix=parts.path.strip("/"), **place.storage_options)
 
 
 for name in ("events", "accounts", "clicks"):

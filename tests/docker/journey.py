@@ -107,13 +107,14 @@ def upserts() -> None:
 def races() -> None:
     """Put each of some objects by many threads at once, if it is absent: one of them may."""
     from obstore.exceptions import AlreadyExistsError
-    from obstore.store import from_url
+    from obstore.store import S3Store
 
+    bucket, _, prefix = PLACE.removeprefix("s3://").partition("/")
     for turn in range(RACES):
         name, done, start = f"race-{turn}", list[str](), threading.Barrier(RACERS)
 
         def put(racer: str, name: str = name, done: list[str] = done) -> None:
-            store = from_url(PLACE, **OPTIONS)
+            store = S3Store(bucket, prefix=prefix, **OPTIONS)
             start.wait()  # noqa: B023 - the thread ends in this turn
             try:
                 store.put(name, racer.encode(), mode="create")
@@ -126,7 +127,7 @@ def races() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        found = bytes(from_url(PLACE, **OPTIONS).get(name).bytes()).decode()
+        found = bytes(S3Store(bucket, prefix=prefix, **OPTIONS).get(name).bytes()).decode()
         if done != [found]:
             raise SystemExit(f"WRONG: {name}: put by {done}, and {found!r} is there")
     print(f"put if absent: one of {RACERS}, {RACES} times", flush=True)
