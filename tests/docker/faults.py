@@ -70,8 +70,8 @@ def cut(container: str, others: Sequence[str]) -> Iterator[None]:
     ]
     rules = [f"OUTPUT -d {each} -j DROP" for each in addresses]
     rules += [f"INPUT -s {each} -j DROP" for each in addresses]
+    iptables(container, [f"-I {rule}" for rule in rules])
     try:
-        iptables(container, [f"-I {rule}" for rule in rules])
         yield
     finally:
         iptables(container, [f"-D {rule}" for rule in rules])
@@ -79,7 +79,7 @@ def cut(container: str, others: Sequence[str]) -> Iterator[None]:
 
 def iptables(container: str, rules: Sequence[str]) -> None:
     """Change the rules of a container's own network, from a container that has the right to."""
-    commands = " && ".join(f"iptables -w {rule}" for rule in rules)
+    commands = " && ".join(f"/usr/sbin/iptables -w {rule}" for rule in rules)
     docker(
         "run", "--rm", "--network", f"container:{container}", "--user", "0",
         "--cap-drop", "ALL", "--cap-add", "NET_ADMIN", "--cap-add", "NET_RAW",

@@ -112,6 +112,32 @@ def test_without_an_engine_it_says_so(tmp_path: Path) -> None:
     assert "no Docker engine answers" in missing.stderr
 
 
+def test_the_demo_makes_its_tables_and_their_index_once(tmp_path: Path) -> None:
+    """The index is there before anything waits for it; a second run finds all as it is."""
+    program = (
+        f"import sys; sys.path[:0] = [{str(DOCKER.parent)!r}, {str(DOCKER / 'demo')!r}]; "
+        "import tables; tables.make(); tables.make(); "
+        "print(*tables.opened(tables.EVENTS).snapshot().state.indexes)"
+    )
+    made = run(sys.executable, "-c", program, DEMO_ROOT=str(tmp_path))
+    assert made.stderr == ""
+    assert made.stdout.count("made ") == made.stdout.count("is there") == 3
+    assert made.stdout.splitlines()[-1] == "by_user"
+
+
+def test_keys_come_from_the_file_that_is_named(tmp_path: Path) -> None:
+    """The demo's tables are opened with them; without a file there are none."""
+    keys = tmp_path / "storage_options"
+    keys.write_text('{"region": "eu"}')
+    program = (
+        f"import sys; sys.path[:0] = [{str(DOCKER.parent)!r}, {str(DOCKER / 'demo')!r}]; "
+        "import tables; print(tables.storage_options())"
+    )
+    given = run(sys.executable, "-c", program, SEGTABLE_STORAGE_OPTIONS_FILE=str(keys))
+    assert given.stdout == "{'region': 'eu'}\n"
+    assert run(sys.executable, "-c", program).stdout == "{}\n"
+
+
 def test_a_test_without_an_engine_says_so(tmp_path: Path) -> None:
     """It starts one of its own only where dockerd is, as root."""
     for name, words in (("docker", "exit 1"), ("dirname", f"echo {DOCKER}"), ("id", "echo 1000")):

@@ -32,6 +32,8 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
 ROWS = 10
 KEYS = 50
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64()), ("turn", pa.int64())])
+NAME = os.environ.get("DEMO_WITNESS", "witness")
+"""Of this run: its tables are its own."""
 LAKE = os.environ.get("DEMO_ROOT", "/lake")
 OPTIONS_FILE = os.environ.get("SEGTABLE_STORAGE_OPTIONS_FILE")
 OPTIONS = json.loads(Path(OPTIONS_FILE).read_text()) if OPTIONS_FILE else {}
@@ -43,7 +45,7 @@ WAITS: dict[str, float] = {}
 
 def table(name: str, **settings: object) -> Table:
     """Make a table of its own, or open it."""
-    uri = f"{LAKE}/{name}"
+    uri = f"{LAKE}/{NAME}_{name}"
     while True:
         try:
             return Table.create(
@@ -88,7 +90,7 @@ def until_acknowledged(name: str, write: Callable[[], object]) -> None:
 
 def append() -> None:
     """Append ids in order; each is there once."""
-    target = table("witness_appends", properties={"compaction.min_segments": "4"})
+    target = table("appends", properties={"compaction.min_segments": "4"})
     turn = 0
     while not OVER.is_set():
         given, name = rows([turn * ROWS + n for n in range(ROWS)], turn), f"turn-{turn}"
@@ -100,7 +102,7 @@ def append() -> None:
 
 def upsert() -> None:
     """Upsert and delete keys; each has its newest turn, or is gone."""
-    target = table("witness_upserts", primary_key="id", buckets=2, granularity="all")
+    target = table("upserts", primary_key="id", buckets=2, granularity="all")
     luck, newest, turn = Random(7), {}, 0
     while not OVER.is_set():
         turn += 1
