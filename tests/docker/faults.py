@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.docker.engine import (
     DOCKER,
+    PROJECT,
     ROOT,
     STORE,
     containers,
@@ -31,13 +32,12 @@ NETWORK = "segtable_lake"
 NEXT = "next"
 """The tag of the images with a newer wheel."""
 FILL = """
-import os
-with open('/%s/filled', 'wb', buffering=0) as file:
+with open('/full/filled', 'wb', buffering=0) as file:
     try:
         while True:
             file.write(bytes(1 << 16))
     except OSError as error:
-        print(os.fstat(file.fileno()).st_size >> 20, error.strerror)
+        print(file.tell() >> 20, 'MiB:', error.strerror)
 """
 
 
@@ -88,13 +88,17 @@ def iptables(container: str, rules: Sequence[str]) -> None:
 
 
 @contextmanager
-def full(found: dict[str, str]) -> Iterator[str]:
-    """Fill the volume of the tables to its last byte; yield how much that took."""
-    owner, folder = (found["s3"], "data") if STORE == "s3" else (found["writer"], "lake")
+def full() -> Iterator[str]:
+    """Fill the volume of the tables to its last byte; yield how much that took.
+
+    A container of its own does it: the volume is memory, which counts as that of its writer.
+    """
+    volume = f"{PROJECT}_{'s3' if STORE == 's3' else 'lake'}:/full"
+    run = ("run", "--rm", "--network", "none", "--user", "50000", "-v", volume, "segtable/tools")
     try:
-        yield docker("exec", owner, "python3", "-c", FILL % folder)
+        yield docker(*run, "python3", "-c", FILL)
     finally:
-        docker("exec", owner, "rm", "-f", f"/{folder}/filled", check=False)
+        docker(*run, "rm", "-f", "/full/filled")
 
 
 def upgrade(found: dict[str, str]) -> Iterator[tuple[str, float]]:

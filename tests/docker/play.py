@@ -151,9 +151,9 @@ def after(found: dict[str, str], airflow: Airflow) -> str:
 
 def fill(found: dict[str, str], airflow: Airflow, row: Row) -> None:
     """Fill the tables' volume for a while."""
-    with faults.full(found) as filled:
+    with faults.full() as filled:
         time.sleep(FULL_S)
-    row(f"a full volume for {FULL_S} s ({filled} MiB)", after(found, airflow))
+    row(f"a full volume for {FULL_S} s ({filled})", after(found, airflow))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
