@@ -4,13 +4,15 @@ It runs in a container of the service image, beside everything that `play.py` do
 
 1. appends with commit ids, each repeated until it returns;
 2. upserts and deletes of few keys, each repeated until it returns;
-3. rows through the log store. What a writer names as lost was not acknowledged for good.
+3. rows through the log store. What a writer, or its error, names as lost or not committed was not
+   acknowledged for good.
 
 The last line that it prints is `sound: ...`, or `WRONG: ...` with exit code 1.
 """
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -139,6 +141,7 @@ def log() -> None:
         except SegtableError as error:
             print(f"log: {type(error).__name__}: {str(error)[:200]}", flush=True)
             lost = {n for b, gone in writer.lost.items() for n in named(sent, base[b], gone)}
+            lost |= {n for b, gone in uncommitted(error) for n in named(sent, base[b], gone)}
             acknowledged |= set(sent) - lost
             time.sleep(0.5)
     found = target.scan(where=f"page = '{page}'").to_arrow()
@@ -147,6 +150,15 @@ def log() -> None:
     if missing or twice or shown.keys() - maybe:
         PROBLEMS.append(f"log store: {len(missing)} missing, {len(twice)} twice")
     print(f"log store: {len(acknowledged)} rows acknowledged, {len(shown)} found", flush=True)
+
+
+def uncommitted(error: SegtableError) -> list[tuple[int, range]]:
+    """Return the offsets, by bucket, that an error says are not committed.
+
+    A service commits them later if it still has them; after its death nobody does.
+    """
+    found = re.findall(r"(\d+)-(\d+) of bucket (\d+)", str(error))
+    return [(int(bucket), range(int(first), int(last) + 1)) for first, last, bucket in found]
 
 
 def named(sent: list[int], base: int, gone: range) -> list[int]:
