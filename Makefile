@@ -33,17 +33,20 @@ demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (A
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 .PHONY: compose
-compose: ## Show everything in containers: PROFILE=minimal for one Airflow without a Spark cluster
-	@docker/up $(or $(PROFILE),full)
+compose: ## Show everything in containers: PROFILE=minimal for one Airflow without a Spark cluster, STORE=s3
+	@STORE=$(STORE) docker/up $(or $(PROFILE),full)
 
 .PHONY: compose-down
 compose-down: ## End the containers of make compose, and remove their volumes (KEEP=1 keeps them)
-	@docker/down $(if $(KEEP),keep)
+	@STORE=$(STORE) docker/down $(if $(KEEP),keep)
+
+.PHONY: compose-sbom
+compose-sbom: ## Write what each image of the containers consists of to build/sbom, as CycloneDX
+	@docker/sbom
 
 .PHONY: compose-test
-compose-test: venv ## Kill each container of make compose while rows are written (ARGS="--only redis")
-	@NO_BUILD=$(NO_BUILD) docker/up full && . docker/engine && need_engine && \
-	  DOCKER=$${DOCKER:-docker} $(BIN)/python -m tests.docker.play $(ARGS)
+compose-test: venv ## Play everything in containers, then kills, cuts and upgrades while rows are written (STORE=s3, ARGS="--only redis")
+	@STORE=$(STORE) docker/test $(ARGS)
 
 .PHONY: test
 test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)

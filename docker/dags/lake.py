@@ -5,13 +5,16 @@ only for looks: these tables are so small that `auto` would do all in the task i
 """
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from io import BytesIO
 from random import Random
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from airflow.sdk import DAG, task
+from obstore.store import LocalStore, S3Store
 
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.hooks.segtable import SegtableHook
@@ -23,6 +26,16 @@ ENGINE = os.environ.get("DEMO_ENGINE", "local")
 ONE_CORE = {"spark.cores.max": "1", "spark.executor.memory": "512m"}  # room for a second run
 SPARK = {"spark_conn_id": "spark_cluster", "spark_conf": ONE_CORE} if ENGINE == "spark" else {}
 ROWS = 20_000
+
+
+def lake() -> LocalStore | S3Store:
+    """Return the place of the tables, by the connection's keys: a folder or a bucket."""
+    place = SegtableHook().place
+    parts = urlsplit(place.root)
+    if not parts.scheme:
+        return LocalStore(place.root)
+    return S3Store(parts.netloc, prefix=parts.path.strip("/"), **place.storage_options)
+
 
 for name in ("events", "accounts", "clicks"):
     compaction_dags(table=name, schedule="*/2 * * * *", engine=ENGINE, spark=SPARK)
@@ -49,15 +62,17 @@ with DAG(
                 "amount": [luck.random() * 100 for _ in range(ROWS)],
             }
         )
-        file = Path("/lake/landing") / f"{now:%Y%m%dT%H%M%S}.parquet"
-        file.parent.mkdir(exist_ok=True)
-        pq.write_table(rows, file)
-        return str(file)
+        written = BytesIO()
+        pq.write_table(rows, written)
+        file = f"landing/{now:%Y%m%dT%H%M%S}.parquet"
+        lake().put(file, written.getvalue())
+        return f"{SegtableHook().place.root}/{file}"
 
     @task(trigger_rule="all_done")
     def tidy(file: str) -> None:
         """Remove the file: the table has its rows."""
-        Path(file).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            lake().delete(file.removeprefix(f"{SegtableHook().place.root}/"))
 
     landed = land()
     ingest = SegtableIngestOperator(
@@ -85,7 +100,7 @@ with DAG(
         index="by_user",
         deferrable=True,
         timeout=timedelta(minutes=10),
-        retries=5,  # the planner's first run requests the index
+        retries=5,
         retry_delay=timedelta(seconds=30),
     )
     publish = SegtablePublishOperator(task_id="publish", table="events")

@@ -27,13 +27,17 @@ def main(command: list[str]) -> None:
 
 
 def connections() -> dict[str, dict[str, object]]:
-    """Return the connections; passwords and tokens stay in files, which they name."""
+    """Return the connections; passwords and tokens stay in files, which they name.
+
+    Keys of an object store are in the connection, which Airflow's database holds encrypted.
+    """
     return {
         "segtable_default": {
             "conn_type": "segtable",
             "host": tables.ROOT,
             "extra": json.dumps(
                 {
+                    "storage_options": tables.storage_options(),
                     "zookeeper": os.environ["SEGTABLE_ZOOKEEPER"],
                     "zookeeper_options": json.loads(os.environ["SEGTABLE_ZOOKEEPER_OPTIONS"]),
                     "log_store_options": json.loads(os.environ["SEGTABLE_LOG_STORE_OPTIONS"]),

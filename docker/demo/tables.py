@@ -1,7 +1,9 @@
 """The tables of the containers' demo, and how they are made."""
 
+import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -25,6 +27,17 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 }
 
 
+def storage_options() -> dict[str, str]:
+    """Return the keys of the object store, from the secret that holds them; a volume needs none."""
+    path = os.environ.get("SEGTABLE_STORAGE_OPTIONS_FILE")
+    return json.loads(Path(path).read_text()) if path else {}
+
+
+def opened(uri: str) -> Table:
+    """Open a table where it is."""
+    return Table.open(uri, storage_options=storage_options())
+
+
 def make() -> None:
     """Make the tables that are not there yet."""
     few = {"compaction.min_segments": "4"}
@@ -34,10 +47,11 @@ def make() -> None:
         properties=few
         | {
             "compaction.clustering": "user",
-            "index.by_user": "bloom_filter(user)",
             "publish.delta": "on",
         },
     )
+    # Before its first file, so that whoever waits for the index finds it.
+    opened(EVENTS).create_index("by_user", "bloom_filter", "user", commit_id="demo-by-user")
     _make(
         ACCOUNTS,
         granularity="all",
@@ -52,7 +66,13 @@ def make() -> None:
 
 def _make(uri: str, **settings: object) -> None:
     try:
-        Table.create(uri, schema=SCHEMAS[uri], time_column="at", **settings)
+        Table.create(
+            uri,
+            schema=SCHEMAS[uri],
+            time_column="at",
+            storage_options=storage_options(),
+            **settings,
+        )
         print(f"made {uri}", flush=True)
     except TableExists:
         print(f"{uri} is there", flush=True)

@@ -26,7 +26,7 @@ LUCK = Random()
 def main(seconds: float) -> None:
     """Write until the time is over."""
     end_s = time.monotonic() + seconds
-    clicks, accounts = Table.open(tables.CLICKS), Table.open(tables.ACCOUNTS)
+    clicks, accounts = tables.opened(tables.CLICKS), tables.opened(tables.ACCOUNTS)
     numbers = count(int(time.time() * 1000) * 1000)
     while time.monotonic() < end_s:
         try:

@@ -1,87 +1,56 @@
-"""`make compose-test`: kill what runs in containers, one after the other, while rows are written.
+"""`make compose-test`: everything once, and then every fault while rows are written.
 
-    python -m tests.docker.play [--only SERVICE ...]
+    python -m tests.docker.play [--only SERVICE ...] [--skip PLAY ...]
 
-The containers of `make compose` run already. A witness writes by three ways, and then compares.
+The containers of `make compose` run already. First come rights and secrets, each kind of work by
+command, and each kind of run by Airflow and Spark. Then a witness writes by three ways, while
+containers are killed one after the other, networks are cut, the tables' volume is full, all are
+restarted at once, and all are replaced by a newer version. In the end the witness compares what
+was acknowledged with what is there, and each table is verified.
+
 A process is killed as a crash kills it, where we may send signals to containers' processes;
-otherwise by `docker kill` and `docker start`. Then each table is verified.
+otherwise by `docker kill` and `docker start`.
 """
 
 import argparse
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-ROOT = Path(__file__).parents[2]
-DOCKER = os.environ.get("DOCKER", "docker")
-PROJECT = "segtable"
-PATIENCE_S = 180
+from tests.docker import faults, safety
+from tests.docker.engine import (
+    LAKE,
+    PATIENCE_S,
+    ROOT,
+    STORE,
+    Airflow,
+    containers,
+    docker,
+    inspected,
+    segtable,
+    state,
+    waited,
+    well,
+)
+
 BETWEEN_S = 3
-TABLES = ("events", "accounts", "clicks", "witness_appends", "witness_upserts")
-CLIENTS = ("SEGTABLE_ZOOKEEPER", "SEGTABLE_ZOOKEEPER_OPTIONS", "SEGTABLE_LOG_STORE_OPTIONS")
+CUT_S = 45
+"""Longer than a session of ZooKeeper (30 s)."""
+FULL_S = 20
+WITNESS = f"witness_{int(time.time())}"
+TABLES = ("events", "accounts", "clicks", f"{WITNESS}_appends", f"{WITNESS}_upserts")
+SETTINGS = ("SEGTABLE_", "DEMO_")
+KINDS = ("minor", "semi_major", "major", "index")
+ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
+SPARK_WORKERS = ("spark-worker-1", "spark-worker-2")
+
+Row = Callable[[str, str], None]
 
 
-def docker(*words: str, check: bool = True) -> str:
-    """Run a command of docker; return what it prints."""
-    done = subprocess.run([DOCKER, *words], capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        raise SystemExit(f"{DOCKER} {' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout.strip() + (done.stderr.strip() if not check else "")
-
-
-def containers() -> dict[str, str]:
-    """Return the containers of the project by service, without those that have ended."""
-    format_ = '{{.ID}} {{.Label "com.docker.compose.service"}}'
-    listed = docker(
-        "ps", "--filter", f"label=com.docker.compose.project={PROJECT}", "--format", format_
-    )
-    return {service: number for number, service in map(str.split, listed.splitlines())}
-
-
-def state(container: str) -> str:
-    """Return running, healthy, unhealthy, starting, exited, ..."""
-    known = json.loads(docker("inspect", container))[0]["State"]
-    return known.get("Health", {}).get("Status") or known["Status"]
-
-
-def ill(found: dict[str, str]) -> list[str]:
-    """Return the services that are not well."""
-    return [name for name, one in found.items() if state(one) not in ("healthy", "running")]
-
-
-def well(found: dict[str, str]) -> float:
-    """Wait until all are well; return how many seconds that took."""
-    begun = time.monotonic()
-    while waiting := ill(found):
-        if time.monotonic() - begun > PATIENCE_S:
-            raise SystemExit(f"not well after {PATIENCE_S} s: {', '.join(waiting)}")
-        time.sleep(0.5)
-    return time.monotonic() - begun
-
-
-def crash(container: str) -> None:
-    """Kill the first process of a container; wait until it runs again."""
-    known = json.loads(docker("inspect", container))[0]["State"]
-    try:
-        os.kill(known["Pid"], signal.SIGKILL)
-    except (PermissionError, ProcessLookupError):
-        docker("kill", container)
-        docker("start", container)
-    begun = time.monotonic()
-    while json.loads(docker("inspect", container))[0]["State"]["StartedAt"] == known["StartedAt"]:
-        if time.monotonic() - begun > PATIENCE_S:
-            raise SystemExit(f"{container} does not start again")
-        time.sleep(0.2)
-
-
-def witness(found: dict[str, str]) -> str:
-    """Start the witness with the volume, the network and the secrets of the writer."""
-    model = json.loads(docker("inspect", found["writer"]))[0]
+def beside(found: dict[str, str], name: str, program: str) -> str:
+    """Start a program of this folder with what the writer has: volumes, network, secrets."""
+    model = inspected(found["writer"])
     mounts = [
         f"{each['Source']}:{each['Destination']}:ro"
         for each in model["Mounts"]
@@ -92,47 +61,161 @@ def witness(found: dict[str, str]) -> str:
         for each in model["Mounts"]
         if each["Type"] == "volume"
     ]
-    settings = [each for each in model["Config"]["Env"] if each.startswith(CLIENTS)]
-    mounts.append(f"{ROOT}/tests/docker/witness.py:/witness.py:ro")
+    settings = [each for each in model["Config"]["Env"] if each.startswith(SETTINGS)]
+    settings.append(f"DEMO_WITNESS={WITNESS}")
+    mounts.append(f"{ROOT}/tests/docker/{program}.py:/{program}.py:ro")
     words = [word for each in mounts + volumes for word in ("-v", each)]
     words += [word for each in settings for word in ("-e", each)]
     network = next(iter(model["NetworkSettings"]["Networks"]))
-    docker("rm", "-f", "segtable-witness", check=False)
+    docker("rm", "-f", name, check=False)
     return docker(
-        "run", "-d", "--name", "segtable-witness", "--network", network, *words,
-        model["Config"]["Image"], "python", "/witness.py",
+        "run", "-d", "--name", name, "--network", network, *words,
+        model["Config"]["Image"], "python", f"/{program}.py",
     )  # fmt: skip
+
+
+def every_kind(found: dict[str, str], airflow: Airflow) -> list[str]:
+    """Do each kind of work by command, then by a run of Airflow; return what failed."""
+    traveller = beside(found, "segtable-journey", "journey")
+    waited("the journey", lambda: state(traveller) == "exited")
+    said = docker("logs", traveller, check=False)
+    print(said, flush=True)
+    failed = [] if "sound: every kind of work, once" in said else ["the journey"]
+    for kind in KINDS:
+        dag = f"segtable_{kind}__events"
+        waited("the first segments", lambda: bool(segments(found)))
+        conf = {"index": "by_user"} if kind == "index" else {"segments": segments(found)[:3]}
+        outcome, took = airflow.ended(dag, airflow.run(dag, **conf))
+        print(f"Airflow and Spark: {dag}: {outcome} after {took:.0f} s", flush=True)
+        if outcome != "success":  # a planned run may have replaced its segments meanwhile
+            print(f"{dag}, repeated: {compacts(found, airflow, dag):.0f} s", flush=True)
+    return failed
+
+
+def compacts(found: dict[str, str], airflow: Airflow, dag: str = "segtable_major__events") -> float:
+    """Compact some segments by Airflow and Spark until a run succeeds; return the seconds."""
+    begun = time.monotonic()
+    while True:
+        conf = {"index": "by_user"} if "index" in dag else {"segments": segments(found)[:3]}
+        outcome, _ = airflow.ended(dag, airflow.run(dag, **conf))
+        if outcome == "success":
+            return time.monotonic() - begun
+        if time.monotonic() - begun > PATIENCE_S:
+            raise SystemExit(f"{dag} does not succeed")
+
+
+def segments(found: dict[str, str]) -> list[str]:
+    """Return the ids of the visible segments of `events`."""
+    said = segtable(found, "table", "segments", f"{LAKE}/events", "--json")
+    return [str(each["id"]) for each in json.loads(said)["segments"]]
+
+
+def rest(airflow: Airflow, *, paused: bool) -> None:
+    """Let the planners of two tables rest: on few cores their runs would keep ours waiting."""
+    for name in ("accounts", "clicks"):
+        airflow(f"/dags/segtable_planner__{name}", {"is_paused": paused}, method="PATCH")
+
+
+def kills(found: dict[str, str], names: Sequence[str], row: Row) -> None:
+    """Kill one after the other."""
+    for name in names:
+        faults.crash(found[name])
+        time.sleep(0.5)
+        row(f"`{name}` killed", f"{well(found):.0f} s")
+        time.sleep(BETWEEN_S)
+
+
+def cuts(found: dict[str, str], airflow: Airflow, row: Row) -> None:
+    """Cut the networks that runs of Airflow need; name how long the next run took."""
+    with faults.cut(found["airflow-worker"], [found[name] for name in ZOOKEEPERS]):
+        airflow.run("segtable_planner__events")
+        time.sleep(CUT_S)
+    row(f"no way from Airflow's worker to ZooKeeper for {CUT_S} s", after(found, airflow))
+    if STORE != "s3":
+        return
+    with (
+        faults.cut(found[SPARK_WORKERS[0]], [found["s3"]]),
+        faults.cut(found[SPARK_WORKERS[1]], [found["s3"]]),
+    ):
+        airflow.run("segtable_major__events", segments=segments(found)[:2])
+        time.sleep(CUT_S)
+    row(f"no way from Spark's workers to the store for {CUT_S} s", after(found, airflow))
+
+
+def after(found: dict[str, str], airflow: Airflow) -> str:
+    """Return how long it took until all is healthy, and until a run compacts again."""
+    healthy = well(found)
+    took = compacts(found, airflow)
+    return f"{healthy:.0f} s; then Airflow and Spark compacted, in a run of {took:.0f} s"
+
+
+def fill(found: dict[str, str], airflow: Airflow, row: Row) -> None:
+    """Fill the tables' volume for a while."""
+    with faults.full() as filled:
+        time.sleep(FULL_S)
+    row(f"a full volume for {FULL_S} s ({filled})", after(found, airflow))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Play; print a table of times; return 1 if anything is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=[], help="kill these services alone")
-    given = parser.parse_args(argv)
-    found = containers()
+    given = parsed(argv)
+    found, airflow = containers(), Airflow()
     if "writer" not in found:
         raise SystemExit("the containers do not run: make compose")
     well(found)
-    watching = witness(found)
+    wrong = list(safety.problems(found))
+    print(f"rights and secrets: {'; '.join(wrong) or 'as promised'}", flush=True)
+    rest(airflow, paused=True)
+    if "kinds" not in given.skip:
+        wrong += every_kind(found, airflow)
+    watching = beside(found, "segtable-witness", "witness")
     time.sleep(BETWEEN_S)
-    print("| killed | all healthy again after |\n|---|---|", flush=True)
-    for name in sorted(given.only or found):
-        crash(found[name])
-        time.sleep(0.5)
-        print(f"| `{name}` | {well(found):.0f} s |", flush=True)
-        time.sleep(BETWEEN_S)
-    docker("stop", "--time", "120", watching)
-    said = docker("logs", watching, check=False)
+    print(f"memory: {faults.used_memory()}", flush=True)
+    print("| what happened | all healthy again after |\n|---|---|", flush=True)
+
+    def row(what: str, took: str) -> None:
+        print(f"| {what} | {took} |", flush=True)
+
+    if "kills" not in given.skip:
+        kills(found, given.only or sorted(found), row)
+    if "cuts" not in given.skip:
+        cuts(found, airflow, row)
+    if "full" not in given.skip:
+        fill(found, airflow, row)
+    if "restart" not in given.skip:
+        faults.restart_all(found)
+        row("all killed, and started at once", after(found, airflow))
+    if "upgrade" not in given.skip:
+        for name, took in faults.upgrade(found):
+            row(f"`{name}` replaced by a newer version", f"{took:.0f} s")
+        found = containers()
+        row("all are newer", after(found, airflow))
+        print(f"versions: {', '.join(sorted(set(faults.versions(found).values())))}", flush=True)
+    rest(airflow, paused=False)
+    wrong += outcome(found, watching)
+    print(f"FAILED: {'; '.join(wrong)}" if wrong else "passed")
+    return 1 if wrong else 0
+
+
+def outcome(found: dict[str, str], watching: str) -> list[str]:
+    """End the witness, and verify the tables; return what is wrong."""
+    said = faults.stopped(watching)
     print("\n".join(said.splitlines()[-6:]))
-    sound = "sound: " in said and "WRONG" not in said
+    wrong = [] if "sound: " in said and "WRONG" not in said else ["the witness"]
     for name in TABLES:
-        verified = docker(
-            "exec", found["writer"], "segtable", "verify", "--deep", f"/lake/{name}", check=False
-        )
-        print(f"{name}: {verified.splitlines()[-1]}", flush=True)
-        sound = sound and verified.splitlines()[-1].startswith("sound")
-    print("passed" if sound else "FAILED")
-    return 0 if sound else 1
+        verified = segtable(found, "verify", "--deep", f"{LAKE}/{name}").splitlines()[-1]
+        print(f"{name}: {verified}", flush=True)
+        wrong += [] if verified.startswith("sound") else [name]
+    return wrong + [f"leaked later: {each}" for each in safety.problems(found)]
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=[], help="kill these services alone")
+    plays = ("kinds", "kills", "cuts", "full", "restart", "upgrade")
+    parser.add_argument("--skip", nargs="+", default=[], choices=plays, help="leave these out")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,15 @@ It runs in a container of the service image, beside everything that `play.py` do
 
 1. appends with commit ids, each repeated until it returns;
 2. upserts and deletes of few keys, each repeated until it returns;
-3. rows through the log store. What a writer names as lost was not acknowledged for good.
+3. rows through the log store. What a writer, or its error, names as lost or not committed was not
+   acknowledged for good.
 
 The last line that it prints is `sound: ...`, or `WRONG: ...` with exit code 1.
 """
 
+import json
+import os
+import re
 import signal
 import sys
 import threading
@@ -17,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from random import Random
 from uuid import uuid4
 
@@ -29,6 +34,11 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
 ROWS = 10
 KEYS = 50
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64()), ("turn", pa.int64())])
+NAME = os.environ.get("DEMO_WITNESS", "witness")
+"""Of this run: its tables are its own."""
+LAKE = os.environ.get("DEMO_ROOT", "/lake")
+OPTIONS_FILE = os.environ.get("SEGTABLE_STORAGE_OPTIONS_FILE")
+OPTIONS = json.loads(Path(OPTIONS_FILE).read_text()) if OPTIONS_FILE else {}
 OVER = threading.Event()
 PROBLEMS: list[str] = []
 WAITS: dict[str, float] = {}
@@ -37,15 +47,22 @@ WAITS: dict[str, float] = {}
 
 def table(name: str, **settings: object) -> Table:
     """Make a table of its own, or open it."""
-    uri = f"/lake/{name}"
+    uri = f"{LAKE}/{NAME}_{name}"
     while True:
         try:
-            return Table.create(uri, schema=SCHEMA, time_column="at", **settings)
+            return Table.create(
+                uri, schema=SCHEMA, time_column="at", storage_options=OPTIONS, **settings
+            )
         except TableExists:
-            return Table.open(uri)
+            return Table.open(uri, storage_options=OPTIONS)
         except SegtableError as error:
             print(f"{name}: {error}", flush=True)
             time.sleep(1)
+
+
+def demo_clicks() -> Table:
+    """Open the demo's table that has a log store."""
+    return Table.open(f"{LAKE}/clicks", storage_options=OPTIONS)
 
 
 def rows(ids: list[int], turn: int) -> pa.Table:
@@ -75,7 +92,7 @@ def until_acknowledged(name: str, write: Callable[[], object]) -> None:
 
 def append() -> None:
     """Append ids in order; each is there once."""
-    target = table("witness_appends", properties={"compaction.min_segments": "4"})
+    target = table("appends", properties={"compaction.min_segments": "4"})
     turn = 0
     while not OVER.is_set():
         given, name = rows([turn * ROWS + n for n in range(ROWS)], turn), f"turn-{turn}"
@@ -87,7 +104,7 @@ def append() -> None:
 
 def upsert() -> None:
     """Upsert and delete keys; each has its newest turn, or is gone."""
-    target = table("witness_upserts", primary_key="id", buckets=2, granularity="all")
+    target = table("upserts", primary_key="id", buckets=2, granularity="all")
     luck, newest, turn = Random(7), {}, 0
     while not OVER.is_set():
         turn += 1
@@ -104,7 +121,7 @@ def upsert() -> None:
 
 def log() -> None:
     """Append through the log store; rows that a writer names as lost are not expected."""
-    target, page = Table.open("/lake/clicks"), f"witness-{uuid4().hex}"
+    target, page = demo_clicks(), f"witness-{uuid4().hex}"
     number, acknowledged, maybe = 0, set(), set()
     while not OVER.is_set():
         sent: list[int] = []
@@ -124,6 +141,7 @@ def log() -> None:
         except SegtableError as error:
             print(f"log: {type(error).__name__}: {str(error)[:200]}", flush=True)
             lost = {n for b, gone in writer.lost.items() for n in named(sent, base[b], gone)}
+            lost |= {n for b, gone in uncommitted(error) for n in named(sent, base[b], gone)}
             acknowledged |= set(sent) - lost
             time.sleep(0.5)
     found = target.scan(where=f"page = '{page}'").to_arrow()
@@ -132,6 +150,15 @@ def log() -> None:
     if missing or twice or shown.keys() - maybe:
         PROBLEMS.append(f"log store: {len(missing)} missing, {len(twice)} twice")
     print(f"log store: {len(acknowledged)} rows acknowledged, {len(shown)} found", flush=True)
+
+
+def uncommitted(error: SegtableError) -> list[tuple[int, range]]:
+    """Return the offsets, by bucket, that an error says are not committed.
+
+    A service commits them later if it still has them; after its death nobody does.
+    """
+    found = re.findall(r"(\d+)-(\d+) of bucket (\d+)", str(error))
+    return [(int(bucket), range(int(first), int(last) + 1)) for first, last, bucket in found]
 
 
 def named(sent: list[int], base: int, gone: range) -> list[int]:

@@ -62,7 +62,7 @@ StorageOptions = Annotated[
         metavar="KEY=VALUE",
         help=(
             "Option of the object store, e.g. region=eu-west-1. Repeatable. Give credentials as "
-            "JSON in $SEGTABLE_STORAGE_OPTIONS."
+            "JSON in $SEGTABLE_STORAGE_OPTIONS, or as a file, by the same name with _FILE."
         ),
         show_default=False,
     ),

@@ -274,3 +274,21 @@ def test_credentials_on_the_command_line(
     assert "hush" not in result.output
     monkeypatch.setenv("SEGTABLE_STORAGE_OPTIONS", "hush-hush")
     refused(run("table", "describe", table, "--json"), 2, "InvalidInput", "is not a JSON object")
+
+
+def test_credentials_in_a_file(
+    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable names the file, as of a container's secret; messages name it, not its content."""
+    file = tmp_path / "options.json"
+    monkeypatch.setenv("SEGTABLE_STORAGE_OPTIONS_FILE", str(file))
+    missing = run("table", "describe", table, "--json")
+    refused(missing, 2, "InvalidInput", "cannot be read (No such file")
+    file.write_text('{"aws_secret_access_key": "hush-hush"}')
+    assert run("table", "describe", table).stderr == ""
+    file.write_text("hush-hush")
+    result = run("table", "describe", table, "--json")
+    refused(result, 2, "InvalidInput", "is not a JSON object")
+    assert "hush" not in result.output
+    monkeypatch.setenv("SEGTABLE_STORAGE_OPTIONS", "{}")  # the variable itself goes first
+    assert run("table", "describe", table).exit_code == 0
