@@ -9,16 +9,18 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.t
 # Tests start hundreds of processes. Without bytecode each compiles all that it imports anew, which
 # takes as long as the rest of its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-# tests/workers.py says which tests share a process. JOBS=0 runs everything in one.
-JOBS ?= 2
+# tests/workers.py says which tests share a process, and what each of three is for, on two cores.
+# Where nothing waits for servers, two are enough. JOBS=0 runs everything in one.
+JOBS ?=
 # Classes of Spark for the JVMs that tests start; without it they start more slowly.
 CLASSES := .venv/spark-classes.jsa
-PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
+parallel = -n $(or $(JOBS),$(1)) --dist loadscope --no-loadscope-reorder
 
 # In the order they run: what fails cheaply comes first.
 FAST_SUITES := architecture docker unit property contract simulation
 SUITES := $(FAST_SUITES) integration spark cluster airflow
 paths = $(wildcard $(1:%=tests/%))
+PROPERTIES = $(shell grep -rl --include='test_*.py' '^from tests.examples import' tests)
 
 ##@ Begin here
 
@@ -49,12 +51,16 @@ compose-test: venv ## Play everything in containers, then kills, cuts and upgrad
 	@STORE=$(STORE) docker/test $(ARGS)
 
 .PHONY: test
-test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
+# The checks run in what the tests leave idle. They are shown once they have ended.
+test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=3)
 	@mkdir -p build; checks=0; tests=0; \
-	$(MAKE) --no-print-directory check || checks=$$?; \
-	$(PYTEST) $(PARALLEL) -m "not long" --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
+	{ nice $(MAKE) --no-print-directory check >build/check.log 2>&1; ended=$$?; \
+	  echo; cat build/check.log; exit $$ended; } & beside=$$!; \
+	trap 'pkill -TERM -P $$beside' INT TERM; \
+	$(PYTEST) $(call parallel,3) -m "not long" --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
+	wait $$beside || checks=$$?; \
 	if [ $$tests -eq 5 ]; then echo "no test was found: that is a failure"; fi; \
-	if [ $$checks -ne 0 ]; then echo "make check failed, see above"; fi; \
+	if [ $$checks -ne 0 ]; then echo "make check failed, see above, or build/check.log"; fi; \
 	exit $$((tests ? tests : checks))
 
 ##@ While working
@@ -86,11 +92,12 @@ $(CLASSES): $(STAMP)
 
 .PHONY: test-fast
 test-fast: venv ## Run the suites that need neither Spark nor Airflow, without slow tests
-	@$(PYTEST) $(PARALLEL) -m "not slow and not long" $(ARGS) $(call paths,$(FAST_SUITES))
+	@$(PYTEST) $(call parallel,2) -m "not slow and not long" $(ARGS) $(call paths,$(FAST_SUITES))
 
 .PHONY: test-long
-test-long: venv $(CLASSES) ## Run what is marked `long`: minutes of exhaustive search, left out of `make test`
+test-long: venv $(CLASSES) ## Run what is marked `long`, then all examples of properties: left out of `make test`
 	@$(PYTEST) -m long $(ARGS) $(call paths,$(SUITES))
+	@HYPOTHESIS_PROFILE=whole $(PYTEST) -m "not long" $(ARGS) $(PROPERTIES)
 
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
@@ -99,7 +106,7 @@ sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 
 
 .PHONY: sim-swarm
 sim-swarm: venv ## Play thousands of small worlds of every scenario (SEEDS=10000, JOBS=2)
-	@$(BIN)/python -m tests.simulation.swarm --seeds $(or $(SEEDS),1000) --jobs $(JOBS) $(ARGS)
+	@$(BIN)/python -m tests.simulation.swarm --seeds $(or $(SEEDS),1000) --jobs $(or $(JOBS),2) $(ARGS)
 
 .PHONY: mutants
 mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/locks/lockbox --minutes 5")

@@ -6,8 +6,8 @@
 3. Fixtures that several suites share are registered here, once: pytest rewrites the asserts of a
    plugin only if nobody has imported it before.
 4. ``workers.py`` says which tests share a process in a parallel run, and what starts first.
-5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` draws others, and
-   twenty times as many of each property (``examples.py``).
+5. Hypothesis draws the same examples in every run, and ``HYPOTHESIS_PROFILE=whole`` more of them;
+   ``explore`` draws others, and twenty times as many of each property (``examples.py``).
 6. What was imported for the tests stays to the end: no garbage collection looks through it again.
    Tests make many short-lived objects and few cycles, so collections are rare.
 7. Temporary files are kept in memory, if there is enough of it: tests make thousands of files
@@ -65,14 +65,15 @@ os.environ |= {
     "SPARK_SUBMIT_OPTS": with_archive(),
 }
 
-settings.register_profile(
-    "repeat",
-    derandomize=True,
-    max_examples=round(DEFAULT * FACTORS["repeat"]),
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+for _name in ("repeat", "whole"):
+    settings.register_profile(
+        _name,
+        derandomize=True,
+        max_examples=round(DEFAULT * FACTORS[_name]),
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.register_profile(
     "explore", deadline=None, max_examples=round(DEFAULT * FACTORS["explore"])
 )

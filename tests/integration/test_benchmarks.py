@@ -12,6 +12,9 @@ SOURCES = {path.stem: path.read_text() for path in sorted(BENCHMARKS.glob("*.py"
 QUICK = [name for name, source in SOURCES.items() if '"--quick"' in source]
 ON_SPARK = [name for name in QUICK if "spark.driver.session" in SOURCES[name]]
 """Each starts a JVM and asks many small queries, which takes minutes: in ``make test-long``."""
+DEAR = ("indexing", "multi_writer", "upsert_compaction")
+"""Each starts many processes, which takes as long as all others. What they share with others (the
+ZooKeeper, writers as processes, rivals) runs in ``commits``, ``logstore`` and ``publish``."""
 WITHOUT_SPARK = {"upsert_compaction": ("--only", "DuckDB|Polars|deltalake")}
 """What leaves Spark out where it is one of several; ``tests/spark`` runs all of them."""
 
@@ -23,7 +26,7 @@ def test_every_command_has_a_quick_form() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name in ON_SPARK)) for name in QUICK],
+    [pytest.param(name, marks=[pytest.mark.long] * (name in (*ON_SPARK, *DEAR))) for name in QUICK],
 )
 def test_benchmark_runs(name: str, tmp_path: Path) -> None:
     """With ``--quick`` it ends well and prints something."""

@@ -26,7 +26,7 @@ from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run, shape_of, simulate
 from tests.simulation.world import Shape
 
-SEEDS, EACH = 4, 2
+SEEDS, LONG_SEEDS, EACH = 2, 24, 2
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]
 CROWD = Shape(appenders=3, appends_each=2, compactors=3, planners=1, chunks=1, asks=3)
 BUSY = Shape(appenders=4, appends_each=3, compactors=2, planners=1, chunks=1, asks=4)
@@ -38,7 +38,7 @@ ALL_KINDS = Shape(appenders=2, appends_each=2, compactors=2, planners=1, chunks=
     "first",
     [
         *range(0, SEEDS, EACH),
-        *(pytest.param(first, marks=pytest.mark.long) for first in range(SEEDS, 6 * SEEDS, EACH)),
+        *(pytest.param(first, marks=pytest.mark.long) for first in range(SEEDS, LONG_SEEDS, EACH)),
     ],
 )
 def test_seeds_survive(first: int) -> None:

@@ -10,8 +10,8 @@
    which the log says that the row filter keeps no row.
 5. Memory holds the bytes of one stretch of row groups, however large the file is.
 6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
-7. A row group of a few rows is decoded in the calling thread: on a busy machine other threads cost
-   more than they save.
+7. Row groups of a few rows or bytes are decoded in the calling thread: to hand them to others costs
+   more than it saves.
 8. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
@@ -48,6 +48,9 @@ BATCH_ROWS = 65_536
 
 READ_AHEAD = 16 << 20
 """The bytes of row groups that are loaded together, unless one alone has more."""
+
+SMALL = 256 << 10
+"""The most bytes of row groups that the calling thread decodes alone."""
 
 
 class SourceFile(io.RawIOBase):
@@ -241,7 +244,10 @@ def _numbered(
     """Yield the batches of the chosen row groups, each with the number of its first row."""
     for some in _stretches(parquet, choice.read):
         first = choice.starts[some[0]]
-        found = parquet.iter_batches(batch_size=batch_rows, row_groups=some, columns=columns)
+        size = sum(parquet.metadata.row_group(number).total_byte_size for number in some)
+        found = parquet.iter_batches(
+            batch_size=batch_rows, row_groups=some, columns=columns, use_threads=size > SMALL
+        )
         for batch in found:
             yield first, batch
             first += batch.num_rows

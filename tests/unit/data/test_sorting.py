@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -67,13 +67,24 @@ def plenty(rows: int, seed: int, share: float = 0.0) -> pa.Table:
     )
 
 
-def keys_of(files: MemoryFiles, segment: Segment, columns: list[str]) -> list[tuple]:
-    return [sort_key(row, columns) for row in rows_of(files, segment)]
+def ends_of(files: MemoryFiles, segment: Segment, columns: list[str]) -> tuple[tuple, tuple]:
+    """Return the keys of a segment's first and last row."""
+    table = table_of(files, segment)
+    first, last = table.take([0, table.num_rows - 1]).to_pylist()
+    return sort_key(first, columns), sort_key(last, columns)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.9])
-@pytest.mark.parametrize("memory", [2 << 20, 512 << 20])
-@pytest.mark.parametrize("order", ["key", "word,key", "", "zorder(word,key)"])
+SHARES, MEMORIES = (0.0, 0.9), (2 << 20, 512 << 20)
+ORDERS = ("key", "word,key", "", "zorder(word,key)")
+SIZED = [
+    pytest.param(SHARES[share], MEMORIES[memory], ORDERS[order], marks=marks)
+    for order, memory, share in product(range(4), range(2), range(2))
+    for marks in [[pytest.mark.long] * ((order + memory + share) % 2)]
+]
+"""Every order with either memory and with either share; all three at once in a long run."""
+
+
+@pytest.mark.parametrize(("share", "memory", "order"), SIZED)
 def test_segments_have_about_the_target_size(share: float, memory: int, order: str) -> None:
     """With enough data each segment has 0.75 to 1.8 times the target, however skewed the key."""
     files = MemoryFiles()
@@ -95,7 +106,7 @@ def test_segments_do_not_overlap(memory: int, order: list[str]) -> None:
     results = sort(files, put_in(files, tables), what)
     assert len(results) > 3
     for left, right in pairwise(results):
-        assert keys_of(files, left, order)[-1] < keys_of(files, right, order)[0]
+        assert ends_of(files, left, order)[1] < ends_of(files, right, order)[0]
 
 
 def test_a_value_larger_than_a_segment_is_cut_by_time() -> None:
@@ -105,7 +116,7 @@ def test_a_value_larger_than_a_segment_is_cut_by_time() -> None:
     what = spec(tables[0].schema, "key", target_size=150_000)
     results = sort(files, put_in(files, tables), what)
     for left, right in pairwise(results):
-        assert keys_of(files, left, ["key", "at"])[-1] < keys_of(files, right, ["key", "at"])[0]
+        assert ends_of(files, left, ["key", "at"])[1] < ends_of(files, right, ["key", "at"])[0]
 
 
 @pytest.mark.parametrize("memory", [200_000, 512 << 20])
@@ -146,11 +157,11 @@ def jobs_of(stages: SortStages, files: MemoryFiles) -> tuple[list[list], tuple[S
 
 def test_little_memory_means_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs larger than memory are parted into runs, which are gone afterwards."""
-    monkeypatch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_ROWS", 5_000)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_ROWS", 2_000)
     files = MemoryFiles()
-    tables = [plenty(20_000, seed) for seed in range(3)]
+    tables = [plenty(8_000, seed) for seed in range(3)]
     segments = put_in(files, tables)
-    what = spec(tables[0].schema, "key", memory=500_000, target_size=150_000, parallelism=3)
+    what = spec(tables[0].schema, "key", memory=200_000, target_size=60_000, parallelism=3)
     stages = sort_stages(what, segments, named, files)
     seen, results = jobs_of(stages, files)
     kinds = [{type(job) for job in jobs} for jobs in seen]
