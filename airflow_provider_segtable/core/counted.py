@@ -1,5 +1,7 @@
 """Numbers and sizes in messages: ``1 row``, ``2,000 rows``, ``row 3 (from 0)``, ``1.5 MiB``."""
 
+MIB = 1 << 20
+
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is one; the plural ends in ``s``."""

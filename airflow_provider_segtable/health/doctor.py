@@ -54,7 +54,7 @@ from airflow_provider_segtable.planning.findings.index_findings import (
 )
 from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
@@ -67,7 +67,6 @@ from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE,
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 from airflow_provider_segtable.table.versions.consumers import unread_since
 
-HOUR_US = 3_600_000_000
 DATA = "data"
 DELETES = "deletes"
 

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import MIB, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.planning.properties.policy import MIB
 
 LOCAL_BYTES = 64 * MIB
 """Most bytes that ``auto`` reads in this process.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import MIB, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log_store.buffer import Batch, Buffer
 from airflow_provider_segtable.core.log_store.position import (
@@ -33,7 +33,6 @@ from airflow_provider_segtable.core.log_store.position import (
 )
 
 T = TypeVar("T")
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

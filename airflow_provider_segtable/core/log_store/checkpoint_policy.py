@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log_store.bucket_log import MIB
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0

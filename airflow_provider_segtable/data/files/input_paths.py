@@ -9,7 +9,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from glob import glob
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote as percent_quoted
+from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
@@ -92,7 +93,7 @@ def _listed(pattern: str, options: Mapping[str, str]) -> Iterator[str]:
     for each in there:
         path = each.path[len(folder) + 1 :]
         if each.type == fs.FileType.File and wanted.fullmatch(path):
-            yield f"{base}/{quote(path, safe='/=:+@,')}"
+            yield f"{base}/{percent_quoted(path, safe='/=:+@,')}"
 
 
 def _regex(pattern: str) -> re.Pattern[str]:

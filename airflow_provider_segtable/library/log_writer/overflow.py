@@ -16,8 +16,8 @@ import tempfile
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import StorageError
-from airflow_provider_segtable.core.log_store.bucket_log import MIB
 from airflow_provider_segtable.disk.os_failures import writing
 
 FILE_BYTES = 1024 * MIB

@@ -13,13 +13,13 @@ Source of the defaults: Amoro (sizes, counts, ages, share of deleted rows), Drui
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
-MIB = 1024 * 1024
 MINUTE_US = 60_000_000
 AUTO, OFF = "auto", "off"
 LATEST, NOW = "latest", "now"

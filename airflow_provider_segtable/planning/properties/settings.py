@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.planning.properties.index_settings import PREFIX, IndexSettings
 from airflow_provider_segtable.planning.properties.log_store_settings import PREFIX as LOG_STORE
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings

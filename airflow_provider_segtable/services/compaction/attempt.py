@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import TableGone
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
-from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Named, Plan

@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus

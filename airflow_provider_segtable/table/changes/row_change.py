@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.overwritten import rival
 from airflow_provider_segtable.core.log.state import State

@@ -35,13 +35,11 @@ from airflow_provider_segtable.table.changes.row_change import (
     Found,
     change,
 )
-from airflow_provider_segtable.table.changes.row_engine import Engine, RowEngine
+from airflow_provider_segtable.table.changes.row_engine import Engine, New, Rec, RowEngine
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 WAIT_S = 60.0
-New = TypeVar("New")
-Rec = TypeVar("Rec")
 Asked = TypeVar("Asked", bound=ChangeRequest | Overwrite)
 
 

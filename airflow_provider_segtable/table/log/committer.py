@@ -45,8 +45,9 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Action, Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State

@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     LockRequest,
     Mode,
 )
-from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.loads import LoadPart
 from airflow_provider_segtable.core.log.state import State

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.deletes.deletion import Deletion
 from airflow_provider_segtable.core.log.events import PlanRequested
 from airflow_provider_segtable.core.log.state import State
@@ -17,7 +18,7 @@ from airflow_provider_segtable.planning.finders.major import MajorFinder
 from airflow_provider_segtable.planning.finders.minor import minor_candidates
 from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.properties.policy import MIB, MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.ranking.selection import Candidate
 from airflow_provider_segtable.planning.reasons import Skipped, joined
 from airflow_provider_segtable.planning.table_plan import plan_all

@@ -11,8 +11,6 @@
 4. If the version that is read expires meanwhile, the newest one is read instead.
 """
 
-from typing import TypeVar
-
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import (
@@ -22,12 +20,10 @@ from airflow_provider_segtable.core.requests.change_request import (
     check_fits,
 )
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
-from airflow_provider_segtable.table.changes.row_engine import KeyEngine, Recorded
+from airflow_provider_segtable.table.changes.row_engine import KeyEngine, Rec, Recorded
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import TRIES, made_before
-
-Rec = TypeVar("Rec")
 
 
 def change_keys(
