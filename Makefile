@@ -109,7 +109,7 @@ sim-swarm: venv ## Play thousands of small worlds of every scenario (SEEDS=10000
 	@$(BIN)/python -m tests.simulation.swarm --seeds $(or $(SEEDS),1000) --jobs $(or $(JOBS),2) $(ARGS)
 
 .PHONY: mutants
-mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/locks/lockbox --minutes 5")
+mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/locks --minutes 5")
 	@nice $(BIN)/python .ci/mutants.py $(ARGS)
 
 .PHONY: model

@@ -2,7 +2,7 @@
 
 Run it as ``make mutants``; tests/MUTANTS.md says how to read the outcome.
 
-1. Modules are named as ``core/locks/lockbox`` or by folder (``core``); each has a workspace of its
+1. Modules are named as ``core/locks`` or by folder (``core``); each has a workspace of its
    own, ``build/mutants/core.lockbox``, where mutmut changes a copy. The tree itself is never
    changed.
 2. ``TESTS`` chooses the tests of a module: those that are about it, without `slow` and `long` ones.
@@ -192,18 +192,18 @@ PUBLISHING = (
 TESTS: dict[str, tuple[str, ...]] = {
     "core": CORE,
     "core/log_store": LOG_STORE,
-    "core/log/loads": LOADS,
-    "core/log/field_types": ("tests/unit/core/test_codec.py",),
-    "core/segments/base": BASES,
+    "core/log/state": LOADS,
+    "core/log/codec": ("tests/unit/core/test_codec.py",),
+    "core/base": BASES,
     "core/tables/keyed": KEYED,
     "core/indexes": INDEXES,
     "core/publishing": PUBLISHING,
     "core/requests": REQUESTS,
-    "core/deletes/predicate": PREDICATES,
-    "core/deletes/predicate_bounds": PREDICATES,
-    "core/deletes/predicate_logic": PREDICATES,
-    "core/deletes/predicate_values": PREDICATES,
-    "core/log/overwritten": OVERWRITES,
+    "core/predicate": PREDICATES,
+    "core/predicate": PREDICATES,
+    "core/predicate": PREDICATES,
+    "core/predicate": PREDICATES,
+    "core/log/state": OVERWRITES,
     "core/log/families/restore_events": RESTORES,
     "core/log/families/table_events": (*RULES, *DEFINITIONS),
     "core/log/families/tag_events": ("tests/unit/table/test_tags.py", *RULES),
@@ -233,29 +233,29 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/table/test_columns.py",
     ),
     "table/changes/overwriting": OVERWRITES,
-    "core/recovery/version_claims": CLAIMS,
+    "core/recovery/claims": CLAIMS,
     "core/plans": ("tests/unit/core/test_plans.py", *RULES),
     "core/log": RULES,
     "core/log/families/cleaning_events": (*RULES, *CLEANING),
     "core/log/families/append_events": (*RULES, *VERSIONS),
     "core/log/families/change_events": (*RULES, *CHANGES),
     "core/log/families/plan_events": (*RULES, *VERSIONS),
-    "core/deletes/deletion": (*CORE, *CHANGES, *CLEANING),
-    "core/segments/chunks/chunk": SHADOWS,
-    "core/segments/chunks/chunk_layers": SHADOWS,
-    "core/segments/id_space": (*CORE, *VERSIONS),
-    "core/locks/lockbox": LOCKS,
-    "core/locks/lock_types": LOCKS,
-    "core/segments/timeline": SHADOWS,
-    "core/recovery/recovered": REPAIR,
+    "core/deletion": (*CORE, *CHANGES, *CLEANING),
+    "core/chunk": SHADOWS,
+    "core/chunk": SHADOWS,
+    "core/id_space": (*CORE, *VERSIONS),
+    "core/locks": LOCKS,
+    "core/locks": LOCKS,
+    "core/timeline": SHADOWS,
+    "core/recovery/claims": REPAIR,
     "core/recovery/replay": REPAIR,
-    "core/plans/group_plan": (*CORE, *CHANGES),
-    "core/plans/major_plan": (*CORE, *VERSIONS),
-    "core/segments/replacement": (*CORE, *VERSIONS),
-    "core/segments/chunks/spans": ("tests/unit/core/test_spans.py", *SHADOWS),
+    "core/log/group_plans": (*CORE, *CHANGES),
+    "core/log/major_plan": (*CORE, *VERSIONS),
+    "core/log/replacement": (*CORE, *VERSIONS),
+    "core/spans": ("tests/unit/core/test_spans.py", *SHADOWS),
     "core/log/fold": (*RULES, *VERSIONS, *CLEANING),
     "core/log/state": (*RULES, *VERSIONS, *CLEANING),
-    "core/log/transitions": (*RULES, *VERSIONS, *CHANGES),
+    "core/log/state": (*RULES, *VERSIONS, *CHANGES),
     "planning/properties/retention": ("tests/unit/planning/test_retention.py",),
     "table/changes/row_change": (*ROW_CHANGES, "tests/unit/table/test_restore.py", *CHANGES),
     "table/log/committer": LOG,
@@ -422,7 +422,7 @@ def main(argv: list[str] | None = None) -> int:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=form)
-    parser.add_argument("modules", nargs="*", default=list(LAYERS), help="core/locks/lockbox, core")
+    parser.add_argument("modules", nargs="*", default=list(LAYERS), help="core/locks, core")
     parser.add_argument("--minutes", type=float, default=30, help="stop after so many (30)")
     parser.add_argument("--quick", action="store_true", help="ask only the tests of the folder")
     parser.add_argument("--sample", type=int, default=0, help="try at most so many of a module")
@@ -432,7 +432,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def modules(named: Iterable[str]) -> list[str]:
-    """Return the modules that were asked for, as ``core/locks/lockbox``."""
+    """Return the modules that were asked for, as ``core/locks``."""
     found: list[str] = []
     for name in named:
         path = ROOT / PACKAGE / name.removeprefix(f"{PACKAGE}/").removesuffix(".py")
@@ -440,9 +440,7 @@ def modules(named: Iterable[str]) -> list[str]:
         found += [str(one.relative_to(ROOT / PACKAGE))[:-3] for one in inside if one.exists()]
     left = [name for name in dict.fromkeys(found) if not name.endswith("__init__")]
     if not left or any(name.split("/")[0] not in LAYERS for name in left):
-        sys.exit(
-            f"no such module in {', '.join(LAYERS)}: {' '.join(named)}; name core/locks/lockbox"
-        )
+        sys.exit(f"no such module in {', '.join(LAYERS)}: {' '.join(named)}; name core/locks")
     return left
 
 

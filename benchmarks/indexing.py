@@ -32,8 +32,8 @@ from lag_plot import Sample, drawn
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
-from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.core.catch_up import chunks_lacking
+from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.library.table import Table
 
 START = parse_instant("2026-01-01")

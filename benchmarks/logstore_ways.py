@@ -33,8 +33,8 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.position import CommittedEnd
+from airflow_provider_segtable.core.log_store.bucket import Limits
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.core.log_store.reading import Behind, Whence
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext, LogStore, Records

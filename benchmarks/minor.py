@@ -32,8 +32,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, convert_to_deltalake
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.time import Granularity, parse_instant
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

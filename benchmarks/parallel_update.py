@@ -45,9 +45,9 @@ from airflow_provider_segtable import Table
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.services.compaction import compaction
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.log.committer import forward_feeds

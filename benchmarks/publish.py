@@ -41,15 +41,9 @@ from pyroaring import BitMap
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.coordination.memory.memory_service import MemoryService
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.core.publishing.shown import changed_files, shown_files
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.time.interval import (
-    HOUR_US,
-    Granularity,
-    Interval,
-    parse_instant,
-)
+from airflow_provider_segtable.core.publishing import ShownFile, changed_files, shown_files
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval, parse_instant
 from airflow_provider_segtable.formats.format import (
     ColumnFacts,
     FileFacts,

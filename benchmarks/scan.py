@@ -37,7 +37,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from scan_python_source import COLUMNS, PUSHED, PythonSource
 
-from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.source.registration import register

@@ -23,9 +23,9 @@ from deltalake import DeltaTable, convert_to_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_provider_segtable.core.segments.segment import Place, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.segment import Place, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
+from airflow_provider_segtable.core.time import Granularity, parse_instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

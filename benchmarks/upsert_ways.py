@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.keyed.merge_job import MergeJob
 from airflow_provider_segtable.data.merge.merge_runs import ALWAYS
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition

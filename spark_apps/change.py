@@ -19,11 +19,11 @@ from time import monotonic
 
 from pyspark.sql import DataFrame
 
-from airflow_provider_segtable.core.requests.change_arguments import (
+from airflow_provider_segtable.core.requests.change_request import (
+    FileRows,
     add_change_arguments,
     request_of,
 )
-from airflow_provider_segtable.core.requests.change_request import FileRows
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, parser, run
 from airflow_provider_segtable.spark.reads.input_source import read_source

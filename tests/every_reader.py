@@ -26,12 +26,12 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     VersionRestored,
 )
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.library.table import Table

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from airflow_provider_segtable.cli.display.output import note
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.planning.granularity_advice import Advice, granularity_advice
 
 if TYPE_CHECKING:

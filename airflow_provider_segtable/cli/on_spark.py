@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.display.output import print_warning
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.loads import LastPart
+from airflow_provider_segtable.core.log.state import LastPart
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile

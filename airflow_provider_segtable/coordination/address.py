@@ -19,7 +19,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.coordination.zookeeper.connection.access import Access, access_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.coordination import Coordinator
 

@@ -15,14 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import InvalidInput, LockRevoked, LockTimeout
-from airflow_provider_segtable.core.locks.lockbox import (
-    Extent,
-    FencingToken,
-    Lock,
-    LockRequest,
-    contested,
-)
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.locks import Extent, FencingToken, Lock, LockRequest, contested
+from airflow_provider_segtable.core.time import Instant, iso
 
 SECOND_US = 1_000_000
 SAY_AFTER_S = 2.0

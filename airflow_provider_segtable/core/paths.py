@@ -10,8 +10,11 @@
 4. Names that become part of a path (tags) or of a ZooKeeper node (table ids) are single parts.
 
 Symbolic links cannot be seen in a path: adapters for local disks refuse them (``disk.folders``).
+
+Checksums of small files that are read whole: events, checkpoints, deletion vectors.
 """
 
+import hashlib
 import re
 from typing import Any
 
@@ -101,3 +104,8 @@ def _refused(found: Any, wanted: str) -> CorruptTable:
         f"path {found!r:.200} is not {wanted}: the metadata is damaged or forged, "
         "and nothing was read or deleted there"
     )
+
+
+def digest(data: bytes) -> str:
+    """Return the first 16 hex digits of SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:16]

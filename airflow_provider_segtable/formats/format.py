@@ -27,9 +27,8 @@ from typing import Any, ClassVar, Protocol
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts, FileFacts
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 

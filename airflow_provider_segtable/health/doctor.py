@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
     CoordinationError,
     InvalidInput,
@@ -25,16 +25,17 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.locks.lockbox import Lock
+from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.damage_findings import (
+from airflow_provider_segtable.core.recovery.diagnosis import (
+    Finding,
+    Severity,
     damaged_vectors,
     unread,
     unread_vectors,
 )
-from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.health.log_claims import log_services
 from airflow_provider_segtable.health.log_times import log_ahead
 from airflow_provider_segtable.health.lost_values import lost_values

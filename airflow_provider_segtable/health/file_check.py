@@ -14,9 +14,8 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.damage_findings import damaged_file, unread_file
-from airflow_provider_segtable.core.recovery.diagnosis import Finding
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, damaged_file, unread_file
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.parquet.checksums.inspection import (
     inspect_bytes,
     inspect_footer,

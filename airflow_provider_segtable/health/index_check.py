@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
 from airflow_provider_segtable.health.record_check import check_records

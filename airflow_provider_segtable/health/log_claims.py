@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import CoordinationError, InvalidInpu
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.planning.properties.retention import HOUR_US
 from airflow_provider_segtable.services.log_store.directory import BucketAddress, addresses

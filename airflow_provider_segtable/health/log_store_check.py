@@ -17,8 +17,7 @@ from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.families.append_events import published
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
-from airflow_provider_segtable.core.recovery.damage_findings import broken_log_range, unread
-from airflow_provider_segtable.core.recovery.diagnosis import Finding
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, broken_log_range, unread
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, number
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.events import PlanCompleted
+from airflow_provider_segtable.core.log.fold import segments_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.published import segments_of
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import event_path
 

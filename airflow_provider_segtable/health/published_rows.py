@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import VersionExpired
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import shown_files
+from airflow_provider_segtable.core.publishing import shown_files
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import files_columns

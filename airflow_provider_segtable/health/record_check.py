@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.catch_up import files_in
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.indexes.next_build import files_in
 from airflow_provider_segtable.core.indexes.record_index import DELETED
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity

@@ -20,8 +20,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.damage_findings import unread
-from airflow_provider_segtable.core.recovery.diagnosis import Finding
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, unread
 from airflow_provider_segtable.formats.format import Format, Published
 from airflow_provider_segtable.health.published_rows import check_rows
 from airflow_provider_segtable.planning.findings.publish_findings import (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.deletion import Vectors, checksums, paths
+from airflow_provider_segtable.core.deletion import Vectors, checksums, paths
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotFound,
@@ -21,9 +21,12 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.damage_findings import damaged_vectors, unread_vectors
-from airflow_provider_segtable.core.recovery.diagnosis import Finding
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.recovery.diagnosis import (
+    Finding,
+    damaged_vectors,
+    unread_vectors,
+)
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.deletes.vector_file import Rows, read_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
+from airflow_provider_segtable.core.base import with_base_of
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotATable,
@@ -39,8 +40,11 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import Appended, Event, TableCreated
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.damage_findings import (
+from airflow_provider_segtable.core.recovery.diagnosis import (
+    Finding,
+    Severity,
     bad_checkpoint,
     bad_tag,
     broken_event,
@@ -48,20 +52,14 @@ from airflow_provider_segtable.core.recovery.damage_findings import (
     doubled_file,
     log_gap,
     log_without_base,
-    wrong_checkpoint,
-)
-from airflow_provider_segtable.core.recovery.diagnosis import (
-    Finding,
-    Severity,
     shared_files,
     violations_since,
     worst,
+    wrong_checkpoint,
 )
-from airflow_provider_segtable.core.segments.base import with_base_of
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.health.file_check import FileCheck
 from airflow_provider_segtable.health.index_check import check_indexes
 from airflow_provider_segtable.health.log_store_check import check_log_store

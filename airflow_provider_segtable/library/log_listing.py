@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.position import Epoch, Offset
-from airflow_provider_segtable.core.log_store.status import BucketStatus
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset
+from airflow_provider_segtable.core.log_store.reading import BucketStatus
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStoreProvider

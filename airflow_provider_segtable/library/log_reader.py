@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from airflow_provider_segtable.core.errors import Fenced, InvalidInput, LockLost
-from airflow_provider_segtable.core.log_store.position import Offset, Position
+from airflow_provider_segtable.core.log_store.manifest import Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.live_tail import Finder

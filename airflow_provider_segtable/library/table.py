@@ -20,13 +20,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.core.log_store.lag import LogLag
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.log_store.reading import LogLag
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.times import TimeRange, as_interval
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Granularity, TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.data.files.bad_rows import BadRows

@@ -16,11 +16,17 @@ from typing import Any, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import LogStoreFull, LogStoreUnavailable
-from airflow_provider_segtable.core.log_store import checkpointing, reading, writing
-from airflow_provider_segtable.core.log_store.bucket_log import BucketCut, BucketLog, Limits
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset, Position
+from airflow_provider_segtable.core.log_store import bucket, reading
+from airflow_provider_segtable.core.log_store.bucket import (
+    Append,
+    BucketCut,
+    BucketLog,
+    Full,
+    Limits,
+    Stored,
+)
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
-from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
 from airflow_provider_segtable.logstore.changes import Changes
 from airflow_provider_segtable.ports.log_store import RecordBatch
 
@@ -63,7 +69,7 @@ class Bucket:
         """Begin an epoch; return the offset of its next record."""
         self._refuse_if_sealed()
         return self._change(
-            lambda log: writing.begin(log, epoch=epoch, writer=writer, committed=committed)
+            lambda log: bucket.begin(log, epoch=epoch, writer=writer, committed=committed)
         ).end
 
     def append(
@@ -98,7 +104,7 @@ class Bucket:
 
     def takes(self, size: int) -> bool:
         """Return whether batches of this size would be taken and answered now."""
-        return self._confirmed() and writing.has_room(self._opened(), size, self._limits)
+        return self._confirmed() and bucket.has_room(self._opened(), size, self._limits)
 
     def wait_until_it_takes(self, size: int, wait_s: float) -> None:
         """Wait until the bucket ``takes`` batches of a size.
@@ -145,19 +151,19 @@ class Bucket:
 
     def cut(self) -> BucketCut[RecordBatch] | None:
         """Take the uncommitted records; None if there are none."""
-        return self._change(checkpointing.cut).pending
+        return self._change(bucket.cut).pending
 
     def commit(self, done: BucketCut[RecordBatch]) -> None:
         """Record the commit of a cut."""
-        self._change(lambda log: checkpointing.commit(log, done, self._limits))
+        self._change(lambda log: bucket.commit(log, done, self._limits))
 
     def abandon(self, given_up: BucketCut[RecordBatch]) -> None:
         """Return the records of a cut to the next one."""
-        self._change(lambda log: checkpointing.abandon(log, given_up))
+        self._change(lambda log: bucket.abandon(log, given_up))
 
     def fence(self, epoch: Epoch) -> None:
         """Give the bucket up, unless a later epoch has begun."""
-        self._change(lambda log: writing.fence(log, epoch))
+        self._change(lambda log: bucket.fence(log, epoch))
 
     def seal(self) -> None:
         """Take no more records; what is here can be read and committed."""
@@ -191,7 +197,7 @@ class Bucket:
     def _opened(self) -> State:
         if not self._open:
             raise LogStoreUnavailable(
-                f"{writing.named(self._log)} was shut down: connect to its successor"
+                f"{bucket.named(self._log)} was shut down: connect to its successor"
             )
         return self._log
 
@@ -208,12 +214,12 @@ class Bucket:
     def _refuse_if_sealed(self) -> None:
         if self._sealed:
             raise LogStoreUnavailable(
-                f"{writing.named(self._log)} moves to another service: look up its address"
+                f"{bucket.named(self._log)} moves to another service: look up its address"
             )
 
     def _appended(self, new: Append[Any]) -> Full | None:
         self._refuse_if_sealed()
-        match writing.append(self._opened(), new, self._limits):
+        match bucket.append(self._opened(), new, self._limits):
             case Stored(log=log):
                 self._set(log)
                 return None
@@ -222,7 +228,7 @@ class Bucket:
 
     def _unconfirmed(self, wait_s: float) -> LogStoreUnavailable:
         return LogStoreUnavailable(
-            f"{writing.named(self._log)} did not answer within {wait_s} s, because its service has "
+            f"{bucket.named(self._log)} did not answer within {wait_s} s, because its service has "
             "not read the table's log for too long, and another writer may have taken the bucket: "
             "look whether the table's storage can be reached"
         )
@@ -230,14 +236,14 @@ class Bucket:
     def _no_room(self, size: int, wait_s: float) -> LogStoreFull:
         waiting = self._log.buffer.since(self._log.committed.offset).size
         return LogStoreFull(
-            f"{writing.named(self._log)} had no room for {describe_size(size)} within {wait_s} s, "
+            f"{bucket.named(self._log)} had no room for {describe_size(size)} within {wait_s} s, "
             f"because {describe_size(waiting)} wait for a checkpoint: run one, or raise the limit"
         )
 
     def _full(self, full: Full, new: Append[Any], wait_s: float) -> LogStoreFull:
         waiting = describe_size(full.uncommitted_bytes)
         return LogStoreFull(
-            f"{writing.named(self._log)} had no room for {counted(new.count, 'record')} "
+            f"{bucket.named(self._log)} had no room for {counted(new.count, 'record')} "
             f"({describe_size(new.size)}) within {wait_s} s, because {waiting} wait for a "
             "checkpoint: run one, or raise the limit"
         )

@@ -23,9 +23,9 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     SchemaMismatch,
 )
-from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
-from airflow_provider_segtable.core.log_store.position import Epoch
-from airflow_provider_segtable.core.log_store.status import BucketStatus, status_of
+from airflow_provider_segtable.core.log_store.bucket import BucketCut
+from airflow_provider_segtable.core.log_store.manifest import Epoch
+from airflow_provider_segtable.core.log_store.reading import BucketStatus, status_of
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.ports.log_store import (
     Cut,

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.errors import LogStoreUnavailable, SegtableError
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Lineage, Position
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Lineage, Position
+from airflow_provider_segtable.core.log_store.reading import BucketStatus
 
 Message: TypeAlias = Mapping[str, Any]
 Pair: TypeAlias = list[int]

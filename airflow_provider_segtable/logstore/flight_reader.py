@@ -8,7 +8,7 @@
 import time
 
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.flight_messages import Message

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from airflow_provider_segtable.core.errors import LogStoreUnavailable, SegtableError
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.bucket import Bucket

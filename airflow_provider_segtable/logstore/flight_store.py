@@ -11,9 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Position
-from airflow_provider_segtable.core.log_store.reading import Whence
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Position
+from airflow_provider_segtable.core.log_store.reading import BucketStatus, Whence
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.buckets import Buckets
 from airflow_provider_segtable.logstore.flight_reader import FlightLogReader

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from airflow_provider_segtable.core.errors import LogStoreGone, LogStoreUnavailable
-from airflow_provider_segtable.core.log_store.position import Offset
+from airflow_provider_segtable.core.log_store.manifest import Offset
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.flight_messages import APPEND, Message, encoded

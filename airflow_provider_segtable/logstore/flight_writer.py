@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     SegtableError,
 )
-from airflow_provider_segtable.core.log_store.position import Epoch, Offset
+from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset
 from airflow_provider_segtable.logstore import flight_messages as messages
 from airflow_provider_segtable.logstore.buckets import checked_schema
 from airflow_provider_segtable.logstore.flight_streams import (

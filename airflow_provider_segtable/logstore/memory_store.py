@@ -13,14 +13,14 @@ from itertools import count
 from uuid import uuid4
 
 from airflow_provider_segtable.core.errors import LogStoreGone
-from airflow_provider_segtable.core.log_store.position import (
-    CommittedEnd,
-    Epoch,
-    Offset,
-    Position,
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset, Position
+from airflow_provider_segtable.core.log_store.reading import (
+    Behind,
+    BucketStatus,
+    Found,
+    Reset,
+    Whence,
 )
-from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
-from airflow_provider_segtable.core.log_store.status import BucketStatus
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.logstore.buckets import Buckets
 from airflow_provider_segtable.ports.log_store import (

@@ -15,7 +15,6 @@ from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
-from airflow_provider_segtable.core.requests.change_arguments import arguments_of, columns_in
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
@@ -26,6 +25,8 @@ from airflow_provider_segtable.core.requests.change_request import (
     Unmatched,
     Update,
     action,
+    arguments_of,
+    columns_in,
     selected,
 )
 from airflow_provider_segtable.hooks.segtable import SegtableHook

@@ -14,9 +14,9 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.arguments import plain
-from airflow_provider_segtable.core.indexes.catch_up import catch_up
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.index_choice import chosen_kind
+from airflow_provider_segtable.core.catch_up import catch_up
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
+from airflow_provider_segtable.core.indexes.index_state import chosen_kind
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
 from airflow_provider_segtable.operators.base.author import author_of

@@ -11,10 +11,9 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegmentsRefused
+from airflow_provider_segtable.core.log.plan import Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.planning.reasons import Skipped
 
 Chosen = frozenset[SegmentId]

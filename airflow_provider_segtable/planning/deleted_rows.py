@@ -14,11 +14,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.deletes.deletion import roots_among
-from airflow_provider_segtable.core.deletes.predicate import may_hold
+from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Roots, Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.predicate import may_hold
+from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

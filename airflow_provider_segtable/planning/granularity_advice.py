@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import describe_size
-from airflow_provider_segtable.core.time.interval import Granularity, Instant
+from airflow_provider_segtable.core.time import Granularity, Instant
 
 LEAST_BYTES = 1 << 20
 FEW_CHUNKS = 16

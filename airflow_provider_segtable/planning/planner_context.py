@@ -17,16 +17,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
+from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.kinds import kinds
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.segments.adjacency import adjacent
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.time import Instant, Interval, iso
+from airflow_provider_segtable.core.timeline import Group, adjacent
 from airflow_provider_segtable.planning.deleted_rows import Deleted, deleted_in
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, NOW, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped

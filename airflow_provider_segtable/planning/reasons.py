@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Self
 
-from airflow_provider_segtable.core.plans.kinds import smallest
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.log.plan_kinds import smallest
+from airflow_provider_segtable.core.segment import ChunkKey
 
 
 class Obstacle(Enum):

@@ -17,8 +17,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.finders.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.properties.policy import Policy
 
 

@@ -7,7 +7,7 @@
 
 from typing import Protocol
 
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 
 class Clock(Protocol):

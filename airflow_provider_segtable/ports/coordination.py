@@ -37,9 +37,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.locks import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
 
 Overtaken: TypeAlias = Callable[[], bool]

@@ -50,15 +50,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeAlias
 
-from airflow_provider_segtable.core.log_store.bucket_log import DEFAULT_LIMITS, BucketCut, Limits
-from airflow_provider_segtable.core.log_store.position import (
-    CommittedEnd,
-    Epoch,
-    Offset,
-    Position,
-)
-from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.bucket import DEFAULT_LIMITS, BucketCut, Limits
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset, Position
+from airflow_provider_segtable.core.log_store.reading import Behind, BucketStatus, Reset, Whence
 
 Schema: TypeAlias = Any
 """An Arrow schema; ports import no library."""

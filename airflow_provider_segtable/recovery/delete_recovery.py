@@ -24,15 +24,14 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.deletion import VectorFile, holds_any, paths
+from airflow_provider_segtable.core.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
 from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
-from airflow_provider_segtable.core.recovery.version_claims import Deletes
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.recovery.claims import Deletes, Doubt, Reason, Recovered
+from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
-from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
 from airflow_provider_segtable.data.deletes.vector_file import (

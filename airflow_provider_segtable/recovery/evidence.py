@@ -39,8 +39,8 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.division_claims import MergedRoots
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.recovery.claims import MergedRoots
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.keyed.keyed_files import merged_roots
 from airflow_provider_segtable.data.log_store.file_offsets import decode_offsets

@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_table import folder, name_of
+from airflow_provider_segtable.core.log.replacement import home
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
-from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.replacement import home
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.recovery.claims import Doubt, Reason, Recovered, united
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 
 

@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import Event, TableCreated, TableRepaired
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.recovered import (
+from airflow_provider_segtable.core.recovery.claims import (
     Doubt,
     Reason,
     Recovered,
@@ -40,7 +40,7 @@ from airflow_provider_segtable.core.recovery.recovered import (
     unproven,
 )
 from airflow_provider_segtable.core.recovery.replay import recover
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.recovery.delete_recovery import (
     DeleteRecovery,

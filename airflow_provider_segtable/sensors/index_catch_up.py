@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant, instant, iso, parse_instant
+from airflow_provider_segtable.core.time import Instant, instant, iso, parse_instant
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.index import CaughtUp

@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.core.arguments import seconds, shown
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant, instant, parse_instant
+from airflow_provider_segtable.core.time import Instant, instant, parse_instant
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.published import PublishedThrough, PublishedTrigger

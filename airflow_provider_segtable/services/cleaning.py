@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 
-from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CommitConflict,
@@ -49,7 +49,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
 from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleanable,
@@ -59,9 +59,9 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
 )
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry

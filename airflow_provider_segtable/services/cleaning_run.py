@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.ports.storage import Entry
 
 

@@ -21,13 +21,12 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
-from airflow_provider_segtable.core.locks.lockbox import Generation, Lock
+from airflow_provider_segtable.core.locks import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.plan import Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.table_paths import checked, folder, within

@@ -3,7 +3,7 @@
 import secrets
 import time
 
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 _RANDOM = secrets.SystemRandom()
 TOKEN_BYTES = 8

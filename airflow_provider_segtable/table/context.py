@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.secret import SecretOptions
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.files.nested_files import NestedFiles
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.formats.format import Format

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidName, NotFound
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.storage import Storage
 
 FOLDER = "_segtable/results"

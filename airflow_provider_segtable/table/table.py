@@ -12,11 +12,10 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import DEFAULT_BUCKETS, kind_of
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
+from airflow_provider_segtable.core.tables.keyed_kind import DEFAULT_BUCKETS, kind_of
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.times import Time, TimeRange
+from airflow_provider_segtable.core.time import Granularity, Time, TimeRange
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.lifetime.alteration import Alteration, alter

@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.index_choice import chosen_kind
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
+from airflow_provider_segtable.core.indexes.index_state import IndexState, chosen_kind
 from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import lifecycle

@@ -4,19 +4,20 @@ from collections.abc import Iterable
 
 from airflow_provider_segtable.core.log.events import Action, Event, TableCreated
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import plan_id
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import plan_id
-from airflow_provider_segtable.core.segments.roots import concatenated, root_span
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import (
-    Granularity,
-    Instant,
-    Interval,
-    parse_instant,
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    root_span,
 )
+from airflow_provider_segtable.core.time import Granularity, Instant, Interval, parse_instant
 
 BASE: Instant = parse_instant("2026-01-01")
 JANUARY = Interval.parse("2013-01-01/2013-02-01")

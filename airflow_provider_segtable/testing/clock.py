@@ -6,7 +6,7 @@
 import threading
 from random import Random
 
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 START: Instant = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.remote_results import fetch
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger

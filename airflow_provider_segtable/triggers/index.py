@@ -6,9 +6,9 @@ Every mode of the sensors asks the same question, ``CaughtUp``, whose answer is 
 
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.indexes.catch_up import Progress, catch_up
+from airflow_provider_segtable.core.catch_up import Progress, catch_up
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, Answer, TableTrigger
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import CoordinationError
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store import lag
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.log_store import reading
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.library.log_listing import LogBucket, log_buckets
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.planning.log_lag import (
@@ -68,7 +68,7 @@ class LogLagWithin:
         return [lag_of_reader(each, ports.clock.now()) for each in behind]
 
 
-def lag_of_reader(found: lag.BucketLag, now: Instant) -> NotArrived:
+def lag_of_reader(found: reading.BucketLag, now: Instant) -> NotArrived:
     """Return what a reader lacks of a bucket: committed records are as old as their commit."""
     since = now - round(found.seconds * SECOND_US) if found.records else None
     return NotArrived(bucket=found.bucket, records=found.records, since=since)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
 from airflow_provider_segtable.table.publishing.status import published_status

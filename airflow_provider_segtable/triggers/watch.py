@@ -29,7 +29,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext

@@ -18,7 +18,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.log.events import IndexBuilt
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process

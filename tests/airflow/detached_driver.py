@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    from airflow_provider_segtable.core.indexes import next_build
+    from airflow_provider_segtable.core import catch_up
 
-    next_build.next_piece.__defaults__ = (1,)  # a chunk is a piece
+    catch_up.next_piece.__defaults__ = (1,)  # a chunk is a piece
     main(sys.argv[1:])

@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, SegtableError
-from airflow_provider_segtable.core.requests.change_arguments import arguments_of
+from airflow_provider_segtable.core.requests.change_request import arguments_of
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.operators.change import (
     SegtableChangeOperator,

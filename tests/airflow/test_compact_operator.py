@@ -8,8 +8,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.core.indexes.index_kind import FileList
+from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.runs.asked import asked_plans
 from airflow_provider_segtable.operators.runs.outstanding import outstanding

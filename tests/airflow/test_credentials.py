@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
-from airflow_provider_segtable.core.requests.change_arguments import arguments_of
+from airflow_provider_segtable.core.requests.change_request import arguments_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.hooks.submission import (
     Launcher,

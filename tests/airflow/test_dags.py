@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.plans import kinds
+from airflow_provider_segtable.core.log import plan_kinds
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.testing.processes import importable
 from tests.unit.services.toys.polish_plan import PolishPlan
@@ -182,7 +182,7 @@ def test_a_run_names_index_plans_or_an_index(
 
 def test_a_kind_that_is_new_has_a_dag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The factory goes over the registry: smaller kinds keep their place and their weight."""
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, PolishPlan))
+    monkeypatch.setattr(plan_kinds, "KINDS", (*plan_kinds.KINDS, PolishPlan))
     made = compaction_dags(table="flights", schedule=None, name="with_toy")
     assert [*made.of_kind] == ["minor", "semi-major", "polish", "major", "index"]
     polish = made.of_kind["polish"]

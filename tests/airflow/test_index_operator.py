@@ -10,9 +10,9 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk.exceptions import AirflowRescheduleException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator
 from airflow_provider_segtable.operators.base.plans_operator import completed_by, completions
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
@@ -140,9 +140,7 @@ def hours(flights: Flights, monkeypatch: pytest.MonkeyPatch) -> Table:
     times = [JANUARY + timedelta(hours=hour) for hour in range(3)]
     table.append(pa.table([times, range(3)], schema=SCHEMA))
     request_index(table.ports, "files", FileList())
-    monkeypatch.setattr(
-        "airflow_provider_segtable.core.indexes.next_build.next_piece.__defaults__", (1,)
-    )
+    monkeypatch.setattr("airflow_provider_segtable.core.catch_up.next_piece.__defaults__", (1,))
     return table
 
 

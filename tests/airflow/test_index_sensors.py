@@ -16,8 +16,8 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.indexes.index_kind import FileList
+from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor

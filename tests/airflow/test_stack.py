@@ -19,7 +19,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.core.plans import kinds
-from airflow_provider_segtable.core.plans.plan import Plan
+from airflow_provider_segtable.core.log import plan_kinds
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.testing import builders
 from tests.architecture.tree import modules, named
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", plan_kinds.KINDS, ids=lambda kind: kind.kind)
 def test_only_its_own_files_name_a_kind(kind: type[Plan]) -> None:
     """Other code asks the plan: a new kind must not silently take the branch of an old one."""
     own = {
@@ -20,7 +20,7 @@ def test_only_its_own_files_name_a_kind(kind: type[Plan]) -> None:
         for module in (
             import_module(kind.__module__),
             import_module(kind.planned_in),
-            kinds,
+            plan_kinds,
             builders,
         )
     }

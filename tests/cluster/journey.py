@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.request import request

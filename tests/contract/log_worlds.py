@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Position
+from airflow_provider_segtable.core.log_store.bucket import Limits
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider

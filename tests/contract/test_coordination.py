@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
     LockLost,
     LockTimeout,
 )
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.ports.claims import LeaseState
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from tests.contract.worlds import (

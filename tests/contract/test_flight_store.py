@@ -29,7 +29,7 @@ STREAM_S = 0.4
 TOKEN = Secret("open-sesame-42")
 CLIENT = """
 import sys
-from airflow_provider_segtable.core.log_store.position import CommittedEnd
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.core.log_store.reading import Whence
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 import pyarrow as pa

@@ -16,9 +16,8 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     SegtableError,
 )
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Position
-from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Position
+from airflow_provider_segtable.core.log_store.reading import Behind, BucketStatus, Reset, Whence
 from tests.contract.log_worlds import (
     PATIENCE_S,
     ROW,

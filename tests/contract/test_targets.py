@@ -24,8 +24,8 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.time.interval import DAY_US, Instant, Interval
+from airflow_provider_segtable.core.publishing import ShownFile
+from airflow_provider_segtable.core.time import DAY_US, Instant, Interval
 from airflow_provider_segtable.formats.format import (
     ColumnFacts,
     FileFacts,

@@ -22,8 +22,8 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import FIRM
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )
-from airflow_provider_segtable.core.locks.lockbox import Allocation, Generation, LockRequest, Mode
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.testing.builders import CHUNK

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, RenameColumn
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

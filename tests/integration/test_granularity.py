@@ -14,8 +14,8 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact

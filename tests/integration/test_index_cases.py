@@ -17,10 +17,10 @@ import pytest
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

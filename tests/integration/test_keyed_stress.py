@@ -18,7 +18,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.keyed import merge_job
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import open_context

@@ -16,7 +16,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table

@@ -22,8 +22,8 @@ from airflow_provider_segtable.core.errors import (
     LockRevoked,
     LockTimeout,
 )
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
-from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.locks import LockRequest
+from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.ports.claims import LeaseState
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper

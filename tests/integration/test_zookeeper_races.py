@@ -16,8 +16,8 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.coordination.zookeeper.commits import announcing
 from airflow_provider_segtable.coordination.zookeeper.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
-from airflow_provider_segtable.core.locks.lockbox import LockRequest, Mode
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.locks import LockRequest, Mode
+from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.testing.builders import CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import (

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.time import HOUR_US, Granularity
 
 HOURS = 30
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile, paths
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.deletion import VectorFile, paths
+from airflow_provider_segtable.core.locks import FencingToken, Generation
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -26,17 +25,22 @@ from airflow_provider_segtable.core.log.events import (
     Swept,
 )
 from airflow_provider_segtable.core.log.families.cleaning_events import cleanable
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.fold import admit, apply
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import Plan, plan_id
+from airflow_provider_segtable.core.log.replacement import closed_region
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.replacement import closed_region
-from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    roots_of,
+)
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.property.changes_model import HOURS, Row, Step, renewed
 

@@ -24,10 +24,9 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     RestoreRefused,
 )
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.following import Source
-from airflow_provider_segtable.core.log_store.position import Position
-from airflow_provider_segtable.core.log_store.reading import Expired, Reset
+from airflow_provider_segtable.core.log_store.bucket import Limits
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.log_store.reading import Expired, Reset, Source
 from airflow_provider_segtable.logstore.memory_store import (
     MemoryLogStore,
     MemoryLogStoreProvider,

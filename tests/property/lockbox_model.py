@@ -9,9 +9,9 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.locks import LockRequest
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 
 ANY = "any"
 Name: TypeAlias = object

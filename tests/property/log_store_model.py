@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from airflow_provider_segtable.core.errors import CheckpointPending, Fenced
-from airflow_provider_segtable.core.log_store import checkpointing, reading, writing
-from airflow_provider_segtable.core.log_store.bucket_log import (
+from airflow_provider_segtable.core.log_store import bucket, reading
+from airflow_provider_segtable.core.log_store.bucket import (
+    Append,
     BucketCut,
     BucketLog,
+    Full,
     Limits,
+    Stored,
     violations,
 )
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Position
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset
-from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
 
 LIMITS = Limits(bucket_bytes=16, kept_checkpoints=1)
 MOST_READ = 5
@@ -61,7 +63,7 @@ class World:
         self.epoch += 1
         self._set(
             store,
-            writing.begin(store.log, epoch=self.epoch, writer="w", committed=self.committed),
+            bucket.begin(store.log, epoch=self.epoch, writer="w", committed=self.committed),
         )
         store.current = [*self.table]
         store.appended = []
@@ -98,7 +100,7 @@ class World:
         """Append and begin with the epoch before: both are refused."""
         for call in (
             lambda: self._append(store, store.log.epoch - 1, len(store.current), [-1]),
-            lambda: writing.begin(
+            lambda: bucket.begin(
                 store.log, epoch=store.log.epoch, writer="another", committed=self.committed
             ),
         ):
@@ -107,7 +109,7 @@ class World:
     def checkpoint(self, store: Store, *, commits: bool, heard: bool) -> None:
         """Cut, let the table commit or not, and let the store hear of it or not."""
         try:
-            self._set(store, checkpointing.cut(store.log))
+            self._set(store, bucket.cut(store.log))
         except CheckpointPending:
             return
         if cut := store.log.pending:
@@ -126,7 +128,7 @@ class World:
             return
         cut = store.cuts[which % len(store.cuts)]
         if not self._has(cut):
-            self._set(store, checkpointing.abandon(store.log, cut))
+            self._set(store, bucket.abandon(store.log, cut))
         elif not refused(lambda: self._hear(store, cut)):
             assert store.log.committed.offset >= cut.end
 
@@ -160,7 +162,7 @@ class World:
     ) -> Stored[list[int]] | Full:
         size = len(content)
         new = Append(epoch=epoch, sequence=sequence, count=size, size=size, content=content)
-        return writing.append(store.log, new, LIMITS)
+        return bucket.append(store.log, new, LIMITS)
 
     def _commit(self, cut: BucketCut[list[int]]) -> None:
         """Commit a cut, unless the table has fenced its epoch."""
@@ -175,7 +177,7 @@ class World:
         return self.table[cut.start : cut.end] == records
 
     def _hear(self, store: Store, cut: BucketCut[list[int]]) -> None:
-        self._set(store, checkpointing.commit(store.log, cut, LIMITS))
+        self._set(store, bucket.commit(store.log, cut, LIMITS))
 
     def _set(self, store: Store, log: BucketLog[list[int]]) -> None:
         assert not violations(log)

@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
-    ColumnGroup,
-    MergeEngine,
-    MergeRules,
-)
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine, MergeRules
 from airflow_provider_segtable.data.merge.keyed_rows import log_rows, with_root
 from airflow_provider_segtable.data.merge.root_orders import Root, RootOrders
 

@@ -10,9 +10,9 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, Shard
-from airflow_provider_segtable.core.segments.timeline import GroupState
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, Shard
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import GroupState
 
 CHUNK = ChunkKey(Interval(0, 100), 7)
 

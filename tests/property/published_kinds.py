@@ -9,8 +9,8 @@ from random import Random
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.schema import Metric
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from tests.property.published_world import FIRST_US, World, new_table, random_schema

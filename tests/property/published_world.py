@@ -24,8 +24,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ChunkKey, tombstone
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     DropColumn,
@@ -34,7 +34,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.log.event_log import event_path

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     Rollup,
 )
 from airflow_provider_segtable.core.tables.rollup_kind import bound as bind
-from airflow_provider_segtable.core.time.interval import Granularity, instant
+from airflow_provider_segtable.core.time import Granularity, instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 
 Row = Mapping[str, Any]

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, Shard, roots_of
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.predicate import Compare, Compares
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.indexes.index_view import IndexView, view_of
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact

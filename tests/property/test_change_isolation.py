@@ -17,6 +17,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeKind,
@@ -25,9 +26,8 @@ from airflow_provider_segtable.core.requests.change_request import (
     Merge,
     Update,
 )
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact

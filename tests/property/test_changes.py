@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log import state as log_state
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
     cleaning_events,
 )
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.predicate import Compare, Compares
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
+from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
 from tests.property.changes_model import (

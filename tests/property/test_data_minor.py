@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.roots import concatenated
+from airflow_provider_segtable.core.segment import concatenated
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor

@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import StorageError
-from airflow_provider_segtable.core.indexes.file_list import BYTES, END, FileList
-from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ROWS, START
+from airflow_provider_segtable.core.indexes.index_kind import (
+    BYTES,
+    CHECKSUM,
+    END,
+    FILE,
+    ROWS,
+    START,
+    FileList,
+)
 from airflow_provider_segtable.core.indexes.index_table import index_table
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.table.indexes import feed_writer
 from airflow_provider_segtable.table.indexes.fed_entries import fed_entries

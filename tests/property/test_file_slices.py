@@ -7,8 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -19,18 +18,16 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     TableCreated,
 )
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.fold import Conflict, admit, apply
+from airflow_provider_segtable.core.log.group_plans import GroupPlan, MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.plan import plan_id
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.group_plan import GroupPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import plan_id
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time import Granularity
+from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.testing.builders import BASE, JANUARY, first, merged
 from tests.examples import examples
 from tests.property.slices_model import (

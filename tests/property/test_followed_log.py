@@ -6,8 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.log_store.following import Source
-from airflow_provider_segtable.core.log_store.reading import Expired, Reset
+from airflow_provider_segtable.core.log_store.reading import Expired, Reset, Source
 from tests.examples import examples
 from tests.property.followed_log import World
 

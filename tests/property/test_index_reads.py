@@ -13,9 +13,9 @@ import pytest
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.reads.selection import PrunedBy
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Interval
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
 from airflow_provider_segtable.table.indexes import pruning
 from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.table import Table

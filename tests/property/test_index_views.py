@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.indexes.index_kind import (
+    BloomFilter,
+    ColumnStats,
+    bits,
+    high,
+    low,
+)
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -27,12 +36,8 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter, bits
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats, high, low
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles

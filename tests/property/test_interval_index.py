@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.chunks.interval_index import BLOCK, IntervalIndex
+from airflow_provider_segtable.core.spans import BLOCK, IntervalIndex
 from tests.examples import examples
 from tests.property.test_overshadow_spans import Item, item
 

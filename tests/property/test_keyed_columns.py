@@ -22,8 +22,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -32,9 +32,9 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table

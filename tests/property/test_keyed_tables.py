@@ -24,11 +24,11 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval, moment
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval, moment
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention

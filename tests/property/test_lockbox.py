@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     Allocation,
     AlreadyGranted,
     Counters,
@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     Waits,
     decide,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 
 CHUNKS = (CHUNK, ChunkKey(CHUNK.interval, BASE + 1))

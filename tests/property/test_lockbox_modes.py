@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     Allocation,
     AlreadyGranted,
     Counters,
@@ -25,8 +25,8 @@ from airflow_provider_segtable.core.locks.lockbox import (
     decide,
     in_turn,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 from tests.property.lockbox_model import ANY, Cell, Model, hours
 
 FIRST_NEW = 10

@@ -17,10 +17,10 @@ from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
     LogRange,
+    Position,
     decode_manifests,
     encode_manifests,
 )
-from airflow_provider_segtable.core.log_store.position import Position
 from tests.examples import examples
 
 Step = tuple[str, int]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.merge.merge_runs import merge_runs, read_runs
 from airflow_provider_segtable.data.merge.root_orders import Root
 from tests.examples import examples

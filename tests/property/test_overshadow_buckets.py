@@ -7,10 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.numbering import NARROW, WIDE
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.segments.timeline import Timeline, Visible
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import NARROW, WIDE, ChunkKey, Segment
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Timeline, Visible
 from tests.examples import examples
 from tests.property.overshadow_model import segments
 from tests.property.test_overshadow_random import legal_family, walk

@@ -14,8 +14,8 @@ from itertools import combinations, product
 
 import pytest
 
-from airflow_provider_segtable.core.segments.segment import GroupKey, Segment
-from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
+from airflow_provider_segtable.core.segment import GroupKey, Segment
+from airflow_provider_segtable.core.timeline import GroupState, Timeline
 from tests.property.overshadow_model import (
     CHUNK,
     Made,

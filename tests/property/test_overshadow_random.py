@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import GroupState, Timeline
 from tests.examples import examples
 from tests.property.overshadow_model import (
     CHUNK,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.chunks.spans import BLOCK, Spans
+from airflow_provider_segtable.core.spans import BLOCK, Spans
 from tests.examples import examples
 
 

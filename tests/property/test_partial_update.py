@@ -19,7 +19,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.keyed.keyed_files import own_root
 from airflow_provider_segtable.data.merge.root_orders import Root
 from airflow_provider_segtable.library.table import Table

@@ -20,9 +20,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -34,15 +33,21 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Voided,
 )
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.fold import Conflict, admit, apply
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    roots_of,
+)
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned

@@ -15,12 +15,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, parse_instant
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.segment import ChunkKey, Shard
+from airflow_provider_segtable.core.time import DAY_US, Granularity, parse_instant
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.testing.builders import DEFINITION, created

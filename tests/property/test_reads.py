@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.sql.sql_text import parsed
 from airflow_provider_segtable.data.sql.sql_values import holds
 from airflow_provider_segtable.services.compaction.compaction import compact

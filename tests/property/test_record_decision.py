@@ -17,8 +17,7 @@ from airflow_provider_segtable.core.indexes.record_index import (
     ORDERING,
     TOKEN,
 )
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import DAY_US, Granularity, Layout
 from airflow_provider_segtable.data.indexes.records.decision import (
     below,
     correction_orders,

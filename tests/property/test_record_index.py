@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.indexes import feeding
 from tests.examples import examples

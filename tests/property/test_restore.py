@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.log.events import Action, PlanCompleted, VersionRestored
 from airflow_provider_segtable.core.log.families.restore_events import restoration
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.examples import examples
 from tests.property.test_cleaning import CleanedHistory, shown

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import (
+from airflow_provider_segtable.core.publishing import (
+    ShownFile,
     changed_files,
     difference,
     shown_files,
 )
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
-from airflow_provider_segtable.core.time.interval import Interval, joined
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
+from airflow_provider_segtable.core.time import Interval, joined
 from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
 from tests.property.changes_model import script

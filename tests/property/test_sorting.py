@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from tests.examples import examples
 from tests.unit.data.making import MONTH, rich

@@ -13,7 +13,7 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine, MergeRules
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine, MergeRules
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.ports.log_store import Cut
 from tests.examples import examples

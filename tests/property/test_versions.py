@@ -15,9 +15,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.locks import FencingToken, Generation
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -26,18 +25,15 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.log.fold import apply, fold
+from airflow_provider_segtable.core.log.fold import admit, apply, fold
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import Plan, plan_id
+from airflow_provider_segtable.core.log.replacement import closed_region
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.replacement import (
-    closed_region,
-)
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.examples import examples
 

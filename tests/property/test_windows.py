@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput, WindowExpired
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.requests.change_request import Sql
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import HOUR_US
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.requests.overwrite import Touched
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.model import (
     NAMES,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention

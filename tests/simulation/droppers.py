@@ -23,7 +23,7 @@ import pytest
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
 from airflow_provider_segtable.core.log.events import Event, TableCreated
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.lifetime.own_files import is_index_marker

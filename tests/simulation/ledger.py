@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import (
     Appended,
@@ -38,9 +38,9 @@ from airflow_provider_segtable.core.log.events import (
     touched,
 )
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import joined
+from airflow_provider_segtable.core.time import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot

@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, Interval
 
 COUNT = 3
 """The id of the column that counts a row's changes; those of the event time and number are less."""

@@ -28,9 +28,9 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

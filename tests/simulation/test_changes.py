@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Appended, PlanCompleted, RowsChanged
 from airflow_provider_segtable.core.log.families import change_events, cleaning_events, plan_events
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.segment import ROW, Segment
+from airflow_provider_segtable.core.segment import ROW, Segment
 from airflow_provider_segtable.data.deletes import filtered_concat as sifting
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet import blocks

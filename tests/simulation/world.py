@@ -20,10 +20,10 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_provider_segtable import cli
-from airflow_provider_segtable.core.indexes.next_build import next_piece
+from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.services.indexing import build
 
 PIECE = 2

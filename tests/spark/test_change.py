@@ -13,12 +13,12 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.schema import Metric
+from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.core.tables.evolution import AddColumn
-from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
-from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

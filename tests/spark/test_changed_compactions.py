@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.segment import ROOT, ROW
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done

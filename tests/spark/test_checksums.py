@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch
-from airflow_provider_segtable.core.segments.segment import FooterChecksum
+from airflow_provider_segtable.core.segment import FooterChecksum
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.table.table import Table

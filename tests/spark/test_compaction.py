@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact

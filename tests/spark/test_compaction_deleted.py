@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.segments.segment import ROOT
+from airflow_provider_segtable.core.segment import ROOT
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest

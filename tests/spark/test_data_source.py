@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.reads.effects import (
     CHANGE,
     CHANGE_COLUMNS,
     COMPLETION_TIME,
+    INSTANT,
     VERSION,
 )
-from airflow_provider_segtable.core.reads.origin import INSTANT
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.indexes.index_state import IndexStatus
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.compaction.compaction import Ended
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.spark.driver.distribution import spark_execute

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.requests.change_request import Delete
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.spark.writes.spark_engine import SparkEngine

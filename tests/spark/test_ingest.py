@@ -19,14 +19,15 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     TimeOutOfRange,
 )
-from airflow_provider_segtable.core.time.interval import (
+from airflow_provider_segtable.core.time import (
     DAY_US,
     EPOCH,
     HOUR_US,
     Granularity,
     Interval,
+    Layout,
+    aligned,
 )
-from airflow_provider_segtable.core.time.layout import Layout, aligned
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, instant
 from airflow_provider_segtable.spark.writes.chunk_counts import take_census
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest

@@ -14,8 +14,8 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     DropColumn,
@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.request import request

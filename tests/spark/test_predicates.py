@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -20,8 +21,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 

@@ -17,10 +17,10 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.segments.segment import Place, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.segment import Place, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead

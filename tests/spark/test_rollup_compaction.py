@@ -16,9 +16,9 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.ports.job import Job

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.sort.sorting import sort_stages
 from airflow_provider_segtable.spark.driver.distribution import spark_execute

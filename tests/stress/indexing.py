@@ -6,10 +6,13 @@ brings entries with each commit. In the end every entry must be what its file gi
 
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import IndexKind, column_ids
+from airflow_provider_segtable.core.indexes.index_kind import (
+    BloomFilter,
+    ColumnStats,
+    FileList,
+    IndexKind,
+    column_ids,
+)
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table.context import TableContext

@@ -23,12 +23,11 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.core.locks import LockRequest
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
+from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Execute

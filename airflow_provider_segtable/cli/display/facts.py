@@ -12,13 +12,11 @@ from airflow_provider_segtable.cli.display.index_facts import index_facts
 from airflow_provider_segtable.cli.display.log_store_facts import log_store_facts
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import Event, line
+from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.tables.keyed.slices import slices
-from airflow_provider_segtable.core.time.interval import Interval, iso
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
+from airflow_provider_segtable.core.time import Interval, iso
+from airflow_provider_segtable.core.timeline import Timeline, slices
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.settings import settings

@@ -1,14 +1,14 @@
 """Turn indexes into facts and words: what each keeps, how far it is, what its own table takes."""
 
 from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.catch_up import catch_up
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.indexes.catch_up import catch_up
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.index_plan import pending_plan
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 
 
 def index_facts(index: IndexState, state: State, now: Instant) -> Facts:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.library.log_listing import LogBucket

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.column_names import split_names
+from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_segtable.core.indexes.bloom_filter import DEFAULT_RATE
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.index_kinds import KINDS
-from airflow_provider_segtable.core.tables.column_names import split_names
+from airflow_provider_segtable.core.indexes.index_kind import DEFAULT_RATE, ColumnStats
+from airflow_provider_segtable.core.indexes.index_state import KINDS
+from airflow_provider_segtable.core.schema import split_names
 
 IndexName = Annotated[
     str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)

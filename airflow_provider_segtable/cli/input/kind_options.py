@@ -11,14 +11,14 @@ import typer
 
 from airflow_provider_segtable.cli.input.options import pairs
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.column_names import split_names
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import (
+from airflow_provider_segtable.core.tables.keyed_kind import (
     DEFAULT_BUCKETS,
     MOST_BUCKETS,
     PrimaryKey,
 )
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 

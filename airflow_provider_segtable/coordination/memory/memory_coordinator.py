@@ -26,9 +26,9 @@ from airflow_provider_segtable.coordination.waiting import (
     timed_out,
 )
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, LockRevoked
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest, in_turn
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.locks import FencingToken, Lock, LockRequest, in_turn
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.claims import Claimed, LeaseState
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.coordination import Overtaken, StrayNode

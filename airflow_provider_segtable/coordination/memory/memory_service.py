@@ -15,7 +15,7 @@ from itertools import count
 
 from airflow_provider_segtable.coordination.waiting import overtakers, place_in_queue
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     AlreadyGranted,
     FencingToken,
     Generation,
@@ -28,8 +28,8 @@ from airflow_provider_segtable.core.locks.lockbox import (
     ahead,
     decide,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.claims import Claimed
 from airflow_provider_segtable.ports.clock import Clock
 

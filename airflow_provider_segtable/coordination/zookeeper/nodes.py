@@ -21,8 +21,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
 from airflow_provider_segtable.coordination.zookeeper.records import decode_lock
 from airflow_provider_segtable.core.errors import UnreadableNode, UnsupportedFormat
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, Lock
-from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.locks import FencingToken, Generation, Lock
+from airflow_provider_segtable.core.segment import ChunkKey
 
 MILLISECOND_US = 1000
 OF_TIME_CHUNK = "-T"

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     FencingToken,
     Granted,
     Lock,
@@ -28,11 +28,8 @@ from airflow_provider_segtable.core.locks.lockbox import (
     Mode,
     Revocation,
 )
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    SegmentId,
-)
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.time import Instant, Interval
 
 RECORD_VERSION = 2
 ALL = "all"

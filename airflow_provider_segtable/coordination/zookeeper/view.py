@@ -28,7 +28,7 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     number_in,
 )
 from airflow_provider_segtable.coordination.zookeeper.records import with_state
-from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Lock, in_turn
+from airflow_provider_segtable.core.locks import MAX_YIELDS, Lock, in_turn
 
 
 def read_view(link: Link, call: Acquisition, cache: Cache) -> View:

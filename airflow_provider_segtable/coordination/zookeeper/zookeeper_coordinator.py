@@ -83,8 +83,7 @@ from airflow_provider_segtable.coordination.zookeeper.records import encode_lock
 from airflow_provider_segtable.coordination.zookeeper.strays import read_strays
 from airflow_provider_segtable.coordination.zookeeper.view import read_locks, read_places, read_view
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, SegtableError
-from airflow_provider_segtable.core.locks.id_blocks import block_request
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     AlreadyGranted,
     Granted,
     Lock,
@@ -93,6 +92,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     Revokes,
     Waits,
     ahead,
+    block_request,
     decide,
     gives_way,
 )

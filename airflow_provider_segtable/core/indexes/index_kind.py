@@ -11,16 +11,22 @@
    which stay the same when a compaction writes them to other files: it has nothing to feed.
 
 Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
+
+The index ``files``: the files of each time chunk, with sizes and numbers of rows.
+
+The index ``column_stats``: bounds, nulls and distinct values of columns in each row group.
+
+The index ``bloom_filter``: which values a file certainly does not have.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.tables.column_names import no_column
-from airflow_provider_segtable.core.tables.schema import Column
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.schema import Column, no_column
+from airflow_provider_segtable.core.time import Granularity
 
 FILE = "file"
 """The column with the path of the data file that an entry is about."""
@@ -179,3 +185,181 @@ def check_type(column: Column, kinds: Sequence[str], what: str) -> None:
 def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the ids of indexed columns as JSON records them."""
     return tuple(int(number) for number in body["columns"])
+
+
+END = "end"
+BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList(AboutFiles):
+    """One entry a file: its time chunk, size and number of rows."""
+
+    name: ClassVar[str] = "files"
+    settings: ClassVar[Mapping[str, Any]] = {}
+    reads_rows: ClassVar[bool] = False
+    columns: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the path."""
+        return (FILE,)
+
+    def check(self, table: TableCreated) -> None:
+        """Accept every table."""
+
+    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+        """Return the end of the chunk, and the size."""
+        del table
+        return (
+            Column(name=END, type="timestamp[us, tz=UTC]"),
+            Column(name=BYTES, type="int64"),
+        )
+
+    def encoded(self) -> dict[str, Any]:
+        """Return nothing: there are no settings."""
+        return {}
+
+    @classmethod
+    def decoded(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encoded``."""
+        del body
+        return cls()
+
+
+ROW_GROUP = "row_group"
+"""The number of the row group in its file, from 0."""
+
+_BOUND_TYPES = (
+    *("int8", "int16", "int32", "int64", "float", "double", "bool"),
+    *("string", "large_string", "date32", "timestamp", "decimal128"),
+)
+
+
+def low(number: int) -> str:
+    """Return the column with the least value of an indexed column."""
+    return f"low_{number}"
+
+
+def high(number: int) -> str:
+    """Return the column with the greatest value of an indexed column."""
+    return f"high_{number}"
+
+
+def nulls(number: int) -> str:
+    """Return the column with the number of nulls of an indexed column."""
+    return f"nulls_{number}"
+
+
+def nan(number: int) -> str:
+    """Return the column that says whether a value of an indexed column may be NaN."""
+    return f"nan_{number}"
+
+
+def distinct(number: int) -> str:
+    """Return the column with the sketch of an indexed column's distinct values."""
+    return f"distinct_{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStats(AboutFiles):
+    """One entry a row group; the columns of a bound are null if there is none to rely on.
+
+    Attributes:
+        columns: the ids of the indexed columns.
+    """
+
+    name: ClassVar[str] = "column_stats"
+    settings: ClassVar[Mapping[str, Any]] = {"columns": ()}
+    columns: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the path and the row group."""
+        return (FILE, ROW_GROUP)
+
+    def check(self, table: TableCreated) -> None:
+        """Refuse columns without an order to rely on."""
+        for column in known_columns(self.columns, table):
+            check_type(column, _BOUND_TYPES, "column_stats")
+
+    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+        """Return the row group, and the statistics of each column."""
+        found = [Column(name=ROW_GROUP, type="int32", nullable=False)]
+        for column in known_columns(self.columns, table):
+            found += [
+                Column(name=low(column.id), type=column.type),
+                Column(name=high(column.id), type=column.type),
+                Column(name=nulls(column.id), type="int64"),
+                Column(name=nan(column.id), type="bool"),
+                Column(name=distinct(column.id), type="binary"),
+            ]
+        return tuple(found)
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the columns."""
+        return {"columns": [*self.columns]}
+
+    @classmethod
+    def decoded(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encoded``."""
+        return cls(columns=ids_of(body))
+
+
+DEFAULT_RATE = 0.01
+
+_HASHED_TYPES = (
+    *("int8", "int16", "int32", "int64", "bool", "string", "large_string", "binary"),
+    *("date32", "timestamp", "decimal128"),
+)
+
+
+def bits(number: int) -> str:
+    """Return the column with the filter of an indexed column."""
+    return f"bloom_{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BloomFilter(AboutFiles):
+    """One entry a file, with a filter for each column.
+
+    Attributes:
+        columns: the ids of the indexed columns.
+        rate: the share of absent values that a filter lets pass, above 0 and below 1.
+    """
+
+    name: ClassVar[str] = "bloom_filter"
+    settings: ClassVar[Mapping[str, Any]] = {"columns": (), "rate": DEFAULT_RATE}
+    columns: tuple[int, ...]
+    rate: float = DEFAULT_RATE
+
+    def __post_init__(self) -> None:
+        """Refuse a rate out of range."""
+        if not 0 < self.rate < 1:
+            raise InvalidInput(
+                f"a false-positive rate of {self.rate} is not between 0 and 1: write e.g. 0.01"
+            )
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the path."""
+        return (FILE,)
+
+    def check(self, table: TableCreated) -> None:
+        """Refuse columns of types that are not compared for equality."""
+        for column in known_columns(self.columns, table):
+            check_type(column, _HASHED_TYPES, "bloom_filter")
+
+    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+        """Return the filter of each column."""
+        found = known_columns(self.columns, table)
+        return tuple(Column(name=bits(column.id), type="binary") for column in found)
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the columns and the rate."""
+        return {"columns": [*self.columns], "rate": self.rate}
+
+    @classmethod
+    def decoded(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encoded``."""
+        return cls(columns=ids_of(body), rate=body["rate"])

@@ -10,23 +10,156 @@
 
 Source of the idea: Hudi RFC-45 (index states in the table's configuration), which asks whether any
 index was fed.
+
+Feeds: entries of indexes that an event brings, in the event or in files of the indexes' tables.
+
+1. Whoever publishes data files writes the entries about them, too, for every index of the table,
+   and brings both in one event. So no version shows files without the entries that it brought.
+2. A small feed is *inline*: its entries are bytes in the event, and no file is written. A larger
+   one is log files of the index's own table, applied there as they are (``forwarding``).
+3. Inline feeds of neighbouring events are joined into log files later, all at once, by an event of
+   their own (``FeedsJoined``). Files are never joined, so a copy of them is always the same.
+4. An event without a feed for an index is no error, nor is one whose feed is about fewer files than
+   it publishes. The log records that the index lacks it
+   (``index_state.Lack``), and a later run of the index builds it.
+
+Source of the idea: Hudi RFC-45, whose writers log entries for each index that is being built.
+
+The registry of kinds of index, and indexes as JSON.
+
+The kind of index that a user asks for: by its name, with settings by theirs.
+
+1. Columns are named by users, and kept by their ids.
+2. A setting that the kind does not have is refused: a rate for bounds would do nothing.
 """
 
-from collections.abc import Iterable, Mapping
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.indexes.feed import Feed, decode_feeds, encode_feeds
-from airflow_provider_segtable.core.indexes.index_kinds import (
-    IndexDefinition,
-    decode_index,
-    encode_index,
+from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
+from airflow_provider_segtable.core.indexes.index_kind import (
+    BloomFilter,
+    ColumnStats,
+    FileList,
+    IndexKind,
+    column_ids,
 )
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.indexes.record_index import RecordIndex
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.paths import known_name
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
+from airflow_provider_segtable.core.time import Instant, Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """What an event brings for an index; empty if there is nothing to say.
+
+    Attributes:
+        index: the id of the index.
+        segments: log files with entries.
+        entries: the entries themselves, as bytes; empty if they are in files.
+        files: the number of new files of the event that the entries are about; None if its author
+            does not say so: an older one, one that built entries, or one of facts about records.
+    """
+
+    index: str
+    segments: tuple[Segment, ...] = ()
+    entries: bytes = b""
+    files: int | None = None
+
+    def covers(self, files: int) -> bool:
+        """Return whether it is about all of so many new files."""
+        return self.files is None or self.files >= files
+
+    @property
+    def inline(self) -> bool:
+        """Return whether the entries are in the event."""
+        return bool(self.entries)
+
+    @property
+    def empty(self) -> bool:
+        """Return whether it brings nothing."""
+        return not self.entries and not self.segments
+
+
+def encode_feeds(feeds: Iterable[Feed]) -> list[dict[str, Any]]:
+    """Return feeds as JSON."""
+    return [_encoded(each) for each in feeds]
+
+
+def _encoded(feed: Feed) -> dict[str, Any]:
+    told = {} if feed.files is None else {"files": feed.files}
+    if feed.inline:
+        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode(), **told}
+    return {"index": feed.index, "segments": encode_segments(feed.segments), **told}
+
+
+def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
+    """Parse the output of ``encode_feeds``."""
+    return tuple(
+        Feed(
+            index=known_name(each["index"], "the folder of an index"),
+            segments=decode_segments(each.get("segments", ())),
+            entries=base64.b64decode(each.get("entries", "")),
+            files=each.get("files"),
+        )
+        for each in body
+    )
+
+
+KINDS: Mapping[str, type[IndexKind]] = {
+    kind.name: kind for kind in (FileList, ColumnStats, BloomFilter, RecordIndex)
+}
+"""The kinds by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDefinition:
+    """An index of a table.
+
+    Attributes:
+        name: the name that users know it by.
+        id: its own id, which also names the folder of its table: never used again.
+        kind: what it keeps.
+    """
+
+    name: str
+    id: str
+    kind: IndexKind
+
+
+def encode_index(index: IndexDefinition) -> dict[str, Any]:
+    """Return an index's definition as JSON."""
+    kind = index.kind
+    return {"name": index.name, "id": index.id, "kind": kind.name, **kind.encoded()}
+
+
+def decode_index(body: Mapping[str, Any]) -> IndexDefinition:
+    """Parse the output of ``encode_index``.
+
+    Raises:
+        UnsupportedFormat: the kind is not known here; the message names it.
+        CorruptTable: the name or the id is not one.
+    """
+    name = body["kind"]
+    if name not in KINDS:
+        raise UnsupportedFormat(
+            f"index {body['name']} is of kind {name!r}, this segtable knows {', '.join(KINDS)}: "
+            "upgrade segtable"
+        )
+    return IndexDefinition(
+        name=known_name(body["name"], "an index"),
+        id=known_name(body["id"], "the folder of an index"),
+        kind=KINDS[name].decoded(body),
+    )
+
 
 MOST_LACKS = 512
 """Number of entries from which on those of neighbouring times are joined."""
@@ -217,3 +350,44 @@ def _decoded(body: Mapping[str, Any]) -> IndexState:
         forwarded=body["forwarded"],
         available_n=body["available"],
     )
+
+
+def in_words(kind: IndexKind, table: TableCreated) -> str:
+    """Return a kind with its settings: ``bloom_filter(city, rate=0.01)``."""
+    known = {column.id: column.name for column in table.schema.numbered}
+    columns = [known.get(number, f"dropped column {number}") for number in kind.columns]
+    settings = ((key, value) for key, value in kind.encoded().items() if key != "columns")
+    return f"{kind.name}({', '.join([*columns, *(f'{key}={value}' for key, value in settings)])})"
+
+
+def chosen_kind(
+    name: str, table: TableCreated, *, columns: Sequence[str] = (), rate: float | None = None
+) -> IndexKind:
+    """Return the kind of index that a user asks for, checked against the table.
+
+    Args:
+        name: the kind's name.
+        table: the table to index.
+        columns: the names of the indexed columns, for kinds that have columns.
+        rate: the false-positive rate, for kinds that have one; the kind's own by default.
+
+    Raises:
+        InvalidInput: the kind is unknown, does not have a setting, or does not fit the table.
+    """
+    if name not in KINDS:
+        raise InvalidInput(
+            f"index kind {name!r} is unknown: choose one of {', '.join(sorted(KINDS))}"
+        )
+    kind = KINDS[name]
+    given = {"columns": column_ids(columns, table), "rate": rate}
+    wanted = {key: value for key, value in given.items() if value not in (None, ())}
+    for key in wanted:
+        if key not in kind.settings:
+            having = ", ".join(sorted(k for k, each in KINDS.items() if key in each.settings))
+            raise InvalidInput(
+                f"an index of kind {name} has no {key}: leave it out, or choose a kind that has "
+                f"({having})"
+            )
+    chosen = kind.decoded({**kind.settings, **wanted}).for_table(table)
+    chosen.check(table)
+    return chosen

@@ -16,10 +16,10 @@
 from collections.abc import Mapping
 
 from airflow_provider_segtable.core.indexes.index_kind import START
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 
 INDEXES = "_segtable/indexes"
 

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Self
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import START_COLUMN, known_columns
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.tables.schema import Column
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.schema import Column
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Granularity
 
 ORDERING = "ordering"
 """The record's value of the ordering column, if the table has one."""

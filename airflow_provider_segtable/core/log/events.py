@@ -29,8 +29,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.indexes.index_state import Feed
+from airflow_provider_segtable.core.log.event import EventKind, Stamp
 from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
@@ -82,8 +82,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
     TableEvent,
 )
 from airflow_provider_segtable.core.log.families.tag_events import TagEvent, Tagged, Untagged
-from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 
 __all__ = [
     "Action",

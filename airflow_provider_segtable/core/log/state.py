@@ -4,32 +4,206 @@
    time, all pending plans, the last finished ones, the settled ids, and the ids of recent commits,
    by which a committer recognises its own event.
 2. Only the fold changes it (``core.log.fold``).
+
+The event times that recent overwrites replaced, by which two overwrites notice each other.
+
+An overwrite replaces all rows of its time, so it must see those that another one wrote first, even
+if both found nothing to delete. Only overwrites that began before a recent one need these entries;
+so the newest ``KEPT`` suffice. An author that has missed more has to look again.
+
+The commit ids of recent events, by which a committer recognises its own event.
+
+1. Each event has one commit id. The ids of the newest ``keep`` events are kept, oldest first.
+2. Adding one costs O(sqrt(keep)), because old ids leave in bulk (``PersistentMap``).
+
+Loads: the rows of a file that are appended in parts under one name, each row once.
+
+1. A load has the name of its commit id and its file. Its parts are appends: each has the rows from
+   ``start`` to before ``end`` of the file's ``total``, and follows the part before it.
+2. A part begins where the log says that the last one ended, whatever sizes parts had. So a load
+   that is repeated with other parts, or that failed and was corrected, goes on after its last row.
+3. A part records the checksum of all rows up to its end (``data.sketches.row_checksum``). So a
+   repeat knows whether its file begins with the rows that are committed.
+4. A load whose parts end at its total is complete: nothing is appended under its name any more.
+5. The state has the last part of each load, as long as it has the ids of commits.
+
+Changes of a state that several event families share. Only their folds call them.
+
+1. ``publish``: segments enter the timeline; their ids and those of their origins are settled.
+2. ``settle``: ids are used up, whether or not a segment was published under them.
+3. ``void``: no segment will ever be published under these ids.
+4. ``delete_rows``: event ``n`` deletes the rows of these vectors.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from airflow_provider_segtable.core.deletes.deletion import (
+from airflow_provider_segtable.core.consumer import Consumer
+from airflow_provider_segtable.core.deletion import (
     Deletion,
     PredicateDelete,
+    VectorFile,
     Vectors,
     applying,
+    with_file,
 )
+from airflow_provider_segtable.core.errors import CommitConflict
+from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.log.loads import Loads
-from airflow_provider_segtable.core.log.overwritten import Overwritten
-from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.reads.consumer import Consumer
-from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
-from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
-from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.core.persistent_map import PersistentMap
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.time import GranularityOverride, Instant, Interval, Layout, iso
+from airflow_provider_segtable.core.timeline import Timeline
+
+KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """Event ``n`` replaced the rows of these intervals; they are outer bounds."""
+
+    n: int
+    intervals: tuple[Interval, ...]
+
+
+def rival(recent: tuple[Overwritten, ...], seen: int, intervals: tuple[Interval, ...]) -> int:
+    """Return the newest event after ``seen`` that may have overwritten an interval, or 0."""
+    since = [each for each in recent if each.n > seen]
+    if intervals and len(since) == KEPT:
+        return since[-1].n  # older ones are not recorded any more
+    hits = (
+        each.n
+        for each in since
+        if any(mine.overlaps(other) for mine in intervals for other in each.intervals)
+    )
+    return max(hits, default=0)
+
+
+class RecentCommits(Mapping[str, int]):
+    """Event numbers by commit id. Immutable: changes return a new one."""
+
+    __slots__ = ("_entries", "_first")
+
+    def __init__(self, entries: Mapping[str, int] | None = None, first: int = 0) -> None:
+        """Wrap ``entries``; entries of events below ``first`` are ignored."""
+        mapping = entries if isinstance(entries, PersistentMap) else PersistentMap(entries)
+        self._entries: PersistentMap[str, int] = mapping
+        self._first = first
+
+    def __getitem__(self, commit: str) -> int:
+        """Return the number of the event with this commit id."""
+        n = self._entries[commit]
+        if n < self._first:
+            raise KeyError(commit)
+        return n
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the commit ids, oldest first."""
+        return (commit for commit, n in self._entries.items() if n >= self._first)
+
+    def __len__(self) -> int:
+        """Return the number of kept commit ids."""
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as a mapping."""
+        return isinstance(other, Mapping) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def added(self, commits: Mapping[str, int], n: int, keep: int) -> "RecentCommits":
+        """Return the ids with those of later events, up to ``n``; the last ``keep`` are kept."""
+        first = max(self._first, n - keep + 1)
+        entries = self._entries.with_entries(commits, keep=lambda old: old >= first)
+        return RecentCommits(entries, first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPart:
+    """The rows from ``start`` to before ``end`` of a load of ``total`` rows.
+
+    ``checksum`` is that of the load's rows up to ``end``.
+    """
+
+    load: str
+    start: int
+    end: int
+    total: int
+    checksum: str
+
+    def __str__(self) -> str:
+        """Return e.g. ``rows 0 to 2 of 5 of load monday/trips.csv``, or ``all of load ...``."""
+        if self.start == 0 and self.complete:
+            return f"all of load {self.load}"
+        return f"rows {self.start:,} to {self.end:,} of {self.total:,} of load {self.load}"
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the load ends with this part."""
+        return self.end >= self.total
+
+
+@dataclass(frozen=True, slots=True)
+class LastPart:
+    """The last part of a load, and the event that appended it."""
+
+    n: int
+    part: LoadPart
+
+
+Loads = Mapping[str, LastPart]
+"""The last parts of loads, by the names of these."""
+
+
+def check_part(part: LoadPart | None, loads: Loads) -> None:
+    """Refuse a part that does not follow the last one of its load.
+
+    Raises:
+        CommitConflict: the message says where the load goes on.
+    """
+    if part is None:
+        return
+    known = loads.get(part.load)
+    end = known.part.end if known else 0
+    if part.start != end or (known and known.part.complete):
+        raise CommitConflict(
+            f"load {part.load} goes on after row {end}, not {part.start}: another process carries "
+            "it out, too: run the same command again"
+        )
+
+
+def with_part(loads: Loads, part: LoadPart, n: int, keep: int) -> Loads:
+    """Return the loads after event ``n``; those of the last ``keep`` events stay."""
+    recent = {name: each for name, each in loads.items() if each.n > n - keep}
+    recent.pop(part.load, None)
+    return {**recent, part.load: LastPart(n, part)}
+
+
+def encode_part(part: LoadPart) -> list[Any]:
+    """Return a part as JSON."""
+    return [part.load, part.start, part.end, part.total, part.checksum]
+
+
+def decode_part(body: Any) -> LoadPart:
+    """Parse the output of ``encode_part``."""
+    load, start, end, total, checksum = body
+    return LoadPart(load=load, start=start, end=end, total=total, checksum=checksum)
+
+
+def encode_loads(loads: Loads) -> list[Any]:
+    """Return loads as JSON."""
+    return [[each.n, *encode_part(each.part)] for each in loads.values()]
+
+
+def decode_loads(body: Any) -> Loads:
+    """Parse the output of ``encode_loads``."""
+    found = [LastPart(n, decode_part(part)) for n, *part in body]
+    return {each.part.load: each for each in found}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +295,34 @@ class State:
             if p.version and p.plan.interval.overlaps(interval)
         )
         return max((self.base_version, *present, *promised))
+
+
+def publish(state: State, segments: Sequence[Segment]) -> State:
+    """Return the state with segments in the timeline."""
+    ids = (segment.id for segment in segments)
+    # An origin may be a root. A provisional one is no number of the chunk.
+    origins = (s.origin for s in segments if s.origin and not s.origin.provisional)
+    settled = state.ids.settle((*ids, *origins))
+    return replace(state, ids=settled, timeline=state.timeline.with_changes(add=segments))
+
+
+def settle(state: State, ids: Iterable[SegmentId]) -> State:
+    """Return the state with ids settled."""
+    return replace(state, ids=state.ids.settle(ids))
+
+
+def void(state: State, ids: tuple[SegmentId, ...]) -> State:
+    """Return the state with ids voided."""
+    voided = dict(state.voided)
+    for segment_id in ids:
+        chunk = segment_id.chunk
+        voided[chunk] = voided.get(chunk, frozenset()) | {segment_id.partition}
+    return replace(state, voided=voided)
+
+
+def delete_rows(state: State, files: Iterable[VectorFile], n: int) -> State:
+    """Return the state with the deletions of event ``n``."""
+    vectors = state.vectors
+    for file in files:
+        vectors = with_file(vectors, n, file)
+    return replace(state, vectors=vectors)

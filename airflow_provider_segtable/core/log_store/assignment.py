@@ -13,7 +13,7 @@
 
 from collections.abc import Collection, Mapping
 
-from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.paths import digest
 
 
 def assign(

@@ -13,7 +13,7 @@
 
 from collections.abc import Sequence
 
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 AT_ONCE = 2
 FIRST_S = 1.0

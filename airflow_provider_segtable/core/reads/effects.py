@@ -10,20 +10,62 @@
    by root address, in the intervals that the event names.
 4. No other event changes rows: compactions move them, cleanings remove files of hidden ones, and
    alterations change columns.
+
+The origin of rows: which write made them, as hidden columns show it on request.
+
+1. The origin of a row is that of its *root*, the file in which it was first written: the *instant*,
+   when the writer began, and the *completion time*, that of the event which published the root.
+   Compactions keep it, because rows keep their root.
+2. A read has the hidden columns (``ORIGIN_COLUMNS``) if its request names them. A table's own
+   column of such a name hides the hidden one.
+3. In an append table the log tells the origin, by the descriptors of roots. When no kept version
+   needs the file of a root any more, cleaning removes its descriptor, and the origin of compacted
+   rows is unknown: null. Rows that were not compacted always have one.
+4. In a primary-key table files describe the roots of their records (``data.merge.root_orders``), so
+   the origin is always known. A row of several records has that of the record that completed last.
+5. So a row was added in the window after a time if its completion time is later
+   (``core.reads.added``), and an unknown one is earlier than the oldest kept version.
+
+Which rows were added since a version: an incremental read.
+
+1. A row is added by the event that publishes its *root*, the file in which it was first written. A
+   root's id is settled by that event (``core.segments.id_space``) and never again free. So a row
+   was added after version ``start`` iff its root's id was free then.
+2. So neither the events in between nor the original files are needed: rows that were compacted
+   since are found in the outputs, by their roots.
+3. A segment that was present at ``start`` has no such rows.
+4. The rows are those visible at the end of the window. Rows that were added and deleted in it are
+   not among them, nor are old rows that a restore showed again: a change feed has both
+   (``core.reads.effects``).
+
+Source of the idea: Hudi's incremental query (RFC-66), start exclusive, end inclusive, by completion
+time; it needs the commits of the window, and every row's commit time.
+
+Batches of a stream: where one ends that follows a table.
+
+1. A stream reads one window of versions after another. Only versions with rows for it, its *steps*,
+   make a batch: compactions, cleanings and consumers' positions make no empty ones.
+2. Limits bound what a batch has: versions that changed rows, and files and bytes that these added.
+   A version is never divided, so a batch has at least one, whatever its size.
+3. A batch ends right before the first step that it has no room for. So rows that were deleted by
+   then are not in it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Cleaned,
     ConsumerAdvanced,
     ConsumerDropped,
+    Event,
     FeedsJoined,
     IndexBuilt,
     IndexDropped,
@@ -46,10 +88,12 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
     Voided,
 )
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.requests.overwrite import joined
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
+from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.timeline import Timeline
 
 CHANGE = "_segtable_change"
 """The column of a change feed that names what happened to the row, a ``RowEffect``."""
@@ -157,3 +201,134 @@ def _changed(action: RowsChanged) -> tuple[Effect, ...]:
 def _differing(intervals: Iterable[Interval]) -> tuple[Effect, ...]:
     found = joined(tuple(set(intervals)))
     return (Differs(found),) if found else ()
+
+
+INSTANT = "_segtable_instant"
+"""The column with the time at which the write of the row began, UTC."""
+ORIGIN_COLUMNS = (INSTANT, COMPLETION_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """When the write of a row began, and when it was published; 0 if that is unknown."""
+
+    instant: Instant
+    completed: Instant
+
+
+Origins = dict[str, Origin]
+"""Origins by root, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOrigins:
+    """The origins of all roots whose descriptors a version of an append table has."""
+
+    timeline: Timeline
+    _by_interval: dict[Interval, dict[SegmentId, Origin]] = field(default_factory=dict, repr=False)
+
+    def of(self, segment: Segment) -> Origins:
+        """Return the known origins of the rows of a segment."""
+        roots = {run.root for run in segment.runs} or named_roots(segment)
+        found = ((root, self._near(root.interval).get(root)) for root in roots)
+        return {str(root): origin for root, origin in found if origin}
+
+    def _near(self, interval: Interval) -> dict[SegmentId, Origin]:
+        if interval not in self._by_interval:
+            self._by_interval[interval] = dict(_described(self.timeline.segments(interval)))
+        return self._by_interval[interval]
+
+
+def _described(segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, Origin]]:
+    """Yield the roots among segments, by the ids that rows know them by."""
+    for segment in segments:
+        for run in segment.runs:
+            if segment.completed or run.root in (segment.id, segment.file_id):
+                yield run.root, Origin(segment.created, segment.completed)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The roots of a segment that were published after a version; ``whole`` if all of them were."""
+
+    roots: tuple[SegmentId, ...]
+    whole: bool
+
+
+def added(segment: Segment, start: State) -> Added:
+    """Return the roots of a segment whose rows were added after ``start``."""
+    if start.timeline.get(segment.id) is not None:
+        return Added((), whole=False)
+    named = (run.root for run in segment.runs) if segment.traced else named_roots(segment)
+    roots = tuple(dict.fromkeys(named))
+    found = tuple(root for root in roots if _free(root, start))
+    return Added(found, whole=len(found) == len(roots))
+
+
+def _free(root: SegmentId, state: State) -> bool:
+    return state.id_space(root.chunk, Generation.of(root)).free(root.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How many versions, files and bytes a batch has at most; None: any number."""
+
+    versions: int | None = None
+    files: int | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits below 1."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and value < 1:
+                raise InvalidInput(f"a batch of at most {value} {each.name}: give at least 1")
+
+    def allow(self, versions: int, files: int, size: int) -> bool:
+        """Return whether a batch may have as much."""
+        given = ((versions, self.versions), (files, self.files), (size, self.size))
+        return all(most is None or value <= most for value, most in given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A version that may have rows for a stream, and the files and bytes that it added."""
+
+    n: int
+    files: int = 0
+    size: int = 0
+
+    @staticmethod
+    def of(event: Event, *, changes: bool) -> "Step | None":
+        """Return what an event adds to a stream; None if nothing.
+
+        Args:
+            event: the event.
+            changes: the stream reads every change of a row, not rows added alone.
+        """
+        found = effects(event.action)
+        came = [s for each in found if isinstance(each, Came) for s in each.segments]
+        if not came and (not found or not (changes or _differs(event))):
+            return None
+        return Step(n=event.n, files=len(came), size=sum(segment.size for segment in came))
+
+
+def _differs(event: Event) -> bool:
+    """Return whether an event may bring rows back under roots of its own."""
+    return any(isinstance(each, Differs) for each in effects(event.action))
+
+
+def batch_end(steps: Iterable[Step], limits: BatchLimits, last: int) -> int | None:
+    """Return the version with which the batch of the first steps ends; None if there are none.
+
+    Args:
+        steps: the steps after the batch before, up to ``last``, in order.
+        limits: how much the batch has at most.
+        last: the version with which it ends if they allow all steps.
+    """
+    versions, files, size = 0, 0, 0
+    for step in steps:
+        versions, files, size = versions + 1, files + step.files, size + step.size
+        if versions > 1 and not limits.allow(versions, files, size):
+            return step.n - 1
+    return last if versions else None

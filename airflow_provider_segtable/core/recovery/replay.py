@@ -26,48 +26,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.recovery.division_claims import (
-    MergedRoots,
-    bared,
-    fits,
-    lacking,
-    layout_of,
-    proven,
-    renumbered,
-    unfit_logs,
-)
-from airflow_provider_segtable.core.recovery.recovered import (
+from airflow_provider_segtable.core.log.event import Conflict
+from airflow_provider_segtable.core.log.replacement import home
+from airflow_provider_segtable.core.recovery.claims import (
+    Deletes,
     Doubt,
+    MergedRoots,
     Reason,
     Recovered,
-    contradictions,
-    doubt_about,
-)
-from airflow_provider_segtable.core.recovery.version_claims import (
-    Deletes,
     agreed,
     also_in,
     attempts,
+    bared,
     begins,
     by_name,
     claims,
+    contradictions,
     covered,
+    doubt_about,
+    fits,
     in_balance,
     inside,
+    lacking,
+    layout_of,
     names_of,
+    proven,
     remains,
+    renumbered,
+    unfit_logs,
     united,
 )
-from airflow_provider_segtable.core.segments.replacement import home
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Segment,
-    SegmentId,
-)
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.time import Instant, Interval, Layout
+from airflow_provider_segtable.core.timeline import Timeline
 
 
 def recover(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, TypeAlias
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     AnyOf,
     Compare,
@@ -20,10 +21,8 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Moment,
     Predicate,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import ChangeKind, Where
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
-from airflow_provider_segtable.core.time.times import TimeRange, as_interval
+from airflow_provider_segtable.core.time import DAY_US, Interval, TimeRange, as_interval
 
 
 class Touched(StrEnum):

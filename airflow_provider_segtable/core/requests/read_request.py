@@ -17,11 +17,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
+from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.change_request import Where
-from airflow_provider_segtable.core.tables.column_names import no_column, split_names
-from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.core.time.times import Time, TimeRange, as_instant, as_interval
+from airflow_provider_segtable.core.schema import no_column, split_names
+from airflow_provider_segtable.core.time import (
+    Instant,
+    Interval,
+    Time,
+    TimeRange,
+    as_instant,
+    as_interval,
+)
 
 ALL_COLUMNS = "*"
 

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest
-from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
-from airflow_provider_segtable.core.segments.segment import Roots, Run, Segment
-from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.schema import Column, Order, Schema
+from airflow_provider_segtable.core.segment import Roots, Run, Segment, concatenated, roots_of
 from airflow_provider_segtable.core.tables.evolution import AddColumn, ColumnChange
-from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import Granularity, Instant
+from airflow_provider_segtable.core.time import Granularity, Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.tables.column_names import check_name, no_column
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.schema import Column, Schema, check_name, no_column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

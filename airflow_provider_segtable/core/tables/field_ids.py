@@ -10,8 +10,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
 NESTED_IDS = 1_000_000_000

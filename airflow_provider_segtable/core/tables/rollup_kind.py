@@ -33,32 +33,248 @@
    rows cannot be updated; and sorting keeps the rows of a group together.
 
 Source of the idea: Druid's rollup (dimensionsSpec, metricsSpec, queryGranularity).
+
+Changes of a rollup table's columns: all are refused, each for its own reason.
+
+Stored rows stand for rows that are not kept, so nothing can be computed for them anew. What a
+column is (time, dimension, metric) is in the definition by its name, and so are the hidden columns
+of metrics in files.
+
+Query granularities: the steps to which a rollup table truncates event times.
+
+Predicates over groups: deletes from a table of aggregates, over dimensions and time only.
+
+1. A stored row aggregates many input rows and is merged with others at each compaction. So a
+   predicate must have the same value for all rows of a group (equal dimensions and truncated
+   time). Metrics change with every merge.
+2. The time of an input row within its step is not stored. So a predicate may name only the start
+   of a step; any other time would split groups that are stored as one row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from enum import StrEnum
+from typing import Any, ClassVar, assert_never
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Not,
+    Predicate,
+    columns_of,
+    instant_of,
+)
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Delete, Update
-from airflow_provider_segtable.core.segments.segment import Roots, Segment
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import no_column
-from airflow_provider_segtable.core.tables.evolution import ColumnChange
-from airflow_provider_segtable.core.tables.group_columns import check_group_columns
-from airflow_provider_segtable.core.tables.group_predicates import check_group_predicate
-from airflow_provider_segtable.core.tables.metric import (
+from airflow_provider_segtable.core.schema import (
     HIDDEN,
     ORDERLY,
+    Column,
     Metric,
     MetricKind,
+    Order,
+    Schema,
+    no_column,
     orderly,
 )
-from airflow_provider_segtable.core.tables.query_granularity import QueryGranularity
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.segment import Roots, Segment
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    MakeNullable,
+    RenameColumn,
+    Reorder,
+    WidenColumn,
+)
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import Granularity, Instant
+from airflow_provider_segtable.core.time import (
+    ALL_TIME,
+    HOUR_US,
+    MIN_INSTANT,
+    Granularity,
+    Instant,
+    iso,
+)
+
+
+def check_group_columns(
+    changes: Iterable[ColumnChange], dimensions: Collection[str], table: str
+) -> None:
+    """Refuse any change of columns.
+
+    Raises:
+        InvalidInput: with the column, the reason and the way out.
+    """
+    for change in changes:
+        raise InvalidInput(
+            f"{table} is a rollup table, and {_refused(change, dimensions)}: create another table "
+            "with the columns wanted, and ingest the source there"
+        )
+
+
+def _refused(change: ColumnChange, dimensions: Collection[str]) -> str:
+    match change:
+        case AddColumn(name=name):
+            return (
+                f"column {name!r} cannot be added: the rows that were rolled up so far are not "
+                "kept, so what they had in it is unknown"
+            )
+        case DropColumn(name=name) if name in dimensions:
+            return (
+                f"dimension {name!r} cannot be dropped: rows that differ in it alone would be "
+                "several rows of one group"
+            )
+        case DropColumn(name=name):
+            return f"column {name!r} cannot be dropped: {_BY_NAME}"
+        case RenameColumn(name=name):
+            return f"column {name!r} cannot be renamed: {_BY_NAME}; a query can rename it"
+        case WidenColumn(name=name, type=kind) if name in dimensions:
+            return f"dimension {name!r} cannot become {kind}: rows are grouped by its present type"
+        case WidenColumn(name=name, type=kind):
+            return (
+                f"column {name!r} cannot become {kind}: a metric's type follows from the column "
+                "that it aggregates"
+            )
+        case MakeNullable(name=name):
+            return f"column {name!r} cannot be made nullable: {_BY_NAME}"
+        case Reorder():
+            return "its columns stand in the order time, dimensions, metrics; a query can reorder"
+        case _:
+            assert_never(change)
+
+
+_BY_NAME = "the definition of the rollup and the hidden columns of its files name it"
+
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+
+
+class QueryGranularity(StrEnum):
+    """The steps to which event times are truncated for grouping; ``none`` truncates nothing."""
+
+    NONE = "none"
+    SECOND = "second"
+    MINUTE = "minute"
+    FIVE_MINUTE = "five_minute"
+    TEN_MINUTE = "ten_minute"
+    FIFTEEN_MINUTE = "fifteen_minute"
+    THIRTY_MINUTE = "thirty_minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    YEAR = "year"
+
+    @staticmethod
+    def parse(text: str) -> "QueryGranularity":
+        """Return the granularity of this name.
+
+        Raises:
+            InvalidName: if there is none.
+        """
+        try:
+            return QueryGranularity(text)
+        except ValueError:
+            choices = ", ".join(QueryGranularity)
+            raise InvalidName(
+                f"{text!r} is not a query granularity: choose one of {choices}"
+            ) from None
+
+    @property
+    def width_us(self) -> int | None:
+        """Return the width of its steps, counted from the epoch; None for calendar steps."""
+        return _WIDTHS.get(self)
+
+    @property
+    def calendar(self) -> Granularity | None:
+        """Return the granularity whose chunks are its steps, for day and above."""
+        return Granularity(self.value) if self in _CALENDAR else None
+
+    def truncate(self, at: Instant) -> Instant:
+        """Return the start of the step that holds the instant."""
+        if self.calendar:
+            return self.calendar.chunk(at).start
+        return max(at - at % (self.width_us or 1), MIN_INSTANT)
+
+    def fits(self, granularity: Granularity) -> bool:
+        """Return whether it is at most as coarse as a table's granularity."""
+        if granularity is Granularity.ALL:
+            return True
+        steps = list(QueryGranularity)
+        return steps.index(self) <= steps.index(QueryGranularity(granularity.value))
+
+
+_WIDTHS = {
+    QueryGranularity.NONE: 1,
+    QueryGranularity.SECOND: SECOND_US,
+    QueryGranularity.MINUTE: MINUTE_US,
+    QueryGranularity.FIVE_MINUTE: 5 * MINUTE_US,
+    QueryGranularity.TEN_MINUTE: 10 * MINUTE_US,
+    QueryGranularity.FIFTEEN_MINUTE: 15 * MINUTE_US,
+    QueryGranularity.THIRTY_MINUTE: 30 * MINUTE_US,
+    QueryGranularity.HOUR: HOUR_US,
+}
+_CALENDAR = set(QueryGranularity) - set(_WIDTHS)
+
+
+def check_group_predicate(
+    predicate: Predicate, dimensions: Sequence[str], steps: QueryGranularity, time_column: str
+) -> None:
+    """Refuse a predicate whose effect would depend on compactions.
+
+    Raises:
+        InvalidInput: it names a metric or a time within a step; the message gives the neighbouring
+            step starts.
+    """
+    for name in columns_of(predicate):
+        if name not in (time_column, *dimensions):
+            known = ", ".join((time_column, *dimensions))
+            raise InvalidInput(
+                f"{name!r} is a metric: its value changes whenever rows of a group are rolled up "
+                "together, so a delete by it would depend on what was compacted so far; delete by "
+                f"time and dimensions ({known})"
+            )
+    for at in _times(predicate, time_column):
+        _check_step(at, steps, time_column)
+
+
+def _times(predicate: Predicate, time_column: str) -> Iterator[Instant]:
+    match predicate:
+        case Compare(column=name, value=value) if name == time_column:
+            given = [value]
+        case Among(column=name, values=values) if name == time_column:
+            given = list(values)
+        case Not(of=one):
+            yield from _times(one, time_column)
+            return
+        case AllOf(of=some) | AnyOf(of=some):
+            for one in some:
+                yield from _times(one, time_column)
+            return
+        case _:
+            return
+    yield from (at for value in given if (at := instant_of(value)) is not None)
+
+
+def _check_step(at: Instant, steps: QueryGranularity, time_column: str) -> None:
+    if not ALL_TIME.holds(at):
+        return  # no row has such a time
+    start = steps.truncate(at)
+    if start == at:
+        return
+    width = steps.width_us
+    calendar = steps.calendar
+    end = calendar.chunk(at).end if calendar else start + (width or 1)
+    raise InvalidInput(
+        f"{iso(at)} lies within a step of the query granularity {steps.value!r}: rows are "
+        f"stored with {time_column!r} at the start of their step, so it cannot split a step; "
+        f"write {iso(start)} or {iso(end)}"
+    )
+
 
 __all__ = [
     "EVENTS",

@@ -14,14 +14,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest
-from airflow_provider_segtable.core.segments.segment import Roots, Segment
-from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.schema import Column, Order, Schema
+from airflow_provider_segtable.core.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity, Instant
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Granularity, Instant
 
 
 class DeletionForm(Enum):

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import UnsupportedFormat
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 

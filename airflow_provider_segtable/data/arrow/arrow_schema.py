@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
 _HOURS, _MINUTES = 24, 60

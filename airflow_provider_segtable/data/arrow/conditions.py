@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate, columns_of, may_hold, reach
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
+from airflow_provider_segtable.core.predicate import Predicate, columns_of, may_hold, reach
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 
 

@@ -8,7 +8,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.time import DAY_US
 
 _MAX = 2**63 - 1
 _US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}

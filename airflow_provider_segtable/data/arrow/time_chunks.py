@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
 
 Places = npt.NDArray[np.int64]

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import Sql, Where
-from airflow_provider_segtable.core.time.interval import Instant, moment
+from airflow_provider_segtable.core.time import Instant, moment
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_expression, by_predicate
 from airflow_provider_segtable.data.sql.sql_lexer import at_time
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate, columns_of
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.predicate import Predicate, columns_of
+from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.field_ids import HIDDEN_IDS
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID

@@ -5,8 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME, RowChange
-from airflow_provider_segtable.core.reads.origin import INSTANT, Origin, Origins
+from airflow_provider_segtable.core.reads.effects import (
+    COMPLETION_TIME,
+    INSTANT,
+    Origin,
+    Origins,
+    RowChange,
+)
 from airflow_provider_segtable.data.arrow.change_columns import labelled
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.sort.sort_keys import Indices

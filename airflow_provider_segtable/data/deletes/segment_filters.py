@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion
+from airflow_provider_segtable.core.deletion import Deletion
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.deletes.row_bits import Bits, bits_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
-from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, NotFound
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.paths import digest
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.ports.files import DataFiles
 
 FOLDER = "deletes"

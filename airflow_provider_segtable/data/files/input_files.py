@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Instant
+from airflow_provider_segtable.core.time import ALL_TIME, HOUR_US, Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.storable_types import storable
 from airflow_provider_segtable.data.arrow.text_times import TIME, are_times

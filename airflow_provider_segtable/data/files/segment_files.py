@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, StorageError
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
 from airflow_provider_segtable.data.parquet.metadata.descriptor import described, read_descriptor
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer

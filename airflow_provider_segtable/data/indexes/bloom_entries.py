@@ -14,13 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.predicate import Day, Moment, Predicate, Value
-from airflow_provider_segtable.core.deletes.predicate_logic import Comparison
-from airflow_provider_segtable.core.deletes.predicate_values import can_equal, excluded_by
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter, bits
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, bits
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.predicate import (
+    Comparison,
+    Day,
+    Moment,
+    Predicate,
+    Value,
+    can_equal,
+    excluded_by,
+)
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.indexes.column_values import row_groups

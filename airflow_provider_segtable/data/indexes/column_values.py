@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.indexes.index_kind import known_columns
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.keyed.record_columns import shown_defaults, with_defaults
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns

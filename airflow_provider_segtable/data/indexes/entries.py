@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.indexes.entry_kind import common_columns
 from airflow_provider_segtable.data.indexes.entry_kinds import ENTRY_KINDS

@@ -6,15 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.indexes.index_kind import (
-    CHECKSUM,
-    FILE,
-    ROWS,
-    START,
-)
+from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ROWS, START
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
 
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.data.indexes.bloom_entries import BloomEntries
 from airflow_provider_segtable.data.indexes.entry_kind import EntryKind

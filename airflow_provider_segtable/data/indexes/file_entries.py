@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.indexes.file_list import BYTES, END, FileList
+from airflow_provider_segtable.core.indexes.index_kind import BYTES, END, FileList
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.known_files import KnownFiles
 from airflow_provider_segtable.ports.files import DataFiles
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import DataFiles

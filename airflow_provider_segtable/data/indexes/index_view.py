@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entry_kind import IndexView
 from airflow_provider_segtable.data.indexes.entry_kinds import ENTRY_KINDS
 

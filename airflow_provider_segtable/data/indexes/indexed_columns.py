@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.deletes.predicate_logic import (
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.predicate import (
     Comparison,
     Judge,
+    Predicate,
     comparisons,
     possible,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 
 
 def indexed_columns(ids: Collection[int], table: TableCreated) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ROWS
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
 
 TRUST_COLUMNS = (FILE, CHECKSUM, ROWS)

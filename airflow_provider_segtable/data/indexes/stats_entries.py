@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Among, Predicate
-from airflow_provider_segtable.core.deletes.predicate_logic import Comparison
-from airflow_provider_segtable.core.indexes.column_stats import (
+from airflow_provider_segtable.core.indexes.index_kind import (
     ROW_GROUP,
+    ROWS,
     ColumnStats,
     distinct,
     high,
@@ -24,9 +23,9 @@ from airflow_provider_segtable.core.indexes.column_stats import (
     nan,
     nulls,
 )
-from airflow_provider_segtable.core.indexes.index_kind import ROWS
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.predicate import Among, Comparison, Predicate
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.column_values import row_groups
 from airflow_provider_segtable.data.indexes.indexed_columns import indexed_columns, needed_columns
 from airflow_provider_segtable.data.indexes.known_files import TRUST_COLUMNS

@@ -10,18 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Day, Moment, Predicate, Value
-from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
-from airflow_provider_segtable.core.indexes.column_stats import (
+from airflow_provider_segtable.core.indexes.index_kind import (
     ROW_GROUP,
+    ROWS,
     distinct,
     high,
     low,
     nan,
     nulls,
 )
-from airflow_provider_segtable.core.indexes.index_kind import ROWS
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.predicate import Bounds, Day, Moment, Predicate, Value, can_be
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
 from airflow_provider_segtable.data.indexes.known_files import KnownFiles
 from airflow_provider_segtable.data.sketches.distinct_sketch import estimated, merged

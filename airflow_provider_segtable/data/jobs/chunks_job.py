@@ -6,9 +6,8 @@ Only the column of event times is read. Rows that are deleted count, too: their 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow.time_chunks import chunks_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition

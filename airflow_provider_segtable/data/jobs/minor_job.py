@@ -27,9 +27,16 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     RowsOutOfBalance,
 )
-from airflow_provider_segtable.core.segments.roots import concatenated, inherited, roots_of
-from airflow_provider_segtable.core.segments.segment import Run, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import (
+    Run,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    inherited,
+    roots_of,
+)
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.deletes.filtered_concat import Tally, sift
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import SchemaMismatch, TimeOutOfRange
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant
+from airflow_provider_segtable.core.time import ALL_TIME, Instant
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
 

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.segments.segment import ROW, Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.files.open_files import JoiningFile
 from airflow_provider_segtable.data.jobs.row_checks import check_times

@@ -24,9 +24,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.roots import replaced_files
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, replaced_files
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader

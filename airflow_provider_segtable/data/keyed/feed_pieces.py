@@ -17,15 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_segtable.core.reads.effects import RowChange, RowEffect
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     OP,
     ROOT_OF,
     ROOT_PARTITION,
     MergeRules,
 )
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.arrow.change_columns import labelled
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.keyed.file_groups import within

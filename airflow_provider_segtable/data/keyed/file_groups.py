@@ -20,21 +20,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
-from airflow_provider_segtable.core.reads.selection import MayHold
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.segments.timeline import Visible
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
+from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     OP,
     ROOT_OF,
     ROOT_PARTITION,
     MergeRules,
 )
-from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
-from airflow_provider_segtable.core.tables.keyed.slices import sorted_run
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
+from airflow_provider_segtable.core.timeline import Visible, sorted_run
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_origins import ORIGIN, times_of

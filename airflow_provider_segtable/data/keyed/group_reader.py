@@ -12,8 +12,8 @@ from itertools import groupby
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.slices import sorted_run
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.files.segment_files import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.keyed.keyed_files import roots_in, run_of

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.merge.keyed_rows import with_root
 from airflow_provider_segtable.data.merge.root_orders import SCHEMA, Root
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer

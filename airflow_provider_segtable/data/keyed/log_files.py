@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.jobs.segment_writer import (
     Described,

@@ -21,19 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Roots,
-    Segment,
-    SegmentId,
-    Shard,
-)
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
-    ROOT_OF,
-    ROOT_PARTITION,
-    MergeRules,
-)
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ROOT_PARTITION, MergeRules
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import discard
 from airflow_provider_segtable.data.jobs.segment_writer import (

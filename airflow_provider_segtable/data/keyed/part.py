@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.segment import Place, Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Place, Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 

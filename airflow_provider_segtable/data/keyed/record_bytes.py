@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.tables.metric import HIDDEN
+from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.data.keyed.log_files import Records
 
 GONE = HIDDEN + "gone"

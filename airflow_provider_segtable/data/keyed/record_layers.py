@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP, MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.merge.keyed_rows import log_rows
 

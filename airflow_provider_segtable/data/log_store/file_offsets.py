@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.log_store.position import Offset
+from airflow_provider_segtable.core.log_store.manifest import Offset
 
 KEY = b"segtable.log"
 RUN = 16

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.keyed.merge_rules import KEY_TYPES
+from airflow_provider_segtable.core.tables.merge_rules import KEY_TYPES
 from airflow_provider_segtable.data.merge.decimals import Unscaled
 from airflow_provider_segtable.data.merge.key_groups import whole
 from airflow_provider_segtable.data.merge.keyed_rows import check_keys

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted, numbered_row
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     OP,
     OWN,
@@ -27,7 +28,6 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     UPSERT,
     MergeRules,
 )
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.data.merge.merging import merged

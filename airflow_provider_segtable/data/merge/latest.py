@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ROOT_PARTITION, MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.data.merge.key_groups import KeyGroups, numbers, whole
 from airflow_provider_segtable.data.merge.merged_rows import MergedRows
 from airflow_provider_segtable.data.merge.record_order import Order, record_codes

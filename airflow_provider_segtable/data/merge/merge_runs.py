@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.merge.merged_rows import kept
 from airflow_provider_segtable.data.merge.merging import merged_sorted
 from airflow_provider_segtable.data.merge.root_orders import RootOrders

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     OP,
     ROOT_OF,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine, MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine, MergeRules
 from airflow_provider_segtable.data.merge.key_groups import KeyGroups, codes_of, whole
 from airflow_provider_segtable.data.merge.latest import latest
 from airflow_provider_segtable.data.merge.merged_rows import MergedRows

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, FooterChecksum, Segment
+from airflow_provider_segtable.core.segment import ROOT, ROW, FooterChecksum, Segment
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN
 from airflow_provider_segtable.data.deletes.row_bits import Flags
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.segments.segment import ROOT
+from airflow_provider_segtable.core.segment import ROOT
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.files.open_files import MemorySource
 from airflow_provider_segtable.data.jobs.row_checks import conformed

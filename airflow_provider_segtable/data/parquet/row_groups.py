@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.deletes.predicate import Day, Moment
-from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
+from airflow_provider_segtable.core.predicate import Bounds, Day, Moment, can_be
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name

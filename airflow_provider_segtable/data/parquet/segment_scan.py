@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.reads.read_plan import FilePlan, GroupPlan
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter

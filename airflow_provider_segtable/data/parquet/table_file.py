@@ -19,9 +19,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.field_ids import field_ids
-from airflow_provider_segtable.core.tables.metric import HIDDEN
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow

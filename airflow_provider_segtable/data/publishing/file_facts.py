@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts, FileFacts
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.metadata.footer import MAGIC, read_footer

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     AnyOf,
     Compare,
@@ -30,11 +31,10 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Moment,
     Predicate,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.segments.segment import Run, Segment, SegmentId
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.publishing import ShownFile
+from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_bits import Flags

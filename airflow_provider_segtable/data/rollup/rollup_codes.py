@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
-from airflow_provider_segtable.core.time.interval import DAY_US, Instant, iso
+from airflow_provider_segtable.core.time import DAY_US, Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 
 Longs = NDArray[np.int64]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.data.rollup.rollup_codes import (
     Flags,
     Groups,

@@ -30,8 +30,8 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     RowsOutOfBalance,
 )
-from airflow_provider_segtable.core.segments.roots import inherited
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, inherited
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     HIDDEN,
@@ -39,8 +39,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     MetricKind,
     Rollup,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow.arrow_schema import (
     parse_type,
     physical_schema,

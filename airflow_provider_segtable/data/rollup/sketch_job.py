@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
 from airflow_provider_segtable.ports.files import DataFiles

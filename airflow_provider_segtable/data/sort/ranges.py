@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
-from airflow_provider_segtable.core.time.interval import Interval, iso
+from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.sort.sort_keys import (
     Codes,

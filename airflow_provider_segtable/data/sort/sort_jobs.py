@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, StorageError
-from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files

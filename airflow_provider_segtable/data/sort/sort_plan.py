@@ -14,12 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import no_column
+from airflow_provider_segtable.core.schema import Order, Schema, no_column
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId
 from airflow_provider_segtable.core.tables.field_ids import field_ids
-from airflow_provider_segtable.core.tables.schema import Schema
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape
 from airflow_provider_segtable.data.parquet.table_file import stored_columns, with_hidden_ids

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.metric import HIDDEN
+from airflow_provider_segtable.core.schema import HIDDEN
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.blocks import (

@@ -27,9 +27,8 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, SegtableError
-from airflow_provider_segtable.core.segments.roots import inherited
-from airflow_provider_segtable.core.segments.segment import Place, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Place, Segment, SegmentId, Shard, inherited
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
 from airflow_provider_segtable.data.parquet.table_file import stored_columns

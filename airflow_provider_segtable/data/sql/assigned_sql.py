@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
-from airflow_provider_segtable.core.tables.column_names import no_column
+from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.arrow_numbers import widened

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Compare,
     Compares,
@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.sql.sql_text import Kind, Literal, instant, is_double
 from airflow_provider_segtable.data.sql.text_values import (
     OnlySpark,

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT
+from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.computed_types import BINARY, TEXT, TIME
 from airflow_provider_segtable.data.sql.decimal_results import Values

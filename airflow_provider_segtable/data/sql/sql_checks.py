@@ -6,7 +6,7 @@ from typing import Any
 from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
-from airflow_provider_segtable.core.tables.column_names import no_column
+from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.data.sql.sql_text import Tree, written
 
 _PARTS = frozenset(

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Compares
 from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.predicate import Compares
 from airflow_provider_segtable.data.sql.computed_types import TEXT, normal
 from airflow_provider_segtable.data.sql.sql_casts import brought, common, comparable
 from airflow_provider_segtable.data.sql.text_values import OnlySpark

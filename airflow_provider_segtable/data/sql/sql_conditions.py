@@ -10,8 +10,8 @@ from datetime import datetime
 import pyarrow as pa
 from sqlglot import exp
 
-from airflow_provider_segtable.core.deletes.predicate import AllOf, Predicate, reach
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
+from airflow_provider_segtable.core.predicate import AllOf, Predicate, reach
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_predicates import and_parts, predicate_of

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.time.interval import DAY_US, MAX_INSTANT, MIN_INSTANT
+from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, MIN_INSTANT
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.computed_types import TEXT, TIME
 from airflow_provider_segtable.data.sql.decimal_results import Values

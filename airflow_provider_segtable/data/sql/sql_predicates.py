@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -33,9 +34,8 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
-from airflow_provider_segtable.core.tables.column_names import no_column
-from airflow_provider_segtable.core.time.interval import moment
+from airflow_provider_segtable.core.schema import no_column
+from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.data.sql.column_bounds import Bounds, bounds, own_values
 from airflow_provider_segtable.data.sql.sql_checks import unclear_part
 from airflow_provider_segtable.data.sql.sql_text import (

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
-from airflow_provider_segtable.core.deletes.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.predicate import Day, Moment, Value
+from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.sql.sql_lexer import at_time, prepared, unescaped
 from airflow_provider_segtable.data.sql.text_values import OnlySpark, as_day, as_instant
 

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from airflow_provider_segtable.core.deletes.predicate import Compares
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
-from airflow_provider_segtable.core.tables.column_names import no_column
+from airflow_provider_segtable.core.predicate import Compares
+from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql import sql_collections as collections
 from airflow_provider_segtable.data.sql import sql_functions as functions

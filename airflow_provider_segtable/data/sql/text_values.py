@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from airflow_provider_segtable.core.time.interval import instant
+from airflow_provider_segtable.core.time import instant
 
 
 class OnlySpark(Exception):

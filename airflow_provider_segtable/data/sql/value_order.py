@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Compares
+from airflow_provider_segtable.core.predicate import Compares
 
 
 def compared(left: pa.Array, how: Compares, right: pa.Array) -> Any:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.deletes.row_filter import with_addresses
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.sort.sort_plan import SortSpec

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.sort.sort_plan import SortSpec
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.table_kinds.append_arrow import AppendArrow

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.segment import Place, Segment
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Place, Segment
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.keyed.division import divided
 from airflow_provider_segtable.data.keyed.merge_job import MergeJob

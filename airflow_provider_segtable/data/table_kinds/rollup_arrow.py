@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.rollup.rollup_rows import (
     RollupJob,

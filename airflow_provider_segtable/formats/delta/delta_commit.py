@@ -16,7 +16,7 @@ from functools import cached_property
 from uuid import UUID, uuid5
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.delta.delta_schema import has_naive_times, schema_json
 from airflow_provider_segtable.formats.delta.log_files import Json, written
 from airflow_provider_segtable.formats.delta.published_version import (

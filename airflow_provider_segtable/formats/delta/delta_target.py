@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint, encoded_checkpoint
 from airflow_provider_segtable.formats.delta.delta_commit import Commit, commit_of
 from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, again, hinted

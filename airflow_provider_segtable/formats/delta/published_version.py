@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.delta.log_files import LOG, Json, way_out
 from airflow_provider_segtable.formats.format import Published, PublishedFile
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.time.interval import DAY_US, Instant
+from airflow_provider_segtable.core.time import DAY_US, Instant
 from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, hinted
 from airflow_provider_segtable.formats.delta.log_files import (
     HINT,

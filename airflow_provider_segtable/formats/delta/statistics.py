@@ -14,15 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts
-from airflow_provider_segtable.core.tables.schema import Column
-from airflow_provider_segtable.core.time.interval import (
-    DAY_US,
-    MAX_INSTANT,
-    MIN_INSTANT,
-    Instant,
-    moment,
-)
+from airflow_provider_segtable.core.publishing import ColumnFacts
+from airflow_provider_segtable.core.schema import Column
+from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, MIN_INSTANT, Instant, moment
 from airflow_provider_segtable.formats.delta.log_files import Json, written
 from airflow_provider_segtable.formats.format import NewFile
 

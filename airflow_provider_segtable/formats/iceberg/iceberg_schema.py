@@ -22,9 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.field_ids import field_ids
-from airflow_provider_segtable.core.tables.metric import HIDDEN
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.parquet.file_ids import id_of, inner_fields
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 

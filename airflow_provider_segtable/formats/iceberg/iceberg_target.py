@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.errors import (
     PublishingRefused,
     StorageError,
 )
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import (
     Contents,
     NewFile,

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.manifests.entries import DATA, DELETED, DELETES
 from airflow_provider_segtable.formats.iceberg.metadata import VERSION, own_snapshot

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
 from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.manifests.entries import DATA, live, uri_of

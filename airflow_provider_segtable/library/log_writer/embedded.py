@@ -18,9 +18,8 @@ from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
-from airflow_provider_segtable.core.log_store.position import Epoch
+from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
+from airflow_provider_segtable.core.log_store.manifest import Epoch
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogClient, LogContext, LogStoreProvider
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets

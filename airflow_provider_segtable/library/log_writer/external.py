@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     LogStoreUnavailable,
 )
-from airflow_provider_segtable.core.log_store.position import Epoch
+from airflow_provider_segtable.core.log_store.manifest import Epoch
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.services.log_store.directory import BucketAddress, BucketFinder
 

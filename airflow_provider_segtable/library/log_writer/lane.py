@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import LogStoreFull
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset
 from airflow_provider_segtable.ports.log_store import LogClient, LogWriter, RecordBatch
 
 

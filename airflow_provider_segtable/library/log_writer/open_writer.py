@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreGone,
     LogStoreServed,
 )
-from airflow_provider_segtable.core.log_store.checkpoint_policy import ON_REQUEST, CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
 from airflow_provider_segtable.library.log_writer.external import ExternalLog
 from airflow_provider_segtable.library.log_writer.overflow import Overflow

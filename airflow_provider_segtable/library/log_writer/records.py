@@ -15,7 +15,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.counted import MIB, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings

@@ -22,8 +22,8 @@ from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.reads.published import published
-from airflow_provider_segtable.core.time.interval import moment
+from airflow_provider_segtable.core.log.fold import published
+from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.operators.base.rendered import TableOperator
 from airflow_provider_segtable.table.context import TableContext
 

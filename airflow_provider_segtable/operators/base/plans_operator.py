@@ -27,8 +27,8 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.base.author import author_of, task_of
 from airflow_provider_segtable.operators.base.rendered import refused_at_once

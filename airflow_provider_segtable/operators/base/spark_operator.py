@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.errors import (
     ExecutionFailed,
 )
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.hooks.submission import (
     Launcher,

@@ -15,8 +15,8 @@ from typing import Any
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.plans.kinds import kinds
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.plan_kinds import kinds
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250

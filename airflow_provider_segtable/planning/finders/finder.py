@@ -19,11 +19,11 @@ from functools import cache
 from importlib import import_module
 from typing import ClassVar
 
-from airflow_provider_segtable.core.plans.kinds import kinds
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.log.plan_kinds import kinds
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.ranking.selection import Candidate, Draining

@@ -14,22 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput, SegmentsRefused
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.index_plan import (
+from airflow_provider_segtable.core.log.index_plan import (
     IndexPlan,
     index_plan_id,
     pending_plan,
     without,
 )
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
 from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.finders.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext

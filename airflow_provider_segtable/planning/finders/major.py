@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
+from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Cut
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import Plan, plan_id
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import Cut, Interval
 from airflow_provider_segtable.planning.finders.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF

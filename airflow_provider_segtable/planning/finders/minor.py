@@ -23,15 +23,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from airflow_provider_segtable.core.base import torn_base
+from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import SegmentsRefused
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.segments.base import torn_base
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
+from airflow_provider_segtable.core.log.plan import Plan, plan_id
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (

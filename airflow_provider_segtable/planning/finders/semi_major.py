@@ -31,15 +31,14 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import ClassVar
 
+from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan, may_begin
+from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan, may_begin
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,

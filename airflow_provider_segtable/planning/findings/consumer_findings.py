@@ -7,11 +7,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.properties.retention import HOUR_US
 
 MOST = 0.5

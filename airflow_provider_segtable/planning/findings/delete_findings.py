@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.findings.health_findings import Observed
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 

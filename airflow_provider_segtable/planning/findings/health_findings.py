@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Generation, Lock
+from airflow_provider_segtable.core.locks import MAX_YIELDS, Generation, Lock
+from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
+from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.kinds import kinds, smallest
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Instant, Interval, iso
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Skipped
 

@@ -23,9 +23,9 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.indexes.index_table import folder, index_table, name_of
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed
 
 MANY = 64

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import BUCKET_BYTES, DEFAULT_BUCKETS
-from airflow_provider_segtable.core.tables.keyed.slices import Slice, slices
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.keyed_kind import BUCKET_BYTES, DEFAULT_BUCKETS
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Slice, slices
 from airflow_provider_segtable.planning.findings.health_findings import Observed
 
 FAR_OFF = 8

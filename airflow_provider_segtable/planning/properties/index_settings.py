@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_choice import chosen_kind
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
-from airflow_provider_segtable.core.indexes.index_kinds import KINDS
+from airflow_provider_segtable.core.indexes.index_state import KINDS, chosen_kind
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.paths import is_name
-from airflow_provider_segtable.core.tables.column_names import split_names
+from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 PREFIX = "index"

@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 PREFIX = "log_store"

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.layout import Cut
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.time import Cut, Granularity
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 MINUTE_US = 60_000_000

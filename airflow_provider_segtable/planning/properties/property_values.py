@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.column_names import did_you_mean
+from airflow_provider_segtable.core.schema import did_you_mean
 
 Value = int | float | str
 

@@ -17,12 +17,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from operator import is_
 
+from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, least_size
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.recovery.claims import united
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.properties.policy import Policy

@@ -8,12 +8,11 @@ a region takes the granularity override there.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from airflow_provider_segtable.core.log.replacement import closed_region
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.replacement import closed_region
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Cut
+from airflow_provider_segtable.core.recovery.claims import united
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Cut, Interval
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 
 

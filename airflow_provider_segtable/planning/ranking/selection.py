@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB, counted, describe_size
-from airflow_provider_segtable.core.plans.kinds import smallest
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, least_size
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.log.plan_kinds import smallest
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
 

@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import TableGone
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.locks import LockRequest
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
+from airflow_provider_segtable.core.log.plan import Named, Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Named, Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import Place, Segment
+from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit

@@ -26,8 +26,8 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.carry_out import carry_out

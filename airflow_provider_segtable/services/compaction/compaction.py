@@ -27,10 +27,10 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.data.sort.sorting import discard
 from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
 from airflow_provider_segtable.services.compaction.execution import (

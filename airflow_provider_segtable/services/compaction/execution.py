@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.log.event import Conflict
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Done, Job, run_one
 from airflow_provider_segtable.table.log.committer import Unknown

@@ -9,9 +9,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.kinds import kinds, smallest
-from airflow_provider_segtable.core.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@
 from dataclasses import replace
 
 from airflow_provider_segtable.core.errors import CommitUnknown
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import PlanCompleted
+from airflow_provider_segtable.core.log.plan import Rewrite
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan_steps import Rewrite
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.sort.sorting import discard, run_stages
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.stages import rewritten

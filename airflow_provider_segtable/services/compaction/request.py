@@ -28,16 +28,14 @@ from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     InvalidInput,
 )
-from airflow_provider_segtable.core.locks.lockbox import check_allocation
+from airflow_provider_segtable.core.locks import check_allocation
 from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.plan import Plan, PlanState
+from airflow_provider_segtable.core.log.plan_kinds import kind_named, kinds, with_option
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_option
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import Cut
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Cut, Granularity, Interval
 from airflow_provider_segtable.planning.chosen_segments import (
     Chosen,
     check_taken,

@@ -31,17 +31,17 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.plans.plan_steps import BuildIndex, Publish, Rewrite
-from airflow_provider_segtable.core.segments.roots import replaced
-from airflow_provider_segtable.core.segments.segment import (
+from airflow_provider_segtable.core.log.plan import BuildIndex, Publish, Rewrite
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.segment import (
     ChunkKey,
     Place,
     Segment,
     SegmentId,
     Shard,
+    replaced,
 )
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import HOUR_US, Instant
+from airflow_provider_segtable.core.time import HOUR_US, Instant
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.chunks_job import ChunksJob
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob

@@ -24,19 +24,19 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.catch_up import chunks_lacking, files_in, next_piece
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import index_table
-from airflow_provider_segtable.core.indexes.next_build import chunks_lacking, files_in, next_piece
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.log.families.index_events import index_of
+from airflow_provider_segtable.core.log.index_plan import without
+from airflow_provider_segtable.core.log.plan import BuildIndex
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.index_plan import without
-from airflow_provider_segtable.core.plans.plan_steps import BuildIndex
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.indexes.index_job import IndexJob, in_jobs
 from airflow_provider_segtable.ports.job import Job

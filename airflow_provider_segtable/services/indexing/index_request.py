@@ -2,8 +2,8 @@
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown
 from airflow_provider_segtable.core.log.events import PlanRequested
-from airflow_provider_segtable.core.plans.index_plan import pending_plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.log.index_plan import pending_plan
+from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.planning.finders.index import index_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import index_named

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.indexes.index_view import view_of
 from airflow_provider_segtable.data.indexes.known_files import TRUST_COLUMNS
 from airflow_provider_segtable.table.context import TableContext

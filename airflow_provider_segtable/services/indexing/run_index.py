@@ -12,11 +12,11 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
+from airflow_provider_segtable.core.catch_up import chunks_lacking
 from airflow_provider_segtable.core.log.events import Event, IndexBuilt
-from airflow_provider_segtable.core.plans.index_plan import newest_plan
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.reads.published import segments_of
+from airflow_provider_segtable.core.log.fold import segments_of
+from airflow_provider_segtable.core.log.index_plan import newest_plan
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import Execute

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.indexes.records.decision import decided, places_of
 from airflow_provider_segtable.data.merge.merging import key_codes
 from airflow_provider_segtable.table.context import TableContext

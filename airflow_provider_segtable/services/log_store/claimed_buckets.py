@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from airflow_provider_segtable.core.log_store.position import Epoch
+from airflow_provider_segtable.core.log_store.manifest import Epoch
 from airflow_provider_segtable.ports.claims import Claim, LeaseState
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.ports.log_store import DeployMode

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
-from airflow_provider_segtable.core.log_store.position import Epoch
+from airflow_provider_segtable.core.log_store.manifest import Epoch
+from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.ports.claims import Claimed
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.ports.log_store import DeployMode, LogClient

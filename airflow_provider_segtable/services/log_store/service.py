@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.checkpoint_policy import (
+from airflow_provider_segtable.core.log_store.bucket import (
     NO_FAILURES,
     Backlog,
     CheckpointPolicy,
@@ -45,7 +45,7 @@ from airflow_provider_segtable.core.log_store.checkpoint_policy import (
     Wait,
     next_step,
 )
-from airflow_provider_segtable.core.log_store.position import Epoch
+from airflow_provider_segtable.core.log_store.manifest import Epoch
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStore
 from airflow_provider_segtable.services.log_store.bucket_share import named

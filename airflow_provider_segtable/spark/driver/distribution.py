@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.core.segments.segment import Place, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Place, SegmentId, Shard
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.rollup.sketch_job import SketchJob
 from airflow_provider_segtable.data.sort.sorting import discard

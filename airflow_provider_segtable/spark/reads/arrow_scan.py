@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.layered_files import held_files
 from airflow_provider_segtable.ports.files import DataFiles

@@ -30,20 +30,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.deletes.deletion import holds_any
-from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import (
     ReadRequest,
     columns_read,
     read_request,
 )
-from airflow_provider_segtable.core.segments.roots import named_roots
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.core.tables.column_names import no_column
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.schema import no_column
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, named_roots
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.where import timed
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter

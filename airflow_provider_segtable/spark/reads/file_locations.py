@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.disk.folders import Folders
 from airflow_provider_segtable.storage.table_paths import absolute, is_local
 

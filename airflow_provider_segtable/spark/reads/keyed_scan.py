@@ -16,10 +16,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
-from airflow_provider_segtable.core.tables.keyed.record_tests import record_tests
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.reads.selection import record_tests
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import to_arrow_type
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -28,7 +29,6 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.arrow.conditions import Condition

@@ -12,16 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from pyspark.sql import types as T  # noqa: N812  # the same
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.core.time.interval import (
+from airflow_provider_segtable.core.time import (
     DAY_US,
     HOUR_US,
     MAX_INSTANT,
     MIN_INSTANT,
     Granularity,
     Interval,
+    Layout,
     moment,
 )
-from airflow_provider_segtable.core.time.layout import Layout
 
 _FIRST_DAY, _END_DAY = MIN_INSTANT // DAY_US, MAX_INSTANT // DAY_US
 _MONDAY_US = 4 * DAY_US  # 1970-01-05

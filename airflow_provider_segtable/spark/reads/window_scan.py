@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
+from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.spark.driver.spark_errors import translated

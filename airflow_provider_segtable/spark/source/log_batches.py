@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import LogStoreUnavailable, WindowExpired
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset, Position
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.file_reader import first_available

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,

@@ -16,10 +16,10 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.reads.batches import BatchLimits
+from airflow_provider_segtable.core.reads.effects import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Extent, Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
 
 Parse: TypeAlias = Callable[[str], Any]

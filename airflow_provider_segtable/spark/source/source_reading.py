@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
+from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.change_columns import with_change_columns

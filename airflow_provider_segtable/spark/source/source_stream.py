@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pyspark import SparkContext
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.reads.batches import BatchLimits, Step, batch_end
+from airflow_provider_segtable.core.reads.effects import BatchLimits, Step, batch_end
 from airflow_provider_segtable.spark.source.jvm_answers import answered
 from airflow_provider_segtable.spark.source.source_options import FollowRequest
 from airflow_provider_segtable.spark.source.source_reading import Asked, SourceReading

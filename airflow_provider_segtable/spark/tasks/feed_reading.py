@@ -7,8 +7,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.feed_pieces import FeedPiece, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.log_files import (
     LOG_BYTES,

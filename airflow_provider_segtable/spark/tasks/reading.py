@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.layered_files import LayeredFiles
 from airflow_provider_segtable.data.files.open_files import open_files

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import check_whole
 from airflow_provider_segtable.data.parquet.sorted_writer import probed

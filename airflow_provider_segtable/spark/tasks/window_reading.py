@@ -6,10 +6,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.reads.effects import RowChange
-from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS, Origins
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS, Origins, RowChange
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.row_origins import read_columns
 from airflow_provider_segtable.data.files.open_files import open_files

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import decode_segment, encode_segment
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, write_segment

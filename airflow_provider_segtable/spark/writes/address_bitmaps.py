@@ -18,10 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, SegtableError
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 from airflow_provider_segtable.data.deletes.row_bits import flags_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
 from airflow_provider_segtable.spark.driver.spark_errors import translated

@@ -7,8 +7,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
 from airflow_provider_segtable.core.errors import TimeOutOfRange
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, Layout
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
 

@@ -27,8 +27,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
 from airflow_provider_segtable.planning.properties.policy import Policy

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Sql, Unmatched
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.data.parquet.table_file import default_of
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change

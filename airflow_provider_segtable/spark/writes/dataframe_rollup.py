@@ -17,10 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from pyspark.sql import types as T  # noqa: N812  # the same
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity, Rollup
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import DAY_US, Granularity, Layout
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
 
 _KLL = {"float": "float", "double": "double"}

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_times import instant

@@ -28,14 +28,13 @@ from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.deletes.predicate import AnyOf, Predicate
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
     RowsOutOfBalance,
     SegtableError,
 )
-from airflow_provider_segtable.core.segments.roots import inherited
-from airflow_provider_segtable.core.segments.segment import Place, Roots, Segment, SegmentId
+from airflow_provider_segtable.core.predicate import AnyOf, Predicate
+from airflow_provider_segtable.core.segment import Place, Roots, Segment, SegmentId, inherited
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import row_filter_of

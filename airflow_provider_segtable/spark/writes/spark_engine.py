@@ -15,8 +15,8 @@ from operator import and_
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Where,
     held,
 )
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change

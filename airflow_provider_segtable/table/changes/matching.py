@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant
+from airflow_provider_segtable.core.segment import ROOT, ROW
+from airflow_provider_segtable.core.time import ALL_TIME, Instant
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of

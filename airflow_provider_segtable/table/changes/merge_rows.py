@@ -20,7 +20,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Unmatched
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
 from airflow_provider_segtable.data.parquet.table_file import default_of

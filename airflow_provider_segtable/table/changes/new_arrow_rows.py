@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk

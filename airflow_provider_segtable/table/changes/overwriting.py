@@ -17,14 +17,13 @@ from typing import Protocol, assert_never
 
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import Delete
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, joined, within
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.time import ALL_TIME, Interval, Layout
 from airflow_provider_segtable.data.arrow.event_times import is_date
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, Found
 from airflow_provider_segtable.table.changes.row_engine import New, RowEngine

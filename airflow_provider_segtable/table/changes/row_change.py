@@ -24,21 +24,20 @@ from dataclasses import dataclass, field
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
-from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.deletion import Deletion, VectorFile
 from airflow_provider_segtable.core.errors import (
     ChangeConflict,
     CommitUnknown,
     NotFound,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
-from airflow_provider_segtable.core.log.overwritten import rival
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, rival
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
 from airflow_provider_segtable.data.deletes.vector_file import Rows, write_vectors
 from airflow_provider_segtable.table.changes.matching import present

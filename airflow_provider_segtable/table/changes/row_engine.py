@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Update,
     Where,
 )
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import AppendResult, Prepare

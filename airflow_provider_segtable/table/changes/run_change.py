@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow.where import timed
 from airflow_provider_segtable.table.changes.keyed.keyed_changes import change_keys
 from airflow_provider_segtable.table.changes.row_change import (

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import Sql
-from airflow_provider_segtable.core.tables.column_names import no_column
+from airflow_provider_segtable.core.schema import no_column
 
 NewValue: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 """Returns a column's new values for rows."""

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entry_kind import (
     ColumnSummary,
     KeepsValues,

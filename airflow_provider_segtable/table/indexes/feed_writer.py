@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition
 from airflow_provider_segtable.core.indexes.index_table import folder
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.keyed.keyed_files import IN_ORDER
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records

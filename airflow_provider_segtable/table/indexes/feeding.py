@@ -25,8 +25,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError, TableGone
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -34,7 +33,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext

@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,

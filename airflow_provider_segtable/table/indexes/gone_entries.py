@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow

@@ -8,13 +8,11 @@
 """
 
 from airflow_provider_segtable.core.errors import CorruptTable, TableExists
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
 from airflow_provider_segtable.core.indexes.index_table import folder, index_table
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.creation import begin_log
 

@@ -21,10 +21,8 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     SegtableError,
 )
-from airflow_provider_segtable.core.indexes.index_choice import in_words
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition, IndexState, in_words
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.events import IndexDropped, IndexRequested
 from airflow_provider_segtable.core.log.state import State

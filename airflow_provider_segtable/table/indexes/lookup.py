@@ -13,7 +13,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.indexes.index_kind import START
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
+from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.keyed.file_groups import within
 from airflow_provider_segtable.data.keyed.record_layers import layer_of, rows_of_layers

@@ -19,16 +19,14 @@ from typing import TypeVar
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.index_kinds import KINDS
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.selection import Narrowing, PrunedBy, Segments, Selection
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import aligned
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Interval, aligned
 from airflow_provider_segtable.data.indexes.index_view import (
     IndexView,
     LayeredView,

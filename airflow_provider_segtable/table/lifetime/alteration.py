@@ -13,13 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import TableAltered, TableCreated
 from airflow_provider_segtable.core.log.families.index_events import unfit
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import did_you_mean
+from airflow_provider_segtable.core.schema import Order, Schema, did_you_mean
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -27,7 +26,6 @@ from airflow_provider_segtable.core.tables.evolution import (
     as_it_was,
     evolved,
 )
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.column_types import column_type
 from airflow_provider_segtable.data.arrow.storable_types import storable_type

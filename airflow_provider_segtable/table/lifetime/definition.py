@@ -12,12 +12,9 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import check_name, did_you_mean, no_column
-from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.schema import Order, Schema, check_name, did_you_mean, no_column
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.layout import Cut
+from airflow_provider_segtable.core.time import Cut, Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import (
     check_once,
     check_zones,

@@ -33,10 +33,10 @@ from airflow_provider_segtable.core.errors import (
     TableInUse,
 )
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.locks.lockbox import Lock, LockRequest
+from airflow_provider_segtable.core.locks import Lock, LockRequest
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.paths import DATA, DELETES
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.log_end import (
     dropped,

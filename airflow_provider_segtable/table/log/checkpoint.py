@@ -22,18 +22,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
     CorruptTable,
     OtherFormat,
     SegtableError,
 )
-from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.paths import digest
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
 from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
 from airflow_provider_segtable.table.log.checkpoint_writer import WRITTEN, ChunkWriter

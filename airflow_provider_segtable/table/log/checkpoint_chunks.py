@@ -20,16 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
-from airflow_provider_segtable.core.locks.lock_types import Generation
-from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces, SpaceKey
-from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces, SpaceKey
+from airflow_provider_segtable.core.locks import Generation
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import PackedChunk, Timeline
 from airflow_provider_segtable.data.files.open_files import MemorySource
 from airflow_provider_segtable.table.log.arrow_columns import in_columns, values_of
 from airflow_provider_segtable.table.log.segment_rows import SCHEMA as SEGMENTS

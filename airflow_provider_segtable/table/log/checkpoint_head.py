@@ -3,27 +3,29 @@
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.consumer import decode_consumers, encode_consumers
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
+from airflow_provider_segtable.core.id_space import IdSpaces
 from airflow_provider_segtable.core.indexes.index_state import decode_indexes, encode_indexes
-from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
+from airflow_provider_segtable.core.locks import decode_token, encode_token
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
-from airflow_provider_segtable.core.log.loads import decode_loads, encode_loads
-from airflow_provider_segtable.core.log.overwritten import Overwritten
-from airflow_provider_segtable.core.log.recent_commits import RecentCommits
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
+from airflow_provider_segtable.core.log.plan_kinds import decode_plan
+from airflow_provider_segtable.core.log.state import (
+    Overwritten,
+    RecentCommits,
+    State,
+    decode_loads,
+    encode_loads,
+)
 from airflow_provider_segtable.core.log_store.manifest import decode_manifests, encode_manifests
 from airflow_provider_segtable.core.paths import file_path, vectors_path
-from airflow_provider_segtable.core.plans.kinds import decode_plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.reads.consumer import decode_consumers, encode_consumers
-from airflow_provider_segtable.core.segments.id_space import IdSpaces
-from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import decode_overrides, encode_overrides
+from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
+from airflow_provider_segtable.core.time import Interval, decode_overrides, encode_overrides
+from airflow_provider_segtable.core.timeline import Timeline
 
 
 def encode_head(state: State) -> dict[str, Any]:

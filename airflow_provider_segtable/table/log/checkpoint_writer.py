@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk, PackedChunk
-from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.timeline import AnyChunk, PackedChunk
 from airflow_provider_segtable.data.files.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.data.parquet.metadata.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.passthrough import Assembly, Movable, examined

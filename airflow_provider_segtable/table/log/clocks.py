@@ -15,7 +15,7 @@ import socket
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import ClockSkew, StorageError
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.storage import Storage

@@ -44,15 +44,14 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     TableGone,
 )
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.indexes.index_state import Feed
 from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Action, Event
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.fold import admit, apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files

@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import Event, TableCreated, TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log import log_errors
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

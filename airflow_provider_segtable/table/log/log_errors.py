@@ -6,7 +6,7 @@ Each says what happened at which place, and the way out.
 from airflow_provider_segtable.core.errors import CorruptTable, NotATable, TableGone, VersionExpired
 from airflow_provider_segtable.core.log.events import Event, TableDropped
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.time import iso
 
 
 def no_table(uri: str) -> NotATable:

@@ -7,23 +7,23 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.base import implied
 from airflow_provider_segtable.core.paths import data_path
-from airflow_provider_segtable.core.segments.base import implied
-from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import (
+from airflow_provider_segtable.core.segment import (
+    NO_BUCKET,
     ChunkKey,
     FooterChecksum,
     Segment,
     SegmentId,
     Shard,
 )
-from airflow_provider_segtable.core.segments.segment_codec import (
+from airflow_provider_segtable.core.segment_codec import (
     decode_lineage,
     decode_roots,
     encode_lineage,
     encode_roots,
 )
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.table.log.arrow_columns import table_of, values_of
 
 SCHEMA = pa.schema(

@@ -25,15 +25,15 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import Fenced, InvalidInput, OffsetGap
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
+from airflow_provider_segtable.core.log_store.bucket import BucketCut
 from airflow_provider_segtable.core.log_store.manifest import LogRange
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.paths import digest
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.arrow.time_chunks import Places, places_by_chunk
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.log_store.file_offsets import FileOffsets, encode_offsets

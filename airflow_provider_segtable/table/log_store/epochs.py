@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, Fenced
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun, VersionRestored
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch
 from airflow_provider_segtable.core.log_store.tenure import (
     AT_ONCE,
     MOST_S,
@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.log_store.tenure import (
     WINDOW_US,
     left_alone_s,
 )
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     Change,

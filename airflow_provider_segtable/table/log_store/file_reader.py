@@ -28,11 +28,10 @@ from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.families.append_events import published
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.manifest import LogRange
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset, Position
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING, LogRange, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader

@@ -27,10 +27,9 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
-from airflow_provider_segtable.core.log_store.buffer import Batch
-from airflow_provider_segtable.core.log_store.position import NO_EPOCHS, Offset, Position
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.bucket import Batch, BucketCut
+from airflow_provider_segtable.core.log_store.manifest import NO_EPOCHS, Offset, Position
+from airflow_provider_segtable.core.log_store.reading import BucketStatus
 from airflow_provider_segtable.ports.log_store import Cut, LogClient, RecordBatch, Records
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, TableContext
 

@@ -26,12 +26,16 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.following import (
+from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset, Position
+from airflow_provider_segtable.core.log_store.reading import (
     LOOK_S,
+    Behind,
     CommittedRead,
+    Expired,
     FilesEnded,
     Following,
     NewsAwaited,
+    Reset,
     Seen,
     Silence,
     Source,
@@ -40,8 +44,6 @@ from airflow_provider_segtable.core.log_store.following import (
     followed,
     through_in,
 )
-from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
-from airflow_provider_segtable.core.log_store.reading import Behind, Expired, Reset
 from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.ports.log_store import LogClient, LogReader, Records
 from airflow_provider_segtable.table.context import TableContext

@@ -10,7 +10,7 @@
 
 from dataclasses import dataclass, replace
 
-from airflow_provider_segtable.core.reads.read_plan import ReadPlan
+from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.live_tail import Finder, LiveTail, live_tail

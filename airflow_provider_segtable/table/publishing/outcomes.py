@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import Changes
+from airflow_provider_segtable.core.publishing import Changes
 from airflow_provider_segtable.formats.format import Format, Published, Revision, Target
 from airflow_provider_segtable.planning.properties.publish_settings import (
     PublishSettings,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from airflow_provider_segtable.core.errors import PublishingRefused
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import shown_files, unpublished
+from airflow_provider_segtable.core.publishing import shown_files, unpublished
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.planning.properties.publish_settings import (

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, VersionExpired
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import (
+from airflow_provider_segtable.core.publishing import (
     RULES,
     Changes,
     changed_files,

@@ -14,8 +14,8 @@ from itertools import takewhile
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError, VersionExpired
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import changed_files
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.publishing import changed_files
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Format, Published
 from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
 from airflow_provider_segtable.table.context import TableContext

@@ -14,7 +14,7 @@
 from collections.abc import Iterator, Mapping
 
 from airflow_provider_segtable.core.errors import ForeignTable
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.table.context import TableContext

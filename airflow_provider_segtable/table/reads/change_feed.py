@@ -17,7 +17,7 @@ from typing import TypeAlias, assert_never
 
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.deletion import roots_among
+from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.errors import NotFound, WindowExpired
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.state import State
@@ -29,8 +29,8 @@ from airflow_provider_segtable.core.reads.effects import (
     Went,
     effects,
 )
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.deletes.row_bits import Bits, bits_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters

@@ -6,13 +6,18 @@ Reads in this process and in Spark, changes, and plans of reads all choose their
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.added import added
-from airflow_provider_segtable.core.reads.selection import MayHold, PrunedBy, Selection
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests, record_tests
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.reads.effects import added
+from airflow_provider_segtable.core.reads.selection import (
+    MayHold,
+    PrunedBy,
+    RecordTests,
+    Selection,
+    record_tests,
+)
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.pruning import pruned

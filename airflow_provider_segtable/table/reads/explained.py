@@ -13,18 +13,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.read_plan import (
+from airflow_provider_segtable.core.reads.selection import (
     DeletesApplied,
     Extent,
     FilePlan,
+    Layer,
     Merging,
+    PrunedBy,
     PruneStep,
     ReadPlan,
+    Selection,
     footer_steps,
 )
-from airflow_provider_segtable.core.reads.selection import Layer, PrunedBy, Selection
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.files.segment_files import THREADS
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead

@@ -18,9 +18,9 @@ from heapq import merge
 from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import Differs, effects
-from airflow_provider_segtable.core.segments.segment import Place
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Place
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.keyed.feed_pieces import (
     Changed,
     Comparison,

@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
-from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeRules
-from airflow_provider_segtable.core.tables.keyed.record_tests import record_tests
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection, record_tests
+from airflow_provider_segtable.core.tables.merge_rules import OP, MergeRules
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import (
     FileGroup,

@@ -13,16 +13,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.deletion import holds_any
-from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.effects import RowChange
-from airflow_provider_segtable.core.reads.origin import Origins
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.reads.effects import Origins, RowChange
 from airflow_provider_segtable.core.reads.selection import MayHold, PrunedBy, Selection
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Visible
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead

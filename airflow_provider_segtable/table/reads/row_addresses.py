@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.table.reads.parts import Part, PartReader
 

@@ -23,13 +23,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.origin import KnownOrigins
-from airflow_provider_segtable.core.reads.read_plan import ReadPlan
-from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
+from airflow_provider_segtable.core.reads.effects import KnownOrigins
+from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan, Selection
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
 from airflow_provider_segtable.data.arrow.conditions import Condition

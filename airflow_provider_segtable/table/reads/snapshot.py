@@ -13,9 +13,9 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Visible
-from airflow_provider_segtable.core.time.times import TimeRange, as_interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import TimeRange, as_interval
+from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.table.context import TableContext

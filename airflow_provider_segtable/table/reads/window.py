@@ -17,9 +17,9 @@ from airflow_provider_segtable.core.errors import InvalidInput, VersionExpired, 
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.added import added
+from airflow_provider_segtable.core.reads.effects import added
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.parts import Part
 from airflow_provider_segtable.table.versions.consumers import known_consumer

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.indexes.record_index import rules_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.indexes.records.correction_rows import correction_rows
 from airflow_provider_segtable.data.indexes.records.decision import (
     Decision,

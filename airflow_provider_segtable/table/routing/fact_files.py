@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.indexes.feed import Feed
+from airflow_provider_segtable.core.indexes.index_state import Feed
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import PrunedBy
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader

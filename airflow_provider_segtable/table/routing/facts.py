@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     Compare,
@@ -22,9 +24,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Place, Segment
+from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys

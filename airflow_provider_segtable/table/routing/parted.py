@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import Layout
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.records.decision import decided, places_of, tops

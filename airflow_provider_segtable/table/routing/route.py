@@ -22,14 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.indexes.record_index import TOKEN
 from airflow_provider_segtable.core.log.events import TableRepaired, VersionRestored
 from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import Layout
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.indexes.records.decision import Decision, decided, places_of
 from airflow_provider_segtable.table.context import TableContext

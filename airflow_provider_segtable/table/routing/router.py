@@ -19,8 +19,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.log.events import Action, Appended
 from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State

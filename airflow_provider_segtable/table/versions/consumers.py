@@ -8,6 +8,7 @@
 3. Two processes of one name notice each other if they name the position that they went on from.
 """
 
+from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
     InvalidName,
@@ -22,9 +23,8 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
-from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.reads.effects import effects
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog

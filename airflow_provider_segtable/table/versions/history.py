@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged
-from airflow_provider_segtable.core.time.interval import moment
+from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, RestoreRefused, VersionExpired
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.evolution import ColumnsDiffer, difference
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.alteration import ColumnsAsOf, alter, check_fits
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise

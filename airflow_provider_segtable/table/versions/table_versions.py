@@ -1,10 +1,10 @@
 """What a table does with its versions: names, tags and consumers that keep them, and restores."""
 
+from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
-from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.time.times import Time
+from airflow_provider_segtable.core.time import Time
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.versions.consumers import advance, drop_consumer
 from airflow_provider_segtable.table.versions.restoration import RestoreResult, restore

@@ -23,19 +23,13 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     StorageError,
 )
-from airflow_provider_segtable.core.locks.lockbox import (
-    Allocation,
-    Generation,
-    LockRequest,
-    Mode,
-)
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.core.log.loads import LoadPart
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.context import TableContext

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.tables.column_names import split_outside, unquoted
+from airflow_provider_segtable.core.schema import split_outside, unquoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,7 @@ delete their key. Otherwise the check decides: a missing column would be set to 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.loads import LoadPart
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

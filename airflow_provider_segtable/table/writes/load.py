@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
-from airflow_provider_segtable.core.log.loads import LastPart, LoadPart
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import LastPart, LoadPart, State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.data.files.input_paths import found_files

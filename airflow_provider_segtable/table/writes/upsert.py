@@ -20,14 +20,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.core.log.loads import LoadPart
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.indexes.records.one_each import one_each
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, deletions

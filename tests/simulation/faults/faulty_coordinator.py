@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.locks import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease, Overtaken, StrayNode
 from tests.simulation.faults.faulty_storage import Faults

@@ -18,16 +18,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     InvalidInput,
     SegtableError,
     TableGone,
 )
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.next_build import next_piece
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services.compaction.compaction import compact

@@ -21,10 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kind import FILE
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
@@ -36,10 +34,10 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     VersionRestored,
 )
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError, StorageError
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeEngine
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import OP, MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type, physical_schema
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead

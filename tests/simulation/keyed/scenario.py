@@ -22,15 +22,14 @@ from random import Random
 from typing import Any
 
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.context import TableContext

@@ -10,18 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.locks.lock_types import Generation
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.indexes.index_state import Feed
+from airflow_provider_segtable.core.locks import Generation
+from airflow_provider_segtable.core.log import major_plan
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.families import restore_events
-from airflow_provider_segtable.core.log.recent_commits import RecentCommits
-from airflow_provider_segtable.core.plans import major_plan
-from airflow_provider_segtable.core.plans.group_plan import GroupPlan
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.reads.selection import MayHold, Selection
-from airflow_provider_segtable.core.segments.segment import Place, Segment
-from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.log.group_plans import GroupPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.state import RecentCommits
+from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests, Selection
+from airflow_provider_segtable.core.segment import Place, Segment
+from airflow_provider_segtable.core.time import Layout
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed import division, feed_pieces
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup

@@ -23,9 +23,8 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.manifest import LogRange
-from airflow_provider_segtable.core.log_store.position import Epoch, Offset, Position
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.log_store.manifest import Epoch, LogRange, Offset, Position
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.log_store.live_tail import LiveTail
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
+from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext
 from airflow_provider_segtable.table.log_store.log_schema import DELETED

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     NotFound,
 )
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset, Position
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset
 from airflow_provider_segtable.ports.log_store import Records
 from airflow_provider_segtable.table.log_store.file_reader import (

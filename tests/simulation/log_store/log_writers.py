@@ -32,7 +32,7 @@ from tests.simulation.world import failed, send_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_provider_segtable.core.log_store.position import Offset
+    from airflow_provider_segtable.core.log_store.manifest import Offset
     from airflow_provider_segtable.logstore.memory_store import MemoryLogStore
     from airflow_provider_segtable.ports.log_store import LogWriter
     from airflow_provider_segtable.table.context import TableContext

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import Fenced, SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log_store.checkpoint_policy import ON_REQUEST, CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_provider_segtable.core.log.events import Event
-    from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset
-    from airflow_provider_segtable.core.time.interval import Instant
+    from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset
+    from airflow_provider_segtable.core.time import Instant
     from airflow_provider_segtable.ports.log_store import LogClient, LogWriter
     from airflow_provider_segtable.table.context import TableContext
     from airflow_provider_segtable.table.log_store.live_tail import LiveTail

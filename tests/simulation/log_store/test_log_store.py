@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.log.state import RecentCommits
 from airflow_provider_segtable.core.log_store import manifest
-from airflow_provider_segtable.core.log_store.manifest import BucketManifest
-from airflow_provider_segtable.core.log_store.position import NO_EPOCHS
+from airflow_provider_segtable.core.log_store.manifest import NO_EPOCHS, BucketManifest
 from airflow_provider_segtable.library.log_writer.lane import Lane
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
 from airflow_provider_segtable.logstore.bucket import Bucket

@@ -36,7 +36,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
 )
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table as WholeTable

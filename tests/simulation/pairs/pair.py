@@ -29,15 +29,14 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
 )
 from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.schema import Column as Stored
+from airflow_provider_segtable.core.schema import Metric, Schema
 from airflow_provider_segtable.core.tables.evolution import AddColumn
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
-from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.tables.schema import Column as Stored
-from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.time import DAY_US
 
 FIRST_US = 1_356_998_400_000_000
 """The first of the table's two days."""

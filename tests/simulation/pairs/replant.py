@@ -58,7 +58,7 @@ DEFECTS: Mapping[str, Defect] = {
     ),
     "baseless": Defect(  # a major compaction leaves no base
         kind="latest",
-        path="core/plans/major_plan.py",
+        path="core/log/major_plan.py",
         lines=[
             ("replace(s, shard=replace(s.shard, base=s.shard.core))", "s"),
             ("core=size, base=size) for p in", "core=size, base=0) for p in"),

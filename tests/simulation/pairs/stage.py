@@ -17,7 +17,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.time.interval import HOUR_US
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext

@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged, TableCreated
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.lifetime.definition import of_kind

@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.publishing.refusing import refusal

@@ -27,7 +27,7 @@ from unittest.mock import patch
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.services.cleaning import clean

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core import publishing
+from airflow_provider_segtable.core.base import Grouped, base_groups
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.publishing import shown
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.segments.base import Grouped, base_groups
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.publishing import ShownFile
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.formats.delta import delta_log
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
@@ -144,7 +144,7 @@ def test_forgetting_a_bucket_is_caught(alone: pytest.MonkeyPatch) -> None:
     def others(visible: Iterable[Grouped]) -> tuple[Grouped, ...]:
         return tuple(group for group in base_groups(visible) if group.segments[0].id.bucket)
 
-    alone.setattr(shown, "base_groups", others)
+    alone.setattr(publishing, "base_groups", others)
     assert caught(2, kind="keyed")
 
 
@@ -156,6 +156,6 @@ def test_publishing_parts_of_groups_is_caught(alone: pytest.MonkeyPatch) -> None
 
 def test_publishing_deleted_groups_is_caught(alone: pytest.MonkeyPatch) -> None:
     """Were predicates no part of a file's key, groups that were deleted since would stay."""
-    alone.setattr(shown, "_matched", lambda *_: iter(()))
+    alone.setattr(publishing, "_matched", lambda *_: iter(()))
     alone.setattr(ShownFile, "_key", lambda _: "")
     assert caught(6, kind="rollup")

@@ -27,9 +27,8 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     VersionExpired,
 )
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean as clean_once
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact

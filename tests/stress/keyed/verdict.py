@@ -20,7 +20,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention

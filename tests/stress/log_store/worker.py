@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import Fenced, LockLost, SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Position
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Position
 from airflow_provider_segtable.library.log_reader import (
     BucketExpired,
     BucketReset,

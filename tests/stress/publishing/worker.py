@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact

@@ -9,7 +9,7 @@ from airflow_provider_segtable.cli.display.facts import segments_facts
 from airflow_provider_segtable.cli.exits import Exit, exit_code
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Voided, line
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
+from airflow_provider_segtable.core.segment import ChunkKey, Shard
 from airflow_provider_segtable.testing.builders import CHUNK, after, created, first, merged
 
 

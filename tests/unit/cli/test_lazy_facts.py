@@ -5,12 +5,12 @@ from dataclasses import replace
 from airflow_provider_segtable.cli.advice import advise_filled
 from airflow_provider_segtable.cli.display.facts import describe_facts
 from airflow_provider_segtable.cli.display.output import err
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.segment import ChunkKey, tombstone
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.segment import ChunkKey, tombstone
+from airflow_provider_segtable.core.time import DAY_US, Interval
+from airflow_provider_segtable.core.timeline import PackedChunk
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import BASE, after, created, first

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.coordination.address import connect
 from airflow_provider_segtable.core.errors import LockLost
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.testing.builders import CHUNK
 from tests.contract.worlds import Running, append, eventually, request, time_chunk

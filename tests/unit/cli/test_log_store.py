@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_segtable.cli.commands.logstore.tail_command import lines_of, text_of
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Position
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Position
 from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.library.log_reader import BucketReset
 from airflow_provider_segtable.library.table import Table

@@ -7,7 +7,7 @@ from tests.guides import GUIDES
 
 PAGE = GUIDES / "runbook.md"
 SOURCES = (
-    "core/recovery/damage_findings.py",
+    "core/recovery/diagnosis.py",
     "data/parquet/checksums/inspection.py",
     "planning/findings/health_findings.py",
     "planning/findings/index_findings.py",

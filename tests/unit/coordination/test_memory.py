@@ -9,7 +9,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, LockTimeout
-from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.ports.claims import LeaseState
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.contract.worlds import TABLE, Running, appending, eventually, request, time_chunk

@@ -14,7 +14,7 @@ from airflow_provider_segtable.coordination.zookeeper.records import (
     with_state,
 )
 from airflow_provider_segtable.core.errors import UnsupportedFormat
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     Allocation,
     FencingToken,
     Generation,
@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     Mode,
     Revocation,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 
 CHUNKS = (CHUNK, ChunkKey(CHUNK.interval, BASE + 1))

@@ -9,19 +9,12 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     TableRepaired,
 )
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Roots,
-    Segment,
-    Shard,
-    tombstone,
-)
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, Shard, tombstone
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.time import Granularity, GranularityOverride
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, DEFINITION, major_plan
 
 BUCKET = ChunkKey(CHUNK.interval, BASE, 1)

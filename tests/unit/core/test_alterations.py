@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
@@ -18,6 +17,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
     encode_table,
     lost_columns,
 )
+from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn, evolved
 from airflow_provider_segtable.testing.builders import (
     DEFINITION,

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import IsNull
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
+from airflow_provider_segtable.core.log.replacement import unaccounted
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.balance import unaccounted
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.predicate import IsNull
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, roots_of, tombstone
+from airflow_provider_segtable.core.time import DAY_US, Interval
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

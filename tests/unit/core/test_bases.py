@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.events import Appended, PlanRequested
-from airflow_provider_segtable.core.segments.base import (
+from airflow_provider_segtable.core.base import (
     base_after,
     base_of,
     base_restored,
@@ -15,7 +12,10 @@ from airflow_provider_segtable.core.segments.base import (
     torn_base,
     with_base_of,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
+from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Tagged,
 )
-from airflow_provider_segtable.core.reads.batches import BatchLimits, Step, batch_end
+from airflow_provider_segtable.core.reads.effects import BatchLimits, Step, batch_end
 from airflow_provider_segtable.testing.builders import first
 
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=9).map(

@@ -8,11 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.requests.change_arguments import (
-    add_change_arguments,
-    arguments_of,
-    request_of,
-)
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
@@ -24,11 +19,14 @@ from airflow_provider_segtable.core.requests.change_request import (
     Unmatched,
     Update,
     action,
+    add_change_arguments,
+    arguments_of,
     check_fits,
+    request_of,
     selected,
     with_rows,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.schema import Column, Schema
 
 ROWS = GivenRows(rows=None, columns=("n",), count=3)
 FILE = FileRows(path="rows.csv")

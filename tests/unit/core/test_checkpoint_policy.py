@@ -5,7 +5,7 @@ import math
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log_store.checkpoint_policy import (
+from airflow_provider_segtable.core.log_store.bucket import (
     NO_FAILURES,
     ON_REQUEST,
     Backlog,

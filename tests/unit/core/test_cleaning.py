@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import IsNull
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
+from airflow_provider_segtable.core.locks import FencingToken
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -27,11 +25,13 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
     cleanable,
     still_cleanable,
 )
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.predicate import IsNull
+from airflow_provider_segtable.core.segment import ChunkKey, Shard, tombstone
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import (
     BASE,

@@ -10,25 +10,12 @@ from typing import Any, get_args
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, VectorFile
-from airflow_provider_segtable.core.deletes.predicate import (
-    AllOf,
-    Among,
-    AnyOf,
-    Compare,
-    Compares,
-    Day,
-    IsNull,
-    Moment,
-    Not,
-)
+from airflow_provider_segtable.core.consumer import LogMark
+from airflow_provider_segtable.core.deletion import PredicateDelete, VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition
+from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log import codec
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import (
@@ -61,17 +48,28 @@ from airflow_provider_segtable.core.log.events import (
     Voided,
     touched,
 )
-from airflow_provider_segtable.core.log.loads import LoadPart
+from airflow_provider_segtable.core.log.index_plan import IndexPlan
+from airflow_provider_segtable.core.log.state import LoadPart
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
+    Lineage,
     LogRange,
+    Position,
     Waypoint,
 )
-from airflow_provider_segtable.core.log_store.position import Lineage, Position
-from airflow_provider_segtable.core.plans.index_plan import IndexPlan
-from airflow_provider_segtable.core.reads.consumer import LogMark
-from airflow_provider_segtable.core.segments.roots import replaced, roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    Day,
+    IsNull,
+    Moment,
+    Not,
+)
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, roots_of, tombstone
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     RenameColumn,
@@ -79,9 +77,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     evolved,
 )
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile, needed, with_file
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
+from airflow_provider_segtable.core.deletion import Deletion, VectorFile, needed, with_file
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.locks import FencingToken
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Cleaned,
@@ -18,10 +16,11 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     RowsChanged,
 )
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.predicate import Compare, Compares
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, roots_of
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import (

@@ -3,6 +3,7 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.schema import Column, Schema, decode_columns, encode_columns
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -13,12 +14,6 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
     evolved,
     widens,
-)
-from airflow_provider_segtable.core.tables.schema import (
-    Column,
-    Schema,
-    decode_columns,
-    encode_columns,
 )
 
 FIRST = Schema(

@@ -2,24 +2,22 @@
 
 from dataclasses import replace
 
-from airflow_provider_segtable.core.locks.id_blocks import (
+from airflow_provider_segtable.core.locks import (
     MOST_IDS,
-    block_request,
-    block_size,
-    gone_back,
-    likeness,
-    portions,
-)
-from airflow_provider_segtable.core.locks.lockbox import (
     Allocation,
     Generation,
     Granted,
     LockRequest,
     Mode,
+    block_request,
+    block_size,
     decide,
+    gone_back,
+    likeness,
+    portions,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Interval
 
 MORNING, EVENING = (ChunkKey(Interval(start, start + 10), 1) for start in (10, 20))
 

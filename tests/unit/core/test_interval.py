@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.time.interval import (
+from airflow_provider_segtable.core.time import (
     ALL_TIME,
     DAY_US,
     MAX_INSTANT,

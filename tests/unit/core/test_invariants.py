@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.log.admission import Conflict, admit
 from airflow_provider_segtable.core.log.events import Appended, TableRepaired
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.log.fold import Conflict, admit
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, after, created, first
 
 NEWER = ChunkKey(JANUARY, BASE + 1)

@@ -2,9 +2,12 @@
 
 import pytest
 
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import (
+from airflow_provider_segtable.core.time import (
+    DAY_US,
+    HOUR_US,
+    Granularity,
     GranularityOverride,
+    Interval,
     Layout,
     aligned,
     decode_overrides,

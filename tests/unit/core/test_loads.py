@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict
-from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.core.log.loads import LastPart, LoadPart, with_part
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.state import LastPart, LoadPart, with_part
 from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
 from airflow_provider_segtable.testing.builders import after, created, first
 

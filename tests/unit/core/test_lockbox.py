@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     Allocation,
     AlreadyGranted,
     FencingToken,
@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     check_allocation,
     decide,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 
 OTHER_CHUNK = ChunkKey(CHUNK.interval, BASE + 1)

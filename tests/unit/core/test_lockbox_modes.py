@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     MAX_YIELDS,
     Allocation,
     AlreadyGranted,
@@ -25,8 +25,8 @@ from airflow_provider_segtable.core.locks.lockbox import (
     gives_way,
     in_turn,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.time import Interval
 
 DAY = Interval(10, 20)
 MORNING = Interval(10, 15)

@@ -1,9 +1,7 @@
 """How far a reader is behind, as the table's log and a service show it."""
 
-from airflow_provider_segtable.core.log_store.lag import LogEnd, LogLag, lag_of
-from airflow_provider_segtable.core.log_store.manifest import BucketManifest
-from airflow_provider_segtable.core.log_store.position import Lineage, Position
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.manifest import BucketManifest, Lineage, Position
+from airflow_provider_segtable.core.log_store.reading import BucketStatus, LogEnd, LogLag, lag_of
 
 
 def at(epoch: int, offset: int) -> Position:

@@ -6,31 +6,38 @@ from functools import reduce
 import pytest
 
 from airflow_provider_segtable.core.errors import CheckpointPending, Fenced, InvalidInput
-from airflow_provider_segtable.core.log_store import checkpointing, reading, writing
-from airflow_provider_segtable.core.log_store.bucket_log import (
+from airflow_provider_segtable.core.log_store import bucket, reading
+from airflow_provider_segtable.core.log_store.bucket import (
+    BLOCK,
+    Append,
+    Batch,
     BucketCut,
     BucketLog,
+    Buffer,
+    Full,
     Limits,
+    Stored,
     violations,
 )
-from airflow_provider_segtable.core.log_store.buffer import BLOCK, Batch, Buffer
-from airflow_provider_segtable.core.log_store.following import (
-    LOOK_S,
-    Following,
-    Silence,
-    Source,
-    Streamed,
-    followed,
-)
-from airflow_provider_segtable.core.log_store.position import (
+from airflow_provider_segtable.core.log_store.manifest import (
     MOST_BEGINS,
     CommittedEnd,
     Lineage,
     Position,
 )
-from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
-from airflow_provider_segtable.core.log_store.status import status_of
-from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
+from airflow_provider_segtable.core.log_store.reading import (
+    LOOK_S,
+    Behind,
+    Following,
+    Found,
+    Reset,
+    Silence,
+    Source,
+    Streamed,
+    Whence,
+    followed,
+    status_of,
+)
 
 LIMITS = Limits(bucket_bytes=100, kept_checkpoints=2)
 Log = BucketLog[str]
@@ -41,7 +48,7 @@ def at(epoch: int, offset: int) -> Position:
 
 
 def begun(log: Log, epoch: int, committed: CommittedEnd | None = None, writer: str = "w") -> Log:
-    return writing.begin(log, epoch=epoch, writer=writer, committed=committed or CommittedEnd())
+    return bucket.begin(log, epoch=epoch, writer=writer, committed=committed or CommittedEnd())
 
 
 def appending(
@@ -49,7 +56,7 @@ def appending(
 ) -> Stored[str] | Full:
     first = log.end if sequence is None else sequence
     new = Append(epoch=log.epoch, sequence=first, count=count, size=size, content=f"from {first}")
-    return writing.append(log, new, LIMITS)
+    return bucket.append(log, new, LIMITS)
 
 
 def appended(log: Log, *counts: int) -> Log:
@@ -66,8 +73,8 @@ def cut_of(log: Log) -> BucketCut[str]:
 
 
 def checkpointed(log: Log) -> Log:
-    log = checkpointing.cut(log)
-    return checkpointing.commit(log, cut_of(log), LIMITS)
+    log = bucket.cut(log)
+    return bucket.commit(log, cut_of(log), LIMITS)
 
 
 NEW: Log = begun(BucketLog(), 1)
@@ -86,9 +93,9 @@ def test_the_last_two_checkpoints_are_kept() -> None:
 
 def test_no_checkpoint_needs_to_be_kept() -> None:
     """With no kept checkpoints, a commit evicts what it holds."""
-    log = checkpointing.cut(appended(NEW, 3))
+    log = bucket.cut(appended(NEW, 3))
     log = appended(log, 2)
-    done = checkpointing.commit(log, cut_of(log), replace(LIMITS, kept_checkpoints=0))
+    done = bucket.commit(log, cut_of(log), replace(LIMITS, kept_checkpoints=0))
     assert (done.start, done.end) == (3, 5)
 
 
@@ -120,7 +127,7 @@ def test_an_append_before_the_epoch_begins_is_refused() -> None:
     """A store that was restarted knows no epoch: its writer has to begin a new one."""
     new = Append(epoch=1, sequence=0, count=1, size=1, content="")
     with pytest.raises(InvalidInput, match="is in epoch 0, the append is of epoch 1"):
-        writing.append(BucketLog(), new, LIMITS)
+        bucket.append(BucketLog(), new, LIMITS)
 
 
 def test_an_epoch_begins_once() -> None:
@@ -146,10 +153,10 @@ def test_a_snapshot_older_than_a_known_commit_is_refused() -> None:
 
 def test_records_below_a_known_commit_stay_in_memory() -> None:
     """A new writer keeps what readers may still need, if news of the commit came or not."""
-    log = checkpointing.cut(appended(checkpointed(appended(NEW, 3)), 4))
+    log = bucket.cut(appended(checkpointed(appended(NEW, 3)), 4))
     lost_news = appended(log, 2)
     end = cut_of(log).committed_end
-    for before in (lost_news, checkpointing.commit(lost_news, cut_of(log), LIMITS)):
+    for before in (lost_news, bucket.commit(lost_news, cut_of(log), LIMITS)):
         after = begun(before, 2, end)
         assert (after.start, after.committed, after.end) == (0, at(1, 7), 7)
 
@@ -166,32 +173,32 @@ def test_records_below_an_unknown_commit_are_dropped() -> None:
 
 def test_a_cut_is_believed_after_it_was_abandoned() -> None:
     """The table decides: news of a commit counts, whatever was said of the cut before."""
-    log = checkpointing.cut(appended(NEW, 3))
+    log = bucket.cut(appended(NEW, 3))
     cut = cut_of(log)
-    log = checkpointing.abandon(log, cut)
+    log = bucket.abandon(log, cut)
     assert log.pending is None
-    assert checkpointing.abandon(log, cut) is log
-    log = checkpointing.commit(log, cut, LIMITS)
+    assert bucket.abandon(log, cut) is log
+    log = bucket.commit(log, cut, LIMITS)
     assert log.committed == at(1, 3)
-    assert checkpointing.commit(log, cut, LIMITS) is log
+    assert bucket.commit(log, cut, LIMITS) is log
 
 
 def test_a_cut_of_discarded_records_is_refused() -> None:
     """News of a commit that the table cannot have made raises ``Fenced``."""
-    log = checkpointing.cut(appended(NEW, 3))
+    log = bucket.cut(appended(NEW, 3))
     cut = cut_of(log)
     log = begun(log, 2)
     for later in (log, checkpointed(appended(log, 9))):
         with pytest.raises(Fenced, match="refuses epoch 1, because epoch 2 has begun"):
-            checkpointing.commit(later, cut, LIMITS)
+            bucket.commit(later, cut, LIMITS)
 
 
 def test_one_cut_is_pending_at_a_time() -> None:
     """A second cut is refused, with the offset of the first; without new records there is none."""
-    log = checkpointing.cut(appended(NEW, 3))
+    log = bucket.cut(appended(NEW, 3))
     with pytest.raises(CheckpointPending, match="up to offset 3"):
-        checkpointing.cut(log)
-    assert checkpointing.cut(NEW).pending is None
+        bucket.cut(log)
+    assert bucket.cut(NEW).pending is None
 
 
 def test_a_reader_of_a_store_without_writers_waits() -> None:
@@ -271,10 +278,10 @@ def test_the_status_counts_from_the_committed_end() -> None:
     """What waits is what no commit is known to have, since its oldest append."""
     log = appended(checkpointed(appended(NEW, 3)), 2)
     new = Append(epoch=1, sequence=5, count=4, size=7, content="", at=50)
-    stored = writing.append(log, new, LIMITS)
+    stored = bucket.append(log, new, LIMITS)
     assert isinstance(stored, Stored)
-    cut = checkpointing.cut(log)
-    log = checkpointing.commit(replace(stored.log, pending=cut.pending), cut_of(cut), LIMITS)
+    cut = bucket.cut(log)
+    log = bucket.commit(replace(stored.log, pending=cut.pending), cut_of(cut), LIMITS)
     found = status_of(log)
     assert (found.start, found.committed, found.end) == (0, at(1, 5), at(1, 9))
     assert (found.uncommitted_records, found.uncommitted_bytes) == (4, 7)
@@ -284,14 +291,14 @@ def test_the_status_counts_from_the_committed_end() -> None:
 
 def test_a_fenced_bucket_drops_what_no_commit_can_hold() -> None:
     """Writer and readers are refused until another epoch begins here, from the new end."""
-    log = checkpointing.cut(appended(checkpointed(appended(NEW, 3)), 2))
-    left = writing.fence(log, 1)
+    log = bucket.cut(appended(checkpointed(appended(NEW, 3)), 2))
+    left = bucket.fence(log, 1)
     assert violations(left) == []
     assert (left.start, left.end, left.pending) == (3, 3, None)
-    assert writing.fence(left, 1) is left
+    assert bucket.fence(left, 1) is left
     refused = Append(epoch=1, sequence=3, count=1, size=1, content="")
     for call in (
-        lambda: writing.append(left, refused, LIMITS),
+        lambda: bucket.append(left, refused, LIMITS),
         lambda: reading.read(left, at(1, 3)),
         lambda: reading.read(left, None),
     ):
@@ -304,9 +311,9 @@ def test_a_fenced_bucket_drops_what_no_commit_can_hold() -> None:
 def test_news_of_an_old_epoch_fences_no_later_one() -> None:
     """A commit that was refused late leaves the writer that has replaced it here."""
     log = begun(appended(NEW, 1), 2)
-    assert writing.fence(log, 1) is log
+    assert bucket.fence(log, 1) is log
     nothing: Log = BucketLog()
-    assert writing.fence(nothing, 0).end == 0
+    assert bucket.fence(nothing, 0).end == 0
 
 
 def test_late_readers_get_batches_together() -> None:

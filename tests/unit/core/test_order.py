@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.schema import Order
 
 
 @pytest.mark.parametrize(

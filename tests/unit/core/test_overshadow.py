@@ -7,9 +7,9 @@ from itertools import permutations
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, Shard
-from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, Shard
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import GroupState, Timeline
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 LATER = 32768

@@ -2,7 +2,8 @@
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     AnyOf,
     Compare,
@@ -11,7 +12,6 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Moment,
     reach,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import (
     Overwrite,
     Touched,
@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.requests.overwrite import (
     joined,
     within,
 )
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, Interval
 
 
 def test_intervals_that_meet_or_overlap_are_one() -> None:

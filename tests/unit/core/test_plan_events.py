@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.locks import FencingToken
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -18,7 +17,8 @@ from airflow_provider_segtable.core.log.events import (
     PlanYielded,
 )
 from airflow_provider_segtable.core.log.families import plan_events
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

@@ -4,20 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.locks.lockbox import LockRequest, Mode
-from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.plans.plan import plan_id
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Place, Shard, tombstone
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import (
-    ALL_TIME,
-    DAY_US,
-    HOUR_US,
-    Granularity,
-    Interval,
-)
+from airflow_provider_segtable.core.locks import LockRequest, Mode
+from airflow_provider_segtable.core.log.event import Stamp
+from airflow_provider_segtable.core.log.plan import PlanState, Publish, Rewrite, plan_id
+from airflow_provider_segtable.core.segment import ChunkKey, Place, Shard, tombstone
+from airflow_provider_segtable.core.time import ALL_TIME, DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.predicate import (
     EVERYWHERE,
     AllOf,
     Among,
@@ -22,8 +23,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     encode_predicate,
     reach,
 )
-from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.time import DAY_US
 
 FIRST, LAST = EVERYWHERE
 

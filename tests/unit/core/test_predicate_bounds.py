@@ -6,10 +6,11 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
+    Bounds,
     Compare,
     Compares,
     Day,
@@ -18,8 +19,8 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Not,
     Predicate,
     Value,
+    can_be,
 )
-from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
 
 NAN = float("nan")
 VALUES = (None, 1, 2, 3)

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.predicate import (
     EVERYWHERE,
     AllOf,
     Among,
@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     may_hold,
     reach,
 )
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.time import DAY_US
 
 COMPARED = {
     Compares.EQUAL: lambda a, b: a == b,

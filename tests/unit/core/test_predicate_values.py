@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Not,
     Predicate,
     Value,
+    can_equal,
+    comparisons,
 )
-from airflow_provider_segtable.core.deletes.predicate_logic import comparisons
-from airflow_provider_segtable.core.deletes.predicate_values import can_equal
 from tests.unit.core.test_predicate_bounds import BLOCKS, SIMPLE, holds
 
 EQUAL, UNEQUAL = Compare("n", Compares.EQUAL, 2), Compare("n", Compares.UNEQUAL, 2)

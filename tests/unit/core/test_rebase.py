@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -19,8 +18,9 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     Voided,
 )
+from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Run, Segment, Shard
+from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, Shard
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

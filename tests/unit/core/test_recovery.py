@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 
-from airflow_provider_segtable.core.recovery.recovered import Reason, Recovered, holes, unproven
+from airflow_provider_segtable.core.recovery.claims import Reason, Recovered, holes, unproven
 from airflow_provider_segtable.core.recovery.replay import recover
-from airflow_provider_segtable.core.segments.roots import inherited, replaced
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    Shard,
+    inherited,
+    replaced,
+)
+from airflow_provider_segtable.core.time import Granularity, Layout
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)

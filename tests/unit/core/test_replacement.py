@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.locks import FencingToken, Generation
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanCompleted,
@@ -17,17 +16,18 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Voided,
 )
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
+from airflow_provider_segtable.core.log.replacement import closed_region, hidden_by_equals
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.replacement import (
-    closed_region,
-    hidden_by_equals,
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.time import (
+    DAY_US,
+    Granularity,
+    GranularityOverride,
+    Interval,
+    Layout,
 )
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

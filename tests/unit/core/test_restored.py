@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import IsNull
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
+from airflow_provider_segtable.core.locks import FencingToken
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
@@ -21,21 +19,21 @@ from airflow_provider_segtable.core.log.families.restore_events import (
     changes_anything,
     restoration,
 )
-from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import (
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.plan import PlanStatus
+from airflow_provider_segtable.core.log.state import KEPT, Overwritten, State
+from airflow_provider_segtable.core.predicate import IsNull
+from airflow_provider_segtable.core.segment import (
     ChunkKey,
     Segment,
     SegmentId,
     Shard,
+    roots_of,
     tombstone,
 )
-from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.time import DAY_US, Granularity, GranularityOverride, Interval
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

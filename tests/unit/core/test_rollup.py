@@ -5,6 +5,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
@@ -27,8 +28,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     input_schema,
     stored_schema,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
+from airflow_provider_segtable.core.time import Granularity, parse_instant
 
 
 def schema(**types: str) -> Schema:

@@ -7,17 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached, SegtableError
-from airflow_provider_segtable.core.segments.numbering import NARROW, WIDE, Numbering
-from airflow_provider_segtable.core.segments.roots import concatenated, root_span, roots_of
-from airflow_provider_segtable.core.segments.segment import (
+from airflow_provider_segtable.core.segment import (
+    NARROW,
+    WIDE,
     ChunkKey,
     GroupKey,
+    Numbering,
     Roots,
     Run,
     SegmentId,
     Shard,
+    concatenated,
+    root_span,
+    roots_of,
 )
-from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
 from airflow_provider_segtable.testing.builders import CHUNK, first, merged
 
 instants = st.integers(MIN_INSTANT, MAX_INSTANT)

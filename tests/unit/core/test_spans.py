@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.segments.chunks.spans import BLOCK, Spans
+from airflow_provider_segtable.core.spans import BLOCK, Spans
 
 MANY = 5 * BLOCK
 

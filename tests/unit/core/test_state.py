@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.id_space import IdSpace
+from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log import fold
 from airflow_provider_segtable.core.log.events import (
     Appended,
@@ -20,11 +21,9 @@ from airflow_provider_segtable.core.log.events import (
     Voided,
 )
 from airflow_provider_segtable.core.log.families import plan_events
-from airflow_provider_segtable.core.segments.id_space import IdSpace
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Granularity, GranularityOverride
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

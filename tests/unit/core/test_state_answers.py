@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from airflow_provider_segtable.core.deletes.deletion import PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import IsNull
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.deletion import PredicateDelete
+from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, tombstone
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.predicate import IsNull
+from airflow_provider_segtable.core.segment import ChunkKey, tombstone
+from airflow_provider_segtable.core.time import DAY_US, Interval
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

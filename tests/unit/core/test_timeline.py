@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment
-from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
+from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import GroupState, PackedChunk, Timeline
 from airflow_provider_segtable.testing.builders import first, merged
 
 ROOT = GroupKey(0, 1, 0)

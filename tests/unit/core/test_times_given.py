@@ -6,8 +6,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Interval
-from airflow_provider_segtable.core.time.times import as_instant, as_interval
+from airflow_provider_segtable.core.time import ALL_TIME, HOUR_US, Interval, as_instant, as_interval
 
 NEW_YEAR = 1_767_225_600_000_000
 

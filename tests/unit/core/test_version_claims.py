@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.recovery.version_claims import (
+from airflow_provider_segtable.core.recovery.claims import (
     Deletes,
     agreed,
     attempts,
@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.recovery.version_claims import (
     united,
     whole_chunks,
 )
-from airflow_provider_segtable.core.segments.segment import (
+from airflow_provider_segtable.core.segment import (
     ChunkKey,
     GroupKey,
     Roots,
@@ -25,8 +25,7 @@ from airflow_provider_segtable.core.segments.segment import (
     Shard,
     tombstone,
 )
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval, Layout
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)

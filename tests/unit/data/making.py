@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.time import Granularity, parse_instant
 from airflow_provider_segtable.data.jobs.concat import Grain, Piece, merge, read_input
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import (
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.segment import (
     ROOT,
     ROW,
     Place,
     Segment,
     SegmentId,
     Shard,
+    roots_of,
 )
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_bits import bits_of

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.merge.bucketing import buckets_of, key_hashes
 from tests.unit.data.key_vectors import VECTORS

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
-from airflow_provider_segtable.core.segments.segment import FooterChecksum, Segment
+from airflow_provider_segtable.core.segment import FooterChecksum, Segment
 from airflow_provider_segtable.data.files.open_files import HELD, JoiningFile, MemoryFiles
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles, check_footers
 from airflow_provider_segtable.data.jobs.concat import Grain

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run
+from airflow_provider_segtable.core.segment import ROOT, ROW, Run
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, RowSets
 from airflow_provider_segtable.testing.builders import CHUNK

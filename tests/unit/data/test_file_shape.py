@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.dictionary_columns import FEW, dictionary_columns

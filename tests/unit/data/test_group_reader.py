@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.file_groups import MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader

@@ -9,7 +9,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import ChecksumMismatch
+from airflow_provider_segtable.core.indexes.index_kind import (
+    CHECKSUM,
+    FILE,
+    ROW_GROUP,
+    ROWS,
+    BloomFilter,
+    ColumnStats,
+    FileList,
+    IndexKind,
+    bits,
+    distinct,
+    high,
+    low,
+    nan,
+    nulls,
+)
+from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -20,29 +39,14 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Not,
     Predicate,
 )
-from airflow_provider_segtable.core.errors import ChecksumMismatch
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter, bits
-from airflow_provider_segtable.core.indexes.column_stats import (
-    ROW_GROUP,
-    ColumnStats,
-    distinct,
-    high,
-    low,
-    nan,
-    nulls,
-)
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ROWS, IndexKind
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import FooterChecksum, Segment
+from airflow_provider_segtable.core.segment import FooterChecksum, Segment
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     RenameColumn,
     WidenColumn,
     evolved,
 )
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.indexes import index_job

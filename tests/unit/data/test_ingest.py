@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
-from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

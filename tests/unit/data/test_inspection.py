@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, roots_of
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.checksums.inspection import inspect_footer, inspect_rows

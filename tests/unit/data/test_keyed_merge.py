@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+from airflow_provider_segtable.core.tables.merge_rules import (
     AT_OF,
     GROUPS_ONLY,
     OP,

@@ -16,8 +16,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.segments.roots import concatenated
-from airflow_provider_segtable.core.segments.segment import Run
+from airflow_provider_segtable.core.segment import Run, concatenated
 from airflow_provider_segtable.data.files.open_files import MemoryFiles, open_files
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor, sliced

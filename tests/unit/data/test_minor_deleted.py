@@ -6,10 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import Among
 from airflow_provider_segtable.core.errors import StorageFull
-from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Roots, Segment
+from airflow_provider_segtable.core.predicate import Among
+from airflow_provider_segtable.core.segment import ROOT, ROW, Roots, Segment, concatenated, roots_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import run_minor

@@ -3,15 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
-    Among,
-    AnyOf,
-    Compare,
-    Compares,
-    Day,
-    Not,
-)
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import Among, AnyOf, Compare, Compares, Day, Not
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 
 NAN = float("nan")

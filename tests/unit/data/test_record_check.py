@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     GROUPS_ONLY,
     OP,

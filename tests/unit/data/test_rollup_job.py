@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     StorageError,
 )
-from airflow_provider_segtable.core.segments.segment import Segment, Shard
+from airflow_provider_segtable.core.segment import Segment, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     bound,
     stored_schema,
 )
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, SegmentId
+from airflow_provider_segtable.core.predicate import Compare, Compares
+from airflow_provider_segtable.core.segment import ROOT, ROW, Run, SegmentId
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
 from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter, hidden_of
 from airflow_provider_segtable.testing.builders import CHUNK, first

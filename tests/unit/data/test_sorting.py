@@ -18,14 +18,8 @@ from airflow_provider_segtable.core.errors import (
     RowsOutOfBalance,
     SegtableError,
 )
-from airflow_provider_segtable.core.segments.segment import (
-    Roots,
-    Segment,
-    SegmentId,
-    Shard,
-    tombstone,
-)
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard, tombstone
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.sort.runs import FOLDER

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import Among, Compare, Compares
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, SchemaMismatch
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.core.predicate import Among, Compare, Compares
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, roots_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile

@@ -8,7 +8,8 @@ from time import process_time
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -21,7 +22,6 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql.sql_predicates import (
     parse_predicate,

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.deletes.predicate import AllOf, Compare
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
-from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.core.predicate import AllOf, Compare
+from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.data.sql.sql_conditions import sql_condition
 from airflow_provider_segtable.data.sql.sql_lexer import at_time
 from tests.unit.data.test_sql_values import CASES, ROWS

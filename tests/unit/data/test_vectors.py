@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion
+from airflow_provider_segtable.core.deletion import Deletion
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.data.deletes.row_bits import bits_of, flags_of

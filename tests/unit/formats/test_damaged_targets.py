@@ -18,11 +18,11 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
+from airflow_provider_segtable.core import publishing as shown_rules
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, TableGone
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.publishing import shown as shown_rules
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.formats.delta.delta_target import FEWEST

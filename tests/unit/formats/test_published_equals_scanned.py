@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.publishing.shown import Changes
+from airflow_provider_segtable.core.publishing import Changes
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log_store.checkpoint_policy import ON_REQUEST, CheckpointPolicy
-from airflow_provider_segtable.core.log_store.position import BEGINNING, Offset
+from airflow_provider_segtable.core.log_store.bucket import ON_REQUEST, CheckpointPolicy
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext

@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
 )
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.library.table import Table
 from tests.unit.table.conftest import SCHEMA, rows

@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.errors import (
     InvalidName,
     LockLost,
 )
-from airflow_provider_segtable.core.log_store.position import Position
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.library.log_reader import (
     BucketExpired,
     TableLogReader,

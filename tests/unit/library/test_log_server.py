@@ -13,8 +13,8 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     TableGone,
 )
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.evolution import AddColumn
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.library.log_server import LogServer
 from airflow_provider_segtable.library.table import Table

@@ -1,8 +1,8 @@
 """Plans of one kind alone, as ``plan_all`` would find them if there were no other kind."""
 
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties.policy import Policy

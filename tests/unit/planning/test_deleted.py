@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
-from airflow_provider_segtable.core.deletes.predicate import (
+from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -18,14 +22,9 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     may_hold,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, RowsChanged
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity
 from airflow_provider_segtable.planning.granularity_advice import granularity_advice
 
 MIB = 1 << 20

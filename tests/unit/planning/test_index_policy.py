@@ -6,13 +6,16 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import IndexKind, column_ids
+from airflow_provider_segtable.core.indexes.index_kind import (
+    BloomFilter,
+    ColumnStats,
+    FileList,
+    IndexKind,
+    column_ids,
+)
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.planning.properties.index_settings import (
     IndexSettings,
     wished_indexes,

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.tables.keyed.slices import slices
+from airflow_provider_segtable.core.timeline import slices
 from airflow_provider_segtable.planning.findings import keyed_findings as findings
 from airflow_provider_segtable.planning.findings.health_findings import Observed
 from airflow_provider_segtable.planning.properties.policy import Policy

@@ -4,8 +4,7 @@ import pytest
 
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 
 

@@ -5,25 +5,25 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import (
     Metric,
     MetricKind,
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.time.interval import (
+from airflow_provider_segtable.core.time import (
     DAY_US,
     HOUR_US,
     Granularity,
+    GranularityOverride,
     Interval,
     parse_instant,
 )
-from airflow_provider_segtable.core.time.layout import GranularityOverride
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (

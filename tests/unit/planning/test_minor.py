@@ -6,11 +6,11 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.timeline import PackedChunk
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.ranking import selection
 from airflow_provider_segtable.planning.reasons import Planned

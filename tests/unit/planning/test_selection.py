@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.ranking import selection
 from airflow_provider_segtable.planning.ranking.selection import (

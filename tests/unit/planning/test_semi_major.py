@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
@@ -13,9 +13,9 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     Voided,
 )
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.segment import Segment, tombstone
+from airflow_provider_segtable.core.segment import Segment, tombstone
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged

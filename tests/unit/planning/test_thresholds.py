@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.counted import MIB
-from airflow_provider_segtable.core.deletes.deletion import Deletion
+from airflow_provider_segtable.core.deletion import Deletion
 from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
+from airflow_provider_segtable.core.segment import ChunkKey, Shard
+from airflow_provider_segtable.core.time import DAY_US, Granularity
 from airflow_provider_segtable.planning.finders.major import MajorFinder
 from airflow_provider_segtable.planning.finders.minor import minor_candidates
 from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable, ForeignTable
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile, Revision
 from airflow_provider_segtable.ports.storage import Entry, Storage
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown import shown_files
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.publishing import ShownFile, shown_files
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
 from airflow_provider_segtable.ports.files import DataFiles

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, St
 from airflow_provider_segtable.core.log.events import Cleaned
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.services.cleaning import clean

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import StorageError
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn
 from airflow_provider_segtable.formats.format import NewFile, Revision

@@ -7,12 +7,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares, Moment
-from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.publishing.shown import shown_files
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.predicate import Bounds, Compare, Compares, Moment, can_be
+from airflow_provider_segtable.core.publishing import ShownFile, shown_files
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.publishing.hidden_rows import beyond, hidden_rows
 from airflow_provider_segtable.table.table import Table

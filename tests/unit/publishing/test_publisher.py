@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import NotFound, OutcomeUnknown, TableGone
-from airflow_provider_segtable.core.publishing.shown import shown_files
+from airflow_provider_segtable.core.publishing import shown_files
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.table.context import TableContext

@@ -7,21 +7,21 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.publishing.shown import (
+from airflow_provider_segtable.core.publishing import (
     changed_files,
     difference,
     shown_files,
     unpublished,
 )
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import (
     Metric,
     MetricKind,
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.table.table import Table
 from tests.unit.publishing.published_rows import compacted, published_rows
 from tests.unit.table.conftest import new_table

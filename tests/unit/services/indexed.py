@@ -4,8 +4,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext

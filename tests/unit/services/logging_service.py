@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext, LogStore, LogWriter
 from airflow_provider_segtable.services.log_store.service import LogService

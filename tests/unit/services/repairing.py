@@ -15,9 +15,9 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process

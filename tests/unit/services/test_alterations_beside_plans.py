@@ -21,11 +21,11 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import CommitConflict
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import PlanCompleted, TableCreated
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
@@ -36,11 +36,11 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, MetricKind, Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of

@@ -12,14 +12,13 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegmentsRefused
 from airflow_provider_segtable.core.log import codec
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.slices import slices
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.schema import Metric, MetricKind
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
+from airflow_provider_segtable.core.timeline import Timeline, slices
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.findings.health_findings import Observed
 from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     StorageError,
 )
-from airflow_provider_segtable.core.log_store.position import CommittedEnd
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext, LogWriter
 from airflow_provider_segtable.services.log_store.bucket_share import BucketShare, Moves

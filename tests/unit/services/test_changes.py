@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.tables.rollup_kind import (
     Metric,
     MetricKind,

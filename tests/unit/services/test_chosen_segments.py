@@ -7,10 +7,10 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegmentsRefused
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.group_plans import MinorPlan
+from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.chosen_segments import made_before
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import look_at_table

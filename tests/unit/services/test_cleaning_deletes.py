@@ -12,11 +12,11 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, TableCreated, TableRepaired
+from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

@@ -13,11 +13,10 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.log.events import IndexDropped, Swept
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.tables.evolution import DropColumn
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

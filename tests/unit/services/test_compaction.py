@@ -12,12 +12,12 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.families import plan_events
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Granularity
+from airflow_provider_segtable.core.time import ALL_TIME, Granularity
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.operators.runs.outstanding import outstanding, settle

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process

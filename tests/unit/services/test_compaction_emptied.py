@@ -12,10 +12,10 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.log.events import PlanAborted
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import AllOf
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import AllOf
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors, write_vectors
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify

@@ -13,11 +13,11 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, StorageError
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest
+from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
+from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanInflight, PlanYielded
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed, diagnose

@@ -16,10 +16,10 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup, bound, stored_schema
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.health.verify import verify

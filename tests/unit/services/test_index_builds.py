@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core import catch_up
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes import next_build
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import IndexBuilt, PlanRequested
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, in_process
@@ -43,7 +42,7 @@ def _sound(ports: TableContext) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece is one time chunk, of the two that the table has."""
-    monkeypatch.setattr(next_build.next_piece, "__defaults__", (1,))
+    monkeypatch.setattr(catch_up.next_piece, "__defaults__", (1,))
 
 
 def index_of(ports: TableContext) -> IndexState:

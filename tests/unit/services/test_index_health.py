@@ -7,12 +7,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.indexes.file_list import BYTES, FileList
-from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM
+from airflow_provider_segtable.core.indexes.index_kind import BYTES, CHECKSUM, FileList
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.findings import index_findings

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
+from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.planning.properties.policy import OFF, Policy
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compact_table import compact_by_policy

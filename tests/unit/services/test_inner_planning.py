@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.compact_table import compact_all

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     TableGone,
 )
-from airflow_provider_segtable.core.log_store.checkpoint_policy import CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy
 from airflow_provider_segtable.services.log_store import checkpointer
 from airflow_provider_segtable.services.log_store.service import LOOK_S, Progress
 from airflow_provider_segtable.table.lifetime.dropping import drop

@@ -9,12 +9,12 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Place
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.segment import Place
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.part import Part, rows_in_parts
 from airflow_provider_segtable.data.merge.bucketing import buckets_of

@@ -11,7 +11,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsafePath
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import (
@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.log.events import (
     Tagged,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment, Shard
+from airflow_provider_segtable.core.segment import Segment, Shard
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify

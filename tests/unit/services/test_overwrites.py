@@ -3,10 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import HOUR_US, SCHEMA, contents

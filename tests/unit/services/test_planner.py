@@ -10,7 +10,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import LockLost, SchemaMismatch
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest, Mode
+from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.events import PlanInflight, PlanYielded
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.planning.properties.policy import Policy

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
-from airflow_provider_segtable.core.recovery.recovered import Reason
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.recovery.claims import Reason
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
+from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.recovery.recovered import Reason
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.recovery.claims import Reason
+from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.recovery.delete_recovery import Verdict
 from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.plan import PlanState
+from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -15,13 +15,12 @@ from airflow_provider_segtable.cli.commands.upkeep.plan_command import planner_f
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.facts import describe_facts, event_facts
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, UnsupportedFormat
-from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.log import plan_kinds
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
-from airflow_provider_segtable.core.plans import kinds
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.fold import Conflict, admit
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
@@ -36,13 +35,13 @@ from tests.unit.services.conftest import contents, rows
 from tests.unit.services.toys.polish_plan import PolishPlan
 from tests.unit.services.toys.roll_call_plan import RollCallPlan
 
-SHIPPED = kinds.KINDS
+SHIPPED = plan_kinds.KINDS
 
 
 @pytest.fixture(autouse=True)
 def _listed(monkeypatch: pytest.MonkeyPatch, ports: TableContext) -> Iterator[None]:
     """List the toys, and check the table at the end."""
-    monkeypatch.setattr(kinds, "KINDS", (*SHIPPED, PolishPlan, RollCallPlan))
+    monkeypatch.setattr(plan_kinds, "KINDS", (*SHIPPED, PolishPlan, RollCallPlan))
     yield
     assert list(violations(Table(ports).state())) == []
 
@@ -134,7 +133,7 @@ def test_it_survives_the_log_and_the_checkpoint(
     assert head.pending_plans() == state.pending_plans()
     unknown = r"event: plan polish-.* is of kind 'polish'"
     with monkeypatch.context() as without:
-        without.setattr(kinds, "KINDS", SHIPPED)
+        without.setattr(plan_kinds, "KINDS", SHIPPED)
         with pytest.raises(UnsupportedFormat, match=unknown):
             decode(data, "event")
 

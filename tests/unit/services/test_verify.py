@@ -15,15 +15,15 @@ from airflow_provider_segtable.core.log import codec
 from airflow_provider_segtable.core.log.events import Appended, TableCreated, Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.schema import Metric, MetricKind
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_kind import (
     QueryGranularity,
     Rollup,
     bound,
     stored_schema,
 )
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY, encode_descriptor
 from airflow_provider_segtable.health.file_check import FileCheck

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.keyed.feed_pieces import Comparison, FeedPiece, Stretch
 from airflow_provider_segtable.spark.tasks.feed_reading import FeedTask
 from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, WindowExpired
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.log_store.bucket import Limits
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.spark.source.log_stream import LogFeed
 from airflow_provider_segtable.spark.source.source_options import (
     LogRequest,

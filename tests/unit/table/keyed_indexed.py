@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.testing.clock import START, FakeRandomness
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
-from airflow_provider_segtable.core.log_store.buffer import Batch
-from airflow_provider_segtable.core.log_store.position import (
+from airflow_provider_segtable.core.log_store.bucket import Batch, BucketCut
+from airflow_provider_segtable.core.log_store.manifest import (
     BEGINNING,
     NO_EPOCHS,
     Epoch,

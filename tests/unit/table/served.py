@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import (
     LogClient,

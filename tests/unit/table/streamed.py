@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Position
-from airflow_provider_segtable.core.log_store.reading import Whence
-from airflow_provider_segtable.core.log_store.status import BucketStatus
+from airflow_provider_segtable.core.log_store.bucket import Limits
+from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Position
+from airflow_provider_segtable.core.log_store.reading import BucketStatus, Whence
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.files.open_files import MemoryFiles

@@ -19,12 +19,18 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.locks.lockbox import Allocation, Generation, LockRequest, Mode
+from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.events import Appended, TableRepaired
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import (
+    DAY_US,
+    HOUR_US,
+    Granularity,
+    GranularityOverride,
+    Interval,
+    Layout,
+)
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.ports.coordination import Lease

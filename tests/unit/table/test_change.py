@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, LockRequest
+from airflow_provider_segtable.core.locks import FencingToken, LockRequest
 from airflow_provider_segtable.core.log.events import (
     Event,
     PlanCompleted,
@@ -26,11 +26,11 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     RowsChanged,
 )
+from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.requests.change_request import ChangeKind, Delete
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles, Sink

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import ChangeConflict, StorageError
-from airflow_provider_segtable.core.time.interval import HOUR_US
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.changes.row_change import (
     ROUNDS,

@@ -7,15 +7,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
-from airflow_provider_segtable.core.deletes.predicate import IsNull
-from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.consumer import Consumer, LogMark
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
-from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.id_space import IdSpaces
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter
+from airflow_provider_segtable.core.indexes.index_state import (
+    Feed,
+    IndexDefinition,
+    IndexState,
+    Lack,
+)
+from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
@@ -25,22 +28,19 @@ from airflow_provider_segtable.core.log.events import (
     Tagged,
     Voided,
 )
-from airflow_provider_segtable.core.log.loads import LastPart, LoadPart
-from airflow_provider_segtable.core.log.overwritten import Overwritten
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import LastPart, LoadPart, Overwritten, State
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
+    Lineage,
+    Position,
     Waypoint,
 )
-from airflow_provider_segtable.core.log_store.position import Lineage, Position
-from airflow_provider_segtable.core.publishing.shown import unpublished
-from airflow_provider_segtable.core.reads.consumer import Consumer, LogMark
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.id_space import IdSpaces
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, tombstone
-from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.paths import digest
+from airflow_provider_segtable.core.predicate import IsNull
+from airflow_provider_segtable.core.publishing import unpublished
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, tombstone
+from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval
+from airflow_provider_segtable.core.timeline import PackedChunk, Timeline
 from airflow_provider_segtable.table.log import checkpoint, checkpoint_writer
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import PackedChunk
 from airflow_provider_segtable.health.verify import same_state
 from airflow_provider_segtable.table.log import checkpoint_writer
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

@@ -8,11 +8,16 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.column_names import joined_names, no_column, split_names
+from airflow_provider_segtable.core.schema import (
+    Column,
+    Order,
+    Schema,
+    joined_names,
+    no_column,
+    split_names,
+)
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn, WidenColumn
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.table import create_table
 

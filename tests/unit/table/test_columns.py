@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import PlanRequested
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     TURN_WAIT_S,

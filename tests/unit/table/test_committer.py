@@ -13,8 +13,8 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.ports.coordination import Overtaken
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
     WindowExpired,
 )
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned
 from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.health.doctor import examine

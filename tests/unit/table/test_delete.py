@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.requests.change_request import Sql
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table

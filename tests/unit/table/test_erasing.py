@@ -7,17 +7,17 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.deletes.predicate import AllOf, Compare, Compares, Day
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares, Day
 from airflow_provider_segtable.core.tables.rollup_kind import (
     Metric,
     MetricKind,
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, parse_instant
+from airflow_provider_segtable.core.time import HOUR_US, Granularity, parse_instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

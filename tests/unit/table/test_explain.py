@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.reads.read_plan import ReadPlan
-from airflow_provider_segtable.core.reads.selection import PrunedBy
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.ports.job import Done, Job
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE, START
+from airflow_provider_segtable.core.indexes.index_kind import FILE, START, FileList
 from airflow_provider_segtable.core.log.events import IndexBuilt
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.table.indexes.fed_entries import fed_entries
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.indexes.lifecycle import request_index

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.time.interval import HOUR_US
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table import table as base
 from tests.unit.table.conftest import rows

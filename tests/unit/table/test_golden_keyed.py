@@ -7,8 +7,8 @@ import pytest
 
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import ConsumerAdvanced, PlanCompleted
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.data.keyed.keyed_files import (
     described_roots,
     own_root,

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.log.fold import fold
-from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.files.segment_files import check_whole

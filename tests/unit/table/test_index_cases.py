@@ -14,14 +14,13 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
+from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.indexes.next_build import next_piece
 from airflow_provider_segtable.core.log.events import IndexBuilt
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
+from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.indexes.catch_up import CatchUp, Progress, catch_up
-from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.catch_up import CatchUp, Progress, catch_up
+from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import (
     MOST_LACKS,
     IndexState,
@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.indexes.index_state import (
     encode_indexes,
 )
 from airflow_provider_segtable.core.log.events import IndexBuilt
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval, iso
+from airflow_provider_segtable.core.time import HOUR_US, Interval, iso
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise

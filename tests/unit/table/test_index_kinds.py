@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
-from airflow_provider_segtable.core.indexes.column_stats import high, low, nulls
-from airflow_provider_segtable.core.indexes.index_kind import FILE
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.indexes.index_kind import FILE, high, low, nulls
+from airflow_provider_segtable.core.predicate import Compare, Compares
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow

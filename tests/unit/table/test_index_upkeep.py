@@ -5,20 +5,16 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.next_build import next_piece
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import IndexForwarded
 from airflow_provider_segtable.core.log.families.index_events import unfit
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.evolution import (
-    DropColumn,
-    RenameColumn,
-)
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.lifetime.alteration import Alteration
 from airflow_provider_segtable.table.log import committer

@@ -6,8 +6,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput, TableGone
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.log.codec import decode, encode

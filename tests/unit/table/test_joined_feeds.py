@@ -7,20 +7,19 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, StorageError
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE, START
+from airflow_provider_segtable.core.indexes.index_kind import FILE, START, FileList
+from airflow_provider_segtable.core.indexes.index_state import Feed
 from airflow_provider_segtable.core.indexes.index_table import folder
-from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     FeedsJoined,
     IndexBuilt,
     IndexForwarded,
 )
+from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.data.keyed.record_bytes import decode_records
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feed_writer, feeding, forwarding

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.library.table import Table
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 

@@ -13,7 +13,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.job import Done, Job

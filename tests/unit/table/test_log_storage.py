@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.table.log.event_log import TIMELINE

@@ -17,10 +17,10 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun
 from airflow_provider_segtable.core.log.fold import fold
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch, leave_alone

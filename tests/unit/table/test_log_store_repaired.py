@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import Fenced
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.recovery.repair import plan_repair, repair

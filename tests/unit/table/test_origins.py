@@ -6,11 +6,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME
-from airflow_provider_segtable.core.reads.origin import INSTANT, ORIGIN_COLUMNS
-from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME, INSTANT, ORIGIN_COLUMNS
+from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import moment
+from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.library.table import Table as LibraryTable
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, rows

@@ -7,8 +7,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.reads.read_plan import ReadPlan
-from airflow_provider_segtable.core.reads.selection import PrunedBy
+from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

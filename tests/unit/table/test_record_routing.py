@@ -11,10 +11,10 @@ import pytest
 
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
+from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair

@@ -12,12 +12,12 @@ from airflow_provider_segtable.core.errors import (
     RestoreRefused,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
-from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention

@@ -8,9 +8,8 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
-from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
-from airflow_provider_segtable.core.indexes.index_choice import in_words
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats
+from airflow_provider_segtable.core.indexes.index_state import in_words
 from airflow_provider_segtable.core.indexes.index_table import name_of
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log_store.following import Source
-from airflow_provider_segtable.core.log_store.position import Position
-from airflow_provider_segtable.core.log_store.reading import Reset
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.log_store.reading import Reset, Source
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogStoreProvider

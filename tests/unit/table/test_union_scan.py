@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable
-from airflow_provider_segtable.core.log_store.bucket_log import Limits
-from airflow_provider_segtable.core.log_store.position import BEGINNING
+from airflow_provider_segtable.core.log_store.bucket import Limits
+from airflow_provider_segtable.core.log_store.manifest import BEGINNING
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
-from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.table.log_store.epochs import begin_epoch
 from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion
+from airflow_provider_segtable.core.deletion import Deletion
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before

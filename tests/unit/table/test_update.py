@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.requests.change_request import Sql
-from airflow_provider_segtable.core.time.interval import HOUR_US
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, files, numbers
 

@@ -16,10 +16,10 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import TableRepaired
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn
-from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.core.time.interval import HOUR_US, moment
+from airflow_provider_segtable.core.time import HOUR_US, moment
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.ports.claims import LeaseState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

@@ -21,9 +21,9 @@ from airflow_provider_segtable.cli.display.output import Facts, note, print_json
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.locks.lockbox import Lock
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.locks import Lock
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant, iso
 
 SECOND_US = 1_000_000
 STYLES = {"revoked": "yellow", "publishing": "green", "waiting": "dim"}

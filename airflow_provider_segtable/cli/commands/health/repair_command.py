@@ -188,7 +188,7 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
     from airflow_provider_segtable.core.errors import InvalidInput
     from airflow_provider_segtable.core.log.events import TableCreated
     from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
-    from airflow_provider_segtable.core.time.interval import Granularity
+    from airflow_provider_segtable.core.time import Granularity
     from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
     from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY
     from airflow_provider_segtable.data.parquet.segment_scan import SourceFile

@@ -19,7 +19,6 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.requests.change_arguments import columns_in
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
@@ -29,6 +28,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Sql,
     Unmatched,
     Update,
+    columns_in,
     selected,
 )
 from airflow_provider_segtable.planning.engine import Engine

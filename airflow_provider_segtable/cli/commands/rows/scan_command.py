@@ -22,7 +22,7 @@ from airflow_provider_segtable.cli.input.options import (
 )
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.reads.read_plan import ReadPlan
+from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from airflow_provider_segtable.cli.commands.tables.table_commands import open_ta
 from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.cli.display.output import Facts, print_json, show
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
+from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.lag import LogEnd
-from airflow_provider_segtable.core.reads.consumer import Consumer
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.log_store.reading import LogEnd
+from airflow_provider_segtable.core.time import iso
 
 consumers = typer.Typer(
     no_args_is_help=True,

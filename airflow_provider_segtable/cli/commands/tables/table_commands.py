@@ -31,7 +31,7 @@ from airflow_provider_segtable.cli.input.options import (
 )
 from airflow_provider_segtable.cli.input.publish_options import PublishFormats, publish_properties
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile

@@ -14,7 +14,7 @@ from airflow_provider_segtable.cli.display.output import Facts, note, print_json
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.time import iso
 
 
 def clean(

@@ -21,8 +21,8 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.plans.kinds import kinds, named, with_option
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.log.plan_kinds import kinds, named, with_option
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:

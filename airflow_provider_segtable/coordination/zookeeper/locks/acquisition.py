@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.waiting import WaitLog
 from airflow_provider_segtable.coordination.zookeeper.nodes import OF_TIME_CHUNK, Nodes, Seen
-from airflow_provider_segtable.core.locks.lockbox import (
+from airflow_provider_segtable.core.locks import (
     MAX_YIELDS,
     Generation,
     Lock,
@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.locks.lockbox import (
     LockRequest,
     contested,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Instant
 
 
 @dataclass(slots=True)

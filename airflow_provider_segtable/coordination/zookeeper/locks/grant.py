@@ -8,7 +8,7 @@ from airflow_provider_segtable.coordination.zookeeper.locks.acquisition import A
 from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes
 from airflow_provider_segtable.coordination.zookeeper.records import encode_lock, encode_revocation
 from airflow_provider_segtable.core.errors import LimitReached
-from airflow_provider_segtable.core.locks.lockbox import Granted, LockRequest, Revokes
+from airflow_provider_segtable.core.locks import Granted, LockRequest, Revokes
 
 
 def grant_of(

@@ -31,16 +31,18 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     number_in,
 )
 from airflow_provider_segtable.core.errors import UnreadableNode
-from airflow_provider_segtable.core.locks.id_blocks import (
+from airflow_provider_segtable.core.locks import (
+    FencingToken,
+    Generation,
+    LockRequest,
     Portion,
     block_size,
     gone_back,
     likeness,
     portions,
 )
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.claims import LeaseState
 
 KEPT_S = 1.0

@@ -23,9 +23,9 @@ from airflow_provider_segtable.coordination.waiting import revoked_error
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.records import PUBLISHING, with_state
 from airflow_provider_segtable.core.errors import InvalidInput, LockLost
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock
-from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.locks import FencingToken, Lock
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.claims import LeaseState
 
 MAX_PROGRESS_BYTES = 65_536

@@ -18,38 +18,36 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.locks.lockbox import Generation
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import (
+from airflow_provider_segtable.core.id_space import IdSpace
+from airflow_provider_segtable.core.locks import Generation
+from airflow_provider_segtable.core.log.event import (
+    Conflict,
     EventKind,
+    amount,
     intervals_of_ids,
     intervals_of_segments,
 )
 from airflow_provider_segtable.core.log.families import log_store_events
-from airflow_provider_segtable.core.log.loads import (
+from airflow_provider_segtable.core.log.replacement import moved
+from airflow_provider_segtable.core.log.state import (
     LoadPart,
+    State,
     check_part,
     decode_part,
     encode_part,
+    publish,
+    settle,
+    void,
 )
-from airflow_provider_segtable.core.log.segment_words import amount
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log.transitions import publish, settle, void
-from airflow_provider_segtable.core.log_store.manifest import (
-    LogRange,
-    decode_ranges,
-    encode_ranges,
-)
-from airflow_provider_segtable.core.segments.id_space import IdSpace
-from airflow_provider_segtable.core.segments.replacement import moved
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import (
+from airflow_provider_segtable.core.log_store.manifest import LogRange, decode_ranges, encode_ranges
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import (
     decode_ids,
     decode_segments,
     encode_ids,
     encode_segments,
 )
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,29 +18,33 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, VectorFile
-from airflow_provider_segtable.core.deletes.predicate import (
-    Predicate,
-    decode_predicate,
-    encode_predicate,
+from airflow_provider_segtable.core.deletion import PredicateDelete, VectorFile
+from airflow_provider_segtable.core.log.event import (
+    Conflict,
+    EventKind,
+    Stamp,
+    amount,
+    intervals_of_segments,
 )
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, intervals_of_segments
 from airflow_provider_segtable.core.log.families import append_events
-from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
-from airflow_provider_segtable.core.log.segment_words import amount
-from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log.transitions import delete_rows, publish
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.segments.segment_codec import (
+from airflow_provider_segtable.core.log.state import (
+    KEPT,
+    Overwritten,
+    State,
+    delete_rows,
+    publish,
+    rival,
+)
+from airflow_provider_segtable.core.predicate import Predicate, decode_predicate, encode_predicate
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment_codec import (
     Json,
     decode_segments,
     decode_vectors,
     encode_segments,
     encode_vectors,
 )
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

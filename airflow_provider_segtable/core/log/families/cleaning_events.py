@@ -33,19 +33,23 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
+from airflow_provider_segtable.core.consumer import known_consumer_name
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, needed, newest, paths
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, intervals_of_ids, no_interval
+from airflow_provider_segtable.core.deletion import PredicateDelete, needed, newest, paths
+from airflow_provider_segtable.core.log.event import (
+    Conflict,
+    EventKind,
+    intervals_of_ids,
+    no_interval,
+)
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path
-from airflow_provider_segtable.core.reads.consumer import known_consumer_name
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
-from airflow_provider_segtable.core.segments.timeline import Group, GroupState, Timeline
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Group, GroupState, Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,20 +23,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
-from airflow_provider_segtable.core.errors import Fenced
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
-from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.position import Position
-from airflow_provider_segtable.core.reads.consumer import (
+from airflow_provider_segtable.core.consumer import (
     Consumer,
     LogMark,
     decode_marks,
     encode_marks,
     known_consumer_name,
 )
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.errors import Fenced
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.time import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,23 +28,21 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.indexes.feed import Feed
-from airflow_provider_segtable.core.indexes.index_kinds import (
+from airflow_provider_segtable.core.indexes.index_state import (
+    Feed,
     IndexDefinition,
+    IndexState,
     decode_index,
     encode_index,
 )
-from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, no_interval
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.requests.overwrite import joined
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.segments.segment_codec import decode_segments, encode_segments
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
+from airflow_provider_segtable.core.time import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,14 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
-from airflow_provider_segtable.core.log_store.position import Epoch, Offset
+from airflow_provider_segtable.core.log_store.manifest import (
+    BucketManifest,
+    Epoch,
+    LogRange,
+    Offset,
+)
 
 NO_RECORDS = BucketManifest()
 """A bucket that no service has taken yet."""

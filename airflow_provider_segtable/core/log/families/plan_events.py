@@ -22,31 +22,33 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import (
+from airflow_provider_segtable.core.locks import (
+    FencingToken,
+    Generation,
+    decode_token,
+    encode_token,
+)
+from airflow_provider_segtable.core.log.event import (
+    Conflict,
     EventKind,
+    Stamp,
     intervals_of_segments,
+    made,
     no_interval,
 )
 from airflow_provider_segtable.core.log.families.table_events import lost_columns
-from airflow_provider_segtable.core.log.segment_words import made
-from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log.transitions import publish, settle
-from airflow_provider_segtable.core.plans.kinds import decode_plan
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import (
+from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
+from airflow_provider_segtable.core.log.plan_kinds import decode_plan
+from airflow_provider_segtable.core.log.state import State, publish, settle
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import (
     Json,
     decode_ids,
     decode_segments,
     encode_ids,
     encode_segments,
 )
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time import Instant, iso
 
 FINISHED_PLANS_KEPT = 1000
 

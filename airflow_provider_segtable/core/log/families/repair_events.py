@@ -16,22 +16,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, whole_table
+from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, amount, whole_table
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.families.table_events import (
     TableCreated,
     decode_table,
     encode_table,
 )
-from airflow_provider_segtable.core.log.segment_words import amount
-from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log.transitions import delete_rows, publish, settle, void
+from airflow_provider_segtable.core.log.state import State, delete_rows, publish, settle, void
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import (
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import (
     Json,
     decode_ids,
     decode_segments,
@@ -40,7 +36,7 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_segments,
     encode_vectors,
 )
-from airflow_provider_segtable.core.time.layout import (
+from airflow_provider_segtable.core.time import (
     GranularityOverride,
     decode_overrides,
     encode_overrides,

@@ -30,31 +30,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete, VectorFile
-from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
-from airflow_provider_segtable.core.locks.lock_types import Generation
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, whole_table
+from airflow_provider_segtable.core.base import base_of, base_restored
+from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete, VectorFile
+from airflow_provider_segtable.core.locks import Generation
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, made, whole_table
 from airflow_provider_segtable.core.log.families import log_store_events
-from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
-from airflow_provider_segtable.core.log.segment_words import made
-from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log.transitions import delete_rows, publish
+from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
+from airflow_provider_segtable.core.log.replacement import hidden_by_equals, tombstones
+from airflow_provider_segtable.core.log.state import KEPT, Overwritten, State, delete_rows, publish
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
     decode_manifests,
     encode_manifests,
 )
-from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.segments.base import base_of, base_restored
-from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Segment,
-    SegmentId,
-)
-from airflow_provider_segtable.core.segments.segment_codec import (
+from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import (
     Json,
     decode_segments,
     decode_vectors,
@@ -62,9 +53,10 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_vectors,
 )
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.core.time.layout import (
+from airflow_provider_segtable.core.time import (
     GranularityOverride,
+    Instant,
+    Interval,
     Layout,
     decode_overrides,
     encode_overrides,

@@ -28,18 +28,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.paths import known_name
-from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.segment_codec import Json
+from airflow_provider_segtable.core.schema import Order, Schema, decode_columns, encode_columns
+from airflow_provider_segtable.core.segment_codec import Json
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.schema import Schema, decode_columns, encode_columns
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
-from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
-from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval
+from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 

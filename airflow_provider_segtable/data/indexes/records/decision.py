@@ -24,9 +24,8 @@ from airflow_provider_segtable.core.indexes.record_index import (
     ORDERING,
     TOKEN,
 )
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.merge.key_groups import codes_of, whole
 from airflow_provider_segtable.data.merge.merging import key_codes
 from airflow_provider_segtable.data.sort.sort_keys import Indices

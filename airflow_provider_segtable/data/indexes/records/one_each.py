@@ -7,7 +7,7 @@ write had records of a key in several time chunks, only their random tokens woul
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.merge.key_groups import codes_of, whole
 from airflow_provider_segtable.data.merge.keyed_rows import check_keys

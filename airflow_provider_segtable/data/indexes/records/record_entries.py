@@ -8,7 +8,6 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.indexes.index_kind import START
 from airflow_provider_segtable.core.indexes.record_index import (
     DELETED,
@@ -21,8 +20,9 @@ from airflow_provider_segtable.core.indexes.record_index import (
     rules_of,
 )
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP, ROOT_PARTITION
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, ROOT_PARTITION
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.ports.files import DataFiles

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
-from airflow_provider_segtable.core.segments.segment import FooterChecksum
+from airflow_provider_segtable.core.segment import FooterChecksum
 from airflow_provider_segtable.data.files.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.parquet.checksums.page_crc import crc32
 from airflow_provider_segtable.ports.files import Ready, Sink, Source

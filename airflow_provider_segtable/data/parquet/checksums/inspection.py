@@ -30,10 +30,10 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.recovery.diagnosis import disagreements
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.schema import Order
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
-from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes

@@ -15,10 +15,10 @@ from dataclasses import replace
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.segments.segment_codec import decode_segment, encode_segment
-from airflow_provider_segtable.core.tables.schema import Schema
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import footer_checksum
 from airflow_provider_segtable.data.parquet.metadata.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Source

@@ -15,7 +15,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_segtable.core.time.interval import DAY_US, Instant
+from airflow_provider_segtable.core.time import DAY_US, Instant
 
 _LENGTH = 16
 _LAST = 0x10FFFF

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.formats.format import NewFile
 from airflow_provider_segtable.formats.iceberg.manifests.bounds import bound, time_bound, widened
 from airflow_provider_segtable.formats.iceberg.manifests.partition import Spec

@@ -15,15 +15,9 @@ from datetime import date
 from typing import Any
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.metric import HIDDEN
-from airflow_provider_segtable.core.time.interval import (
-    DAY_US,
-    HOUR_US,
-    Granularity,
-    Instant,
-    moment,
-)
+from airflow_provider_segtable.core.schema import HIDDEN
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Instant, moment
 
 Json = dict[str, Any]
 FIELD_ID = 1000

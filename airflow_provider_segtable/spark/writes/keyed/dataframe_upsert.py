@@ -25,9 +25,9 @@ from pyspark.sql import types as T  # noqa: N812  # the same
 
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.spark_schemas import (
     check_columns,

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Delete, Update
-from airflow_provider_segtable.core.tables.keyed.key_requests import lost_null, unset
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.keyed_kind import lost_null, unset
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX

@@ -18,10 +18,9 @@ from airflow_provider_segtable.core.requests.change_request import (
     Unmatched,
     Update,
 )
-from airflow_provider_segtable.core.tables.keyed.key_requests import lost_null, unset
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
-from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.core.tables.keyed_kind import lost_null, unset
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Layout, iso
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.arrow.event_times import instants

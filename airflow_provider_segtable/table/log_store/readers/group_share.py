@@ -14,10 +14,10 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.consumer import LogMark
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, Fenced, LockLost
 from airflow_provider_segtable.core.log_store.assignment import assign
-from airflow_provider_segtable.core.log_store.position import Position
-from airflow_provider_segtable.core.reads.consumer import LogMark
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.readers.stored_positions import (

@@ -8,15 +8,19 @@
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
+from airflow_provider_segtable.core.consumer import LogMark
 from airflow_provider_segtable.core.errors import CoordinationError, InvalidInput, LogStoreError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.following import NOTHING_READ
-from airflow_provider_segtable.core.log_store.lag import LogEnd, LogLag, lag_of
-from airflow_provider_segtable.core.log_store.position import Position
-from airflow_provider_segtable.core.log_store.status import BucketStatus
-from airflow_provider_segtable.core.reads.consumer import LogMark
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.log_store.reading import (
+    NOTHING_READ,
+    BucketStatus,
+    LogEnd,
+    LogLag,
+    lag_of,
+)
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.file_reader import first_available, ranges

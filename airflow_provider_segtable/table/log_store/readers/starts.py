@@ -14,9 +14,9 @@ from typing import TypeAlias
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Whence
-from airflow_provider_segtable.core.time.times import Time, as_instant
+from airflow_provider_segtable.core.time import Time, as_instant
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.file_reader import first_available

@@ -8,14 +8,14 @@
 
 from collections.abc import Mapping
 
+from airflow_provider_segtable.core.consumer import LogMark
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
 from airflow_provider_segtable.core.log.events import ConsumerAdvanced
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.log_store.following import NOTHING_READ
-from airflow_provider_segtable.core.log_store.position import Position
+from airflow_provider_segtable.core.log_store.manifest import Position
+from airflow_provider_segtable.core.log_store.reading import NOTHING_READ
 from airflow_provider_segtable.core.paths import is_name
-from airflow_provider_segtable.core.reads.consumer import LogMark
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log_store.file_reader import ranges

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.publishing import ShownFile
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.data.publishing.file_facts import file_facts

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -18,7 +19,6 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
     evolved,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.formats.delta.delta_format import DeltaFormat
 from tests.unit.formats.delta.making import TABLE, Lake, rows_of
 

@@ -18,8 +18,8 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageFull,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import DAY_US
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path
 from airflow_provider_segtable.storage import MemoryStorage

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from airflow_provider_segtable.core.publishing.shown import shown_files
+from airflow_provider_segtable.core.publishing import shown_files
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.storage import LocalStorage

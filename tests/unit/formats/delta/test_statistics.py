@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.publishing.file_facts import ColumnFacts, FileFacts
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.formats.delta.statistics import Statistics
 from airflow_provider_segtable.formats.format import NewFile
 from airflow_provider_segtable.testing.builders import first

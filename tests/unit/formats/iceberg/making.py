@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.shown import difference, shown_files
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.publishing import ShownFile, difference, shown_files
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.publishing.file_facts import facts_of
 from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.golden.make_table import PLACE

@@ -9,10 +9,10 @@ import pytest
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.publishing.shown_file import ShownFile
+from airflow_provider_segtable.core.publishing import ShownFile
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.evolution import AddColumn, evolved
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.iceberg import names

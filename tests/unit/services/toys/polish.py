@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.log.plan import Plan, plan_id
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import PlannerContext, members, skip
 from airflow_provider_segtable.planning.ranking.selection import Candidate

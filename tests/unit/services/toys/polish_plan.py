@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event import Conflict
+from airflow_provider_segtable.core.log.group_plans import GroupPlan
+from airflow_provider_segtable.core.log.plan import PlanState, decoded_fields
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.group_plan import GroupPlan
-from airflow_provider_segtable.core.plans.plan import decoded_fields
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.segments.segment_codec import Json
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment_codec import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from airflow_provider_segtable.core.locks.lock_types import LockGranularity
-from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.core.locks import LockGranularity, LockRequest
+from airflow_provider_segtable.core.log.plan import (
+    Claim,
+    Named,
+    Plan,
+    PlanState,
+    Publish,
+    Step,
+    decoded_fields,
+)
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.plan import Claim, Named, Plan, decoded_fields
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.plans.plan_steps import Publish, Step
-from airflow_provider_segtable.core.segments.segment import Place, Segment
+from airflow_provider_segtable.core.segment import Place, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

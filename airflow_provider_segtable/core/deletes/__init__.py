@@ -1,1 +1,0 @@
-"""Deletes: deletion vectors by root address, and delete predicates."""

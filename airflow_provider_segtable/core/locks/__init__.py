@@ -1,1 +1,0 @@
-"""Lock rules: requests, grants, conflicts and id allocation."""

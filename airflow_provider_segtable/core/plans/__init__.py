@@ -1,1 +1,0 @@
-"""Compaction plans and their life cycle."""

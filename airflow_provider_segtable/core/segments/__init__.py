@@ -1,1 +1,0 @@
-"""Segments: descriptors, atomic update groups, overshadowing, replacement and invariants."""

@@ -1,1 +1,0 @@
-"""Time chunks, decoded or packed: groups, layers, summaries, and indexes of chunks."""

@@ -1,0 +1,315 @@
+"""A persistent sorted set of ranged items, in which items that overlap share a cell.
+
+1. Cells are disjoint and sorted. The items of a cell are connected by overlaps, and the cell's
+   range is the union of theirs. Touching ranges do not overlap.
+2. Each change returns a new value that shares all untouched cells. Cells lie in blocks of at
+   most ``2 * BLOCK``, so a change among n cells copies n / BLOCK + BLOCK references, not n.
+3. Inside a cell, items are sorted by key; keys sort by start first, so iteration is by start.
+
+It serves both dimensions of the timeline: groups by root range, chunks by interval.
+
+A persistent sorted index of items whose ranges may overlap, such as time chunks.
+
+1. Items are sorted by ``key``, and keys sort by start first. An item replaces one of equal key.
+2. Items lie in blocks of at most ``2 * BLOCK``; each block stores the highest end of its items. A
+   range query skips blocks that end before the range, so one wide item costs only its own block.
+   It begins at the first block up to which an end passes the start of the range.
+3. Each change returns a new value that shares all untouched blocks: among n items it copies
+   n / BLOCK + BLOCK references, not n.
+
+``Spans`` is for ranges that rarely overlap, and joins overlapping ones; this index is for any.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import Any, Generic, Protocol, TypeVar
+
+BLOCK = 64
+
+
+class Ranged(Protocol):
+    """An item with a half-open range and an ordered key that determines the range."""
+
+    @property
+    def key(self) -> Any:
+        """Return the unique key of the item; keys sort by start first."""
+
+    @property
+    def start(self) -> int:
+        """Return the first position of the range."""
+
+    @property
+    def end(self) -> int:
+        """Return the first position after the range."""
+
+
+T = TypeVar("T", bound=Ranged)
+
+_key = attrgetter("key")
+_start = attrgetter("start")
+_end = attrgetter("end")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[T]):
+    """Items connected by overlaps, sorted by key, and the union of their ranges."""
+
+    start: int
+    end: int
+    items: tuple[T, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans(Generic[T]):
+    """An immutable set; see the module. Equal sets may be split into different blocks."""
+
+    blocks: tuple[tuple[Cell[T], ...], ...] = ()
+
+    @staticmethod
+    def of(items: Iterable[T]) -> "Spans[T]":
+        """Build the set from items in any order."""
+        return Spans(_blocks(_cells(sorted(items, key=_key))))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both sets contain the same items."""
+        return isinstance(other, Spans) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield all items by start."""
+        return (item for block in self.blocks for cell in block for item in cell.items)
+
+    def __bool__(self) -> bool:
+        """Return whether the set has any items."""
+        return bool(self.blocks)
+
+    def cells(self, start: int, end: int) -> Iterator[Cell[T]]:
+        """Yield the cells that overlap a range."""
+        at, index = self._first_ending_after(start)
+        while at < len(self.blocks):
+            block = self.blocks[at]
+            while index < len(block):
+                cell = block[index]
+                if cell.start >= end:
+                    return
+                yield cell
+                index += 1
+            at, index = at + 1, 0
+
+    def overlapping(self, start: int, end: int) -> Iterator[T]:
+        """Yield the items that overlap a range."""
+        for cell in self.cells(start, end):
+            for item in cell.items:
+                if item.start < end and start < item.end:
+                    yield item
+
+    def find(self, start: int, end: int, key: Any) -> T | None:
+        """Return the item with this range and key, or None."""
+        for cell in self.cells(start, end):
+            at = bisect_left(cell.items, key, key=_key)
+            if at < len(cell.items) and cell.items[at].key == key:
+                return cell.items[at]
+        return None
+
+    def put(self, item: T) -> "Spans[T]":
+        """Add an item, replacing an item with an equal key."""
+        touched = tuple(self.cells(item.start, item.end))
+        if not touched:
+            return self.splice(item.start, item.end, (item,))
+        items = touched[0].items
+        if len(touched) > 1:
+            items = tuple(sorted(chain.from_iterable(c.items for c in touched), key=_key))
+        at = bisect_left(items, item.key, key=_key)
+        same = at < len(items) and items[at].key == item.key
+        start, end = min(touched[0].start, item.start), max(touched[-1].end, item.end)
+        joined = Cell(start, end, (*items[:at], item, *items[at + same :]))
+        return self._spliced(start, end, (joined,))
+
+    def drop(self, item: T) -> "Spans[T]":
+        """Remove the item with an equal range and key, if present."""
+        for cell in self.cells(item.start, item.end):
+            rest = [other for other in cell.items if other.key != item.key]
+            if len(rest) < len(cell.items):
+                return self._spliced(cell.start, cell.end, _cells(rest))
+        return self
+
+    def splice(self, start: int, end: int, items: Sequence[T]) -> "Spans[T]":
+        """Replace all cells that overlap a range by items within it, sorted by key."""
+        return self._spliced(start, end, _cells(items))
+
+    def without(self, other: "Spans[T]") -> Iterator[T]:
+        """Yield the items that are not in another set; shared blocks are not looked at."""
+        shared = {id(block) for block in other.blocks}
+        for block in (block for block in self.blocks if id(block) not in shared):
+            for item in (item for cell in block for item in cell.items):
+                known = other.find(item.start, item.end, item.key)
+                if known is not item and known != item:
+                    yield item
+
+    def _spliced(self, start: int, end: int, cells: Sequence[Cell[T]]) -> "Spans[T]":
+        blocks = self.blocks
+        left, left_index = self._first_ending_after(start)
+        right = bisect_left(blocks, end, key=lambda block: block[-1].start)
+        after: tuple[Cell[T], ...] = ()
+        if right < len(blocks):
+            after = blocks[right][bisect_left(blocks[right], end, key=_start) :]
+        if left == len(blocks) and blocks:
+            left, left_index = left - 1, len(blocks[-1])
+        before = blocks[left][:left_index] if blocks else ()
+        middle = (*before, *cells, *after)
+        return Spans(blocks[:left] + _blocks(middle) + blocks[right + 1 :])
+
+    def _first_ending_after(self, position: int) -> tuple[int, int]:
+        at = bisect_right(self.blocks, position, key=lambda block: block[-1].end)
+        if at == len(self.blocks):
+            return at, 0
+        return at, bisect_right(self.blocks[at], position, key=_end)
+
+
+def _blocks(cells: Sequence[Cell[T]]) -> tuple[tuple[Cell[T], ...], ...]:
+    if len(cells) <= 2 * BLOCK:
+        return (tuple(cells),) if cells else ()
+    return tuple(tuple(cells[at : at + BLOCK]) for at in range(0, len(cells), BLOCK))
+
+
+def _cells(items: Sequence[T]) -> list[Cell[T]]:
+    cells: list[Cell[T]] = []
+    members: list[T] = []
+    start = end = 0
+    for item in items:
+        if members and item.start < end:
+            members.append(item)
+            end = max(end, item.end)
+            continue
+        if members:
+            cells.append(Cell(start, end, tuple(members)))
+        members, start, end = [item], item.start, item.end
+    if members:
+        cells.append(Cell(start, end, tuple(members)))
+    return cells
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Generic[T]):
+    """Neighbouring items (at least one) and their highest end."""
+
+    items: tuple[T, ...]
+    end: int
+
+    @property
+    def first(self) -> Any:
+        """Return the lowest key."""
+        return self.items[0].key
+
+    @property
+    def start(self) -> int:
+        """Return the lowest start."""
+        return self.items[0].start
+
+
+_first = attrgetter("first")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalIndex(Generic[T]):
+    """An immutable index; see the module. Equal indexes may be split into different blocks."""
+
+    blocks: tuple[Block[T], ...] = ()
+    _ends: list[int] = field(default_factory=list, repr=False)
+
+    @staticmethod
+    def of(items: Iterable[T]) -> "IntervalIndex[T]":
+        """Build the index from items with distinct keys."""
+        return IntervalIndex(_interval_blocks(tuple(sorted(items, key=_key))))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both indexes contain the same items."""
+        return isinstance(other, IntervalIndex) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield all items by key."""
+        return (item for block in self.blocks for item in block.items)
+
+    def __bool__(self) -> bool:
+        """Return whether the index has any items."""
+        return bool(self.blocks)
+
+    def overlapping(self, start: int, end: int) -> Iterator[T]:
+        """Yield the items that overlap a range, by key; touching ranges do not overlap."""
+        until = bisect_left(self.blocks, end, key=_start)
+        for block in self.blocks[bisect_right(self._highest_ends(), start, 0, until) : until]:
+            if block.end > start:
+                for item in block.items:
+                    if item.start >= end:
+                        break
+                    if start < item.end:
+                        yield item
+
+    def _highest_ends(self) -> list[int]:
+        """Return the highest end up to each block; computed at the first query."""
+        if len(self._ends) != len(self.blocks):
+            self._ends[:] = accumulate(map(_end, self.blocks), max)
+        return self._ends
+
+    def find(self, key: Any) -> T | None:
+        """Return the item with this key, or None."""
+        at = self._block(key)
+        if at < 0:
+            return None
+        items = self.blocks[at].items
+        index = bisect_left(items, key, key=_key)
+        return items[index] if index < len(items) and items[index].key == key else None
+
+    def changed(self, before: "IntervalIndex[T]") -> Iterator[T]:
+        """Yield the items that an earlier index has not, and its items that this one has not.
+
+        An item that was replaced by another one of its key is yielded once. Blocks that both share
+        are not looked at.
+        """
+        now, then = (_outside(*pair) for pair in ((self, before), (before, self)))
+        for key in {**now, **then}:
+            ours, theirs = now.get(key), then.get(key)
+            if ours is not theirs and ours != theirs:
+                yield theirs if ours is None else ours  # type: ignore[misc]  # one is an item
+
+    def put(self, item: T) -> "IntervalIndex[T]":
+        """Add an item, replacing an item with an equal key."""
+        at = max(self._block(item.key), 0)
+        items = self.blocks[at].items if self.blocks else ()
+        index = bisect_left(items, item.key, key=_key)
+        same = index < len(items) and items[index].key == item.key
+        return self._with(at, (*items[:index], item, *items[index + same :]))
+
+    def drop(self, key: Any) -> "IntervalIndex[T]":
+        """Remove the item with this key, if present."""
+        if self.find(key) is None:
+            return self
+        at = self._block(key)
+        return self._with(at, tuple(i for i in self.blocks[at].items if i.key != key))
+
+    def _block(self, key: Any) -> int:
+        """Return the index of the block that this key belongs in; -1 before the first block."""
+        return bisect_right(self.blocks, key, key=_first) - 1
+
+    def _with(self, at: int, items: tuple[T, ...]) -> "IntervalIndex[T]":
+        return IntervalIndex(self.blocks[:at] + _interval_blocks(items) + self.blocks[at + 1 :])
+
+
+def _outside(index: IntervalIndex[T], other: IntervalIndex[T]) -> dict[Any, T]:
+    """Return the items in blocks that the other index does not share, by key."""
+    shared = {id(block) for block in other.blocks}
+    return {item.key: item for b in index.blocks if id(b) not in shared for item in b.items}
+
+
+def _interval_blocks(items: tuple[T, ...]) -> tuple[Block[T], ...]:
+    if not items:
+        return ()
+    size = len(items) if len(items) <= 2 * BLOCK else BLOCK
+    parts = (items[at : at + size] for at in range(0, len(items), size))
+    return tuple(Block(part, max(item.end for item in part)) for part in parts)

@@ -1,1 +1,0 @@
-"""Primary-key tables: how rows of equal keys become one."""

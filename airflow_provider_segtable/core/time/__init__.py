@@ -1,1 +1,0 @@
-"""Time: instants, intervals, granularities, and the layout of time chunks."""
