@@ -55,7 +55,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 ORDERS = ("control", "delete first", "compaction first")
 BUCKETS = 100

@@ -33,9 +33,9 @@ import pyarrow.dataset as ds
 
 from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.index_entries import index_ports
 from airflow_provider_segtable.table.log.committer import forward_feeds
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 from tests.watched_files import watched
 
 START = parse_instant("2026-01-01")

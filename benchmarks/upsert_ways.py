@@ -25,7 +25,7 @@ from airflow_provider_segtable.data.keyed.merge_job import MergeJob
 from airflow_provider_segtable.data.merge.merge_runs import ALWAYS
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.table.writes.upsert import merge_rules
+from airflow_provider_segtable.table.upsert import merge_rules
 
 LOGS = 8
 START = 1_767_225_600_000_000

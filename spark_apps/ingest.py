@@ -38,7 +38,7 @@ from airflow_provider_segtable.spark.reads.input_source import (
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.spark.writes.streams.stream import AVAILABLE_NOW, ingest_stream
-from airflow_provider_segtable.table.lifetime.definition import needed_values
+from airflow_provider_segtable.table.definition import needed_values
 
 LOCK_WAIT_S = 60.0
 

@@ -35,9 +35,9 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import pruning
-from airflow_provider_segtable.table.log_store.live_tail import Finder
+from airflow_provider_segtable.table.log_store.tail import Finder
 from airflow_provider_segtable.table.log_store.union_scan import UnionScan, union_scan
 from tests.simulation.publishing.decoders import Decoder, DeltaDecoder, IcebergDecoder
 
@@ -205,7 +205,7 @@ def filtered(look: Look) -> Iterator[str]:
     for least, how in ((1, "with indexes"), (MANY, "without indexes")):
         if how == "with indexes" and not look.state.indexes:
             continue
-        with patch.object(pruning, "LEAST_FILES", least):
+        with patch.object(chosen_files, "LEAST_FILES", least):
             yield from differences(f"where {where} {how}", look.read(where=where), right)
 
 

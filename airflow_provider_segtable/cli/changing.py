@@ -74,7 +74,7 @@ def _engine(table: Any, request: ChangeRequest, wanted: Engine) -> Engine:
         NeedsSpark: only Spark can do the change, but the local engine is requested.
         InvalidInput: there is no file of this name.
     """
-    from airflow_provider_segtable.table.changes.file_rows import why_spark
+    from airflow_provider_segtable.table.changes.arrow_engine import why_spark
 
     if wanted is Engine.SPARK:
         return wanted

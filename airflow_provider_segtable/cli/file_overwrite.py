@@ -9,7 +9,7 @@ from airflow_provider_segtable.cli.display.output import Facts, progress
 from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.planning.engine import Engine
-from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
+from airflow_provider_segtable.table.load import FileColumns
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile

@@ -28,12 +28,11 @@ from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_
 from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
+from airflow_provider_segtable.table.append import made_at
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
-from airflow_provider_segtable.table.lifetime.definition import given_schema, needed_values
+from airflow_provider_segtable.table.definition import given_schema, needed_values
+from airflow_provider_segtable.table.load import FileColumns, Loaded, load_name, loaded_before
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.table.writes.append import made_at
-from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
-from airflow_provider_segtable.table.writes.load import Loaded, load_name, loaded_before
 
 
 @contextmanager

@@ -61,12 +61,12 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.inner_tables import inner_tables
-from airflow_provider_segtable.table.lifetime.definition import checked_order
-from airflow_provider_segtable.table.lifetime.own_files import indexes_with_logs
+from airflow_provider_segtable.table.definition import checked_order
+from airflow_provider_segtable.table.dropping import indexes_with_logs
+from airflow_provider_segtable.table.indexes.lifecycle import inner_tables
+from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
-from airflow_provider_segtable.table.versions.consumers import unread_since
 
 DATA = "data"
 DELETES = "deletes"

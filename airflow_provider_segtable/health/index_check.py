@@ -29,8 +29,8 @@ from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
 from airflow_provider_segtable.health.record_check import check_records
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.inner_tables import inner_tables
-from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.indexes.index_entries import entries_in
+from airflow_provider_segtable.table.indexes.lifecycle import inner_tables
 
 FILES = 256
 """Number of files whose entries are computed at once."""

@@ -40,7 +40,7 @@ from airflow_provider_segtable.health.published_readers.reader import (
 from airflow_provider_segtable.health.published_readers.readers import READERS
 from airflow_provider_segtable.health.published_rows import published_state
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 
 Report = Callable[[str, int, int], None]
 """Called with a reader, the rows that were read so far, and all rows."""

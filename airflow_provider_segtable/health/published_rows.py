@@ -39,7 +39,7 @@ from airflow_provider_segtable.planning.findings.publish_findings import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.revising import shows
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 
 
 def published_state(ports: TableContext, newest: State, head: Published) -> State | None:

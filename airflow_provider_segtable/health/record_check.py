@@ -22,7 +22,7 @@ from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.records.decision import decided, places_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.routing.facts import records_of
+from airflow_provider_segtable.table.indexes.facts import records_of
 
 
 def check_records(

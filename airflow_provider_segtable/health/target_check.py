@@ -34,8 +34,7 @@ from airflow_provider_segtable.planning.findings.publish_findings import (
     unfinished_target,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
-from airflow_provider_segtable.table.publishing.status import published_status
+from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, published_status
 from airflow_provider_segtable.table.publishing.targets import own_paths
 
 

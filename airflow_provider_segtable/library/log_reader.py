@@ -23,15 +23,18 @@ from airflow_provider_segtable.core.errors import Fenced, InvalidInput, LockLost
 from airflow_provider_segtable.core.log_store.manifest import Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.live_tail import Finder
-from airflow_provider_segtable.table.log_store.readers.bucket_turns import BucketTurns
-from airflow_provider_segtable.table.log_store.readers.group_share import GroupShare
-from airflow_provider_segtable.table.log_store.readers.starts import (
+from airflow_provider_segtable.table.log_store.positions import (
+    GroupShare,
     Start,
     buckets_of,
     start_positions,
 )
-from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
+from airflow_provider_segtable.table.log_store.tail import (
+    BucketTail,
+    BucketTurns,
+    Finder,
+    LogRecords,
+)
 
 STEP_S = 1.0
 """Seconds after which a reader of a group looks at the other members."""

@@ -28,7 +28,7 @@ from airflow_provider_segtable.services.log_store.claimed_buckets import Claimed
 from airflow_provider_segtable.services.log_store.directory import SERVICES
 from airflow_provider_segtable.services.log_store.service import LogService
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 
 PAUSE_S = 1.0
 """How soon a service that comes is noticed; claims that end are noticed at once."""

@@ -5,7 +5,7 @@ from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.live_tail import Finder
+from airflow_provider_segtable.table.log_store.tail import Finder
 
 
 def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) -> BucketFinder:

@@ -47,17 +47,13 @@ from airflow_provider_segtable.services.compaction.compaction import Ended
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
+from airflow_provider_segtable.table.append import AppendResult, check_filled
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
-from airflow_provider_segtable.table.log_store.readers.starts import Start
+from airflow_provider_segtable.table.kept_versions import HistoryEntry, history
+from airflow_provider_segtable.table.load import FileColumns, Loaded, append_rows, load_files
+from airflow_provider_segtable.table.log_store.positions import Start, log_lag
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
-from airflow_provider_segtable.table.reads.scan import Scan
-from airflow_provider_segtable.table.versions.history import HistoryEntry, history
-from airflow_provider_segtable.table.writes.append import AppendResult
-from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
-from airflow_provider_segtable.table.writes.given import append_rows
-from airflow_provider_segtable.table.writes.incoming import check_filled
-from airflow_provider_segtable.table.writes.load import Loaded, load_files
+from airflow_provider_segtable.table.scan import Scan
 
 
 class Table(base.Table):

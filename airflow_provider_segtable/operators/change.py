@@ -33,7 +33,7 @@ from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.commit import SegtableCommitOperator
 from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Choice, Engine, chosen_engine
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 _RESULT = ("kind", "event", "matched", "deleted", "inserted", "seconds")
 
@@ -117,7 +117,7 @@ class SegtableChangeOperator(SegtableCommitOperator):
         return {**told, "dry_run": self.only_look, self.before: False}
 
     def _choice(self, request: ChangeRequest, snapshot: Snapshot) -> Choice:
-        from airflow_provider_segtable.table.changes.file_rows import size_of, why_spark
+        from airflow_provider_segtable.table.changes.arrow_engine import size_of, why_spark
 
         wish = Engine.of(self.engine)
         auto = wish is Engine.AUTO

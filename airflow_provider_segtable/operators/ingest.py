@@ -325,7 +325,7 @@ class SegtableIngestOperator(SegtableFilesOperator):
         self, ports: TableContext, rows: "pa.Table", commit_id: str | None
     ) -> dict[str, Any]:
         """Append or upsert rows in this process, and return the result."""
-        from airflow_provider_segtable.table.writes.given import append_rows
+        from airflow_provider_segtable.table.load import append_rows
 
         done = append_rows(ports, rows, commit_id=commit_id, deleted=self.deleted or None)
         if done.segments == 0:
@@ -365,8 +365,8 @@ def rows_of(
     """
     from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
     from airflow_provider_segtable.data.jobs.row_checks import check_rows
-    from airflow_provider_segtable.table.lifetime.definition import given_schema, needed_values
-    from airflow_provider_segtable.table.writes.given import flagged_rows
+    from airflow_provider_segtable.table.definition import given_schema, needed_values
+    from airflow_provider_segtable.table.load import flagged_rows
 
     schema = given_schema(state.table)
     if bad is None:

@@ -28,7 +28,7 @@ from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.services.publishing import PublishRun, publish_all
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.outcomes import Refused
+from airflow_provider_segtable.table.publishing.publisher import Refused
 
 PLANS_PER_RUN = 16
 

@@ -54,7 +54,7 @@ from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
 from airflow_provider_segtable.data.sort.runs import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.own_files import indexes_with_logs
+from airflow_provider_segtable.table.dropping import indexes_with_logs
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,

@@ -68,18 +68,18 @@ from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.cleaning_run import CleaningRun
 from airflow_provider_segtable.services.log_expiry import expirable, expire
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.gone_entries import gone_entries, tombstones
-from airflow_provider_segtable.table.indexes.inner_tables import (
+from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
+from airflow_provider_segtable.table.indexes.lifecycle import (
     files_of_feeds,
     forward_all,
     inner_tables,
 )
+from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.log.committer import commit as try_commit
 from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
-from airflow_provider_segtable.table.versions.consumers import unread_since
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000

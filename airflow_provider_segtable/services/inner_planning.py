@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.inner_tables import forward_all, inner_tables
+from airflow_provider_segtable.table.indexes.lifecycle import forward_all, inner_tables
 
 _LOG = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Poli
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import check_cut, checked_order
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.lifetime.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.outcomes import PublishOutcome
-from airflow_provider_segtable.table.publishing.publisher import publish
+from airflow_provider_segtable.table.publishing.publisher import PublishOutcome, publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,25 +17,25 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Granularity, Time, TimeRange
 from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.table.alteration import Alteration, alter
+from airflow_provider_segtable.table.append import AppendResult
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.lifetime.alteration import Alteration, alter
-from airflow_provider_segtable.table.lifetime.creation import begin_log
-from airflow_provider_segtable.table.lifetime.definition import (
+from airflow_provider_segtable.table.definition import (
+    begin_log,
     checked_schema,
     known_granularity,
     of_kind,
 )
-from airflow_provider_segtable.table.lifetime.dropping import DropResult, drop
-from airflow_provider_segtable.table.reads.scan import Scan
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.reads.window import start_read, version_read
+from airflow_provider_segtable.table.dropping import DropResult, drop
+from airflow_provider_segtable.table.load import append_rows
+from airflow_provider_segtable.table.restoration import TableVersions
+from airflow_provider_segtable.table.scan import Scan
+from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.table_indexes import TableIndexes
 from airflow_provider_segtable.table.table_publishing import TablePublishing
-from airflow_provider_segtable.table.versions.table_versions import TableVersions
-from airflow_provider_segtable.table.writes.append import AppendResult
-from airflow_provider_segtable.table.writes.given import append_rows
-from airflow_provider_segtable.table.writes.upsert import upsert_rows
+from airflow_provider_segtable.table.upsert import upsert_rows
+from airflow_provider_segtable.table.windows import start_read, version_read
 
 
 @dataclass(frozen=True, slots=True)

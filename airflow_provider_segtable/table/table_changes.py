@@ -19,12 +19,14 @@ from airflow_provider_segtable.core.requests.change_request import (
 from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite, extent_of
 from airflow_provider_segtable.core.time import TimeRange
 from airflow_provider_segtable.data.arrow.given_rows import Rows
-from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
-from airflow_provider_segtable.table.changes.file_rows import with_files
-from airflow_provider_segtable.table.changes.new_arrow_rows import new_arrow_rows
-from airflow_provider_segtable.table.changes.overwriting import run_overwrite
+from airflow_provider_segtable.table.changes.arrow_engine import (
+    ArrowEngine,
+    arrow_rows,
+    new_arrow_rows,
+    with_files,
+)
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, landed_before
-from airflow_provider_segtable.table.changes.run_change import WAIT_S, run_change
+from airflow_provider_segtable.table.changes.run_change import WAIT_S, run_change, run_overwrite
 from airflow_provider_segtable.table.context import TableContext
 
 

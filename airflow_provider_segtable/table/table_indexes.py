@@ -16,11 +16,8 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState, chose
 from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import lifecycle
-from airflow_provider_segtable.table.indexes.coverage import (
-    column_summaries,
-    visible_entries,
-)
-from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.indexes.index_entries import entries_in
+from airflow_provider_segtable.table.indexes.lifecycle import column_summaries, visible_entries
 
 
 class TableIndexes:

@@ -16,13 +16,16 @@ from airflow_provider_segtable.planning.properties.publish_settings import (
     PublishSettings,
     property_of,
 )
+from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.alteration import Alteration, alter
-from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus, PublishOutcome
-from airflow_provider_segtable.table.publishing.publisher import publish
-from airflow_provider_segtable.table.publishing.removal import remove_published
+from airflow_provider_segtable.table.publishing.publisher import (
+    PublishedStatus,
+    PublishOutcome,
+    publish,
+    published_status,
+)
 from airflow_provider_segtable.table.publishing.revising import Report, silent
-from airflow_provider_segtable.table.publishing.status import published_status
+from airflow_provider_segtable.table.publishing.targets import remove_published
 
 
 class TablePublishing:

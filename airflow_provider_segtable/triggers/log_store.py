@@ -19,7 +19,7 @@ from airflow_provider_segtable.planning.log_lag import (
     judge_log_lag,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
+from airflow_provider_segtable.table.log_store.positions import log_lag
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 POLL_S = 5.0

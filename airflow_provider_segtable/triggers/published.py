@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
-from airflow_provider_segtable.table.publishing.status import published_status
+from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, published_status
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, SECOND_US, Answer, TableTrigger
 
 POLL_S = 5.0

@@ -15,7 +15,7 @@ from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 SCANS = 3
 

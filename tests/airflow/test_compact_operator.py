@@ -18,9 +18,8 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.indexes.index_log import index_ports
-from airflow_provider_segtable.table.indexes.inner_tables import forward_all
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.indexes.index_entries import index_ports
+from airflow_provider_segtable.table.indexes.lifecycle import forward_all, request_index
 from airflow_provider_segtable.table.table import Table
 
 from .conftest import Flights, InThisProcess

@@ -24,7 +24,7 @@ from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmen
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.indexes import feed_writer
+from airflow_provider_segtable.table.indexes import index_entries
 
 from .conftest import SCHEMA, Flights
 
@@ -71,7 +71,7 @@ def test_the_table_of_an_index_is_planned_and_compacted_likewise(
     flights: Flights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its run names it by its place, and the task of the factory's DAG finds it there."""
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)  # a file for each of the appends
+    monkeypatch.setattr(index_entries, "MOST_INLINE", 0)  # a file for each of the appends
     flights.table.create_index("files", kind="files")
     flights.append(8)
     dags = {"minor": "minor_dag", "semi-major": "semi_major_dag"}

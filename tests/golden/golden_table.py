@@ -17,7 +17,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles

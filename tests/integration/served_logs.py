@@ -9,8 +9,7 @@ from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvid
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, log_schema
 
 WAIT_S = 60.0
 

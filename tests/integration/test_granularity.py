@@ -22,7 +22,7 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from examples.demo.flights import TIME_COLUMN, load

@@ -25,12 +25,12 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
+from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import (
     SESSION_TIMEOUT_VARIABLE,
     TableContext,
     open_context,
 )
-from airflow_provider_segtable.table.indexes import pruning
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.contract.worlds import eventually
@@ -53,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
 @pytest.fixture(autouse=True)
 def used_for_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the index be used for tables as small as these."""
-    monkeypatch.setattr(pruning, "LEAST_FILES", 1)
+    monkeypatch.setattr(chosen_files, "LEAST_FILES", 1)
 
 
 @pytest.fixture

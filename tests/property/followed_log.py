@@ -35,8 +35,7 @@ from airflow_provider_segtable.logstore.memory_store import (
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.log_store import LogClient, LogContext
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, commit_cut
 from airflow_provider_segtable.table.log_store.file_reader import first_available
 from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
 from airflow_provider_segtable.table.table import Table

@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.log.event_log import event_path
-from airflow_provider_segtable.table.publishing.outcomes import AlreadyPublished, PublishedNow
+from airflow_provider_segtable.table.publishing.publisher import AlreadyPublished, PublishedNow
 from tests.property.published_readers import (
     EVENTS,
     FILTERS,

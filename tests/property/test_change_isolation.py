@@ -33,12 +33,12 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.append import AppendTicket, Write
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
 from airflow_provider_segtable.table.changes.row_change import Found, change
 from airflow_provider_segtable.table.changes.run_change import find_rows
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.table.writes.append import AppendTicket, Write
 from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.unit.table.conftest import new_table, rows
 from tests.unit.table.test_change import Trap, rival

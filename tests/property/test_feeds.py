@@ -26,12 +26,14 @@ from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.table.indexes import feed_writer
-from airflow_provider_segtable.table.indexes.fed_entries import fed_entries
-from airflow_provider_segtable.table.indexes.forwarding import forward
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes import index_entries
+from airflow_provider_segtable.table.indexes.feeding import forward
+from airflow_provider_segtable.table.indexes.index_entries import (
+    entries_in,
+    fed_entries,
+    index_ports,
+)
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.table import Table
 from tests.examples import examples
 from tests.unit.table.conftest import new_table
@@ -98,7 +100,7 @@ def test_entries_are_those_of_events_in_their_order(played: list[Step]) -> None:
     model: dict[int, int] = {}
     with pytest.MonkeyPatch.context() as patch:
         for step in played:
-            patch.setattr(feed_writer, "MOST_INLINE", step.most_inline)
+            patch.setattr(index_entries, "MOST_INLINE", step.most_inline)
             some, gone = rows_of(schema, step.entries), dict.fromkeys(step.gone, 0)
             feed_by_hand(table, some, rows_of(schema, gone).select([FILE, START]))
             model = {k: v for k, v in {**model, **step.entries}.items() if k not in step.gone}

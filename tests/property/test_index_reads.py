@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.reads.selection import PrunedBy
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
-from airflow_provider_segtable.table.indexes import pruning
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table import chosen_files
+from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.table import Table
 from tests.property.test_keyed_tables import FIRST_US, GONE, batch, keyed_table
 from tests.property.test_keyed_tables import SCHEMA as KEYED
@@ -33,7 +33,7 @@ READS = 10
 @pytest.fixture(autouse=True)
 def used_for_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let indexes be used for tables as small as these."""
-    monkeypatch.setattr(pruning, "LEAST_FILES", 1)
+    monkeypatch.setattr(chosen_files, "LEAST_FILES", 1)
 
 
 def indexed(table: Table, stats: Sequence[str], bloom: Sequence[str]) -> Table:

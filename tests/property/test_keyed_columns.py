@@ -40,10 +40,10 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.table.writes.upsert import records_of, upsert
+from airflow_provider_segtable.table.upsert import records_of, upsert
 from tests.every_reader import READERS, Reader, Shown, by_turns, disagreements, filled
 from tests.examples import examples
 

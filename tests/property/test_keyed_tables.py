@@ -39,10 +39,10 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.table.writes.upsert import records_of, upsert
+from airflow_provider_segtable.table.upsert import records_of, upsert
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.every_reader import READERS, Reader, Rows, Shown, by_turns, disagreements, filled
 from tests.examples import examples

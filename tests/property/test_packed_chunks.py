@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import PackedChunk, Timeline
-from airflow_provider_segtable.table.log import checkpoint_writer
+from airflow_provider_segtable.table.log import checkpoint_chunks
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
@@ -62,7 +62,7 @@ def test_packed_chunks_answer_as_decoded_ones(
     pool = [s for key in some_chunks(draw) for s in segments(make(draw, 2, 2), key)]
     timeline, present = Timeline.empty(), dict[Segment, None]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint_writer, "GROUP_ROWS", draw.choice([1, 3, 1000]))
+        patch.setattr(checkpoint_chunks, "GROUP_ROWS", draw.choice([1, 3, 1000]))
         for _ in range(4):
             some = draw.sample(pool, draw.randint(1, len(pool)))
             gone = [s for s in some if s in present and draw.random() < 0.6]
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(draw: random.
     pool = [s for key in some_chunks(draw) for s in segments(legal_family(draw, 2, 2), key)]
     state = created()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint_writer, "GROUP_ROWS", draw.choice([1, 3, 1000]))
+        patch.setattr(checkpoint_chunks, "GROUP_ROWS", draw.choice([1, 3, 1000]))
         for _ in range(5):
             present = [*state.timeline.segments()]
             gone = [s.id for s in present if draw.random() < 0.3]

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_provider_segtable.core.reads.selection import PrunedBy
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 from tests.property.test_keyed_tables import FIRST_US, GONE, KEYS, batch, keyed_table
 from tests.property.test_reads import (
     HOURS,

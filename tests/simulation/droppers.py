@@ -25,8 +25,7 @@ from airflow_provider_segtable.core.errors import SegtableError, TableExists, Ta
 from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.lifetime.own_files import is_index_marker
+from airflow_provider_segtable.table.dropping import drop, is_index_marker
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, expired_path
 from airflow_provider_segtable.table.table import create_table
 from tests.simulation.authors import SCHEMA

@@ -21,7 +21,7 @@ from tests.simulation.caretakers import tolerate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_provider_segtable.table.reads.scan import Scan
+    from airflow_provider_segtable.table.scan import Scan
     from tests.simulation.simulator import Actor
     from tests.simulation.world import World
 

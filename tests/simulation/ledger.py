@@ -43,7 +43,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 from tests.every_reader import READERS, Live, Reader, Shown, base_files, disagreements, rows_of
 from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 

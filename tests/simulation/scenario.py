@@ -36,8 +36,8 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import pruning
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -226,7 +226,9 @@ def run(world: World) -> None:
 
     world.ledger.check(ports)
     _check_indexes(world, _newest(world), ports)
-    small = patch.object(pruning, "LEAST_FILES", 1)  # indexes are used for tables as small as these
+    small = patch.object(
+        chosen_files, "LEAST_FILES", 1
+    )  # indexes are used for tables as small as these
     with small, shared_reading():
         world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
         _conclude(world, outside)

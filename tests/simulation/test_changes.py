@@ -18,10 +18,10 @@ from airflow_provider_segtable.core.segment import ROW, Segment
 from airflow_provider_segtable.data.deletes import filtered_concat as sifting
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet import blocks
+from airflow_provider_segtable.table import scan
 from airflow_provider_segtable.table.changes import row_change as change
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.reads import scan
 from tests.simulation.disasters import forgetful, lawless
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.families import (
 )
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.recovery import repair as repairing
-from airflow_provider_segtable.table.changes import overwriting
+from airflow_provider_segtable.table.changes import run_change
 from airflow_provider_segtable.table.log import committer
 from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
@@ -87,9 +87,9 @@ def loads_that_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loads_without_appends(monkeypatch: pytest.MonkeyPatch) -> None:
     """An overwrite replaces only what one segment has."""
-    right = overwriting.rows_within
+    right = run_change.rows_within
     monkeypatch.setattr(
-        overwriting, "rows_within", lambda *given: dict(list(right(*given).items())[:1])
+        run_change, "rows_within", lambda *given: dict(list(right(*given).items())[:1])
     )
 
 

@@ -9,9 +9,9 @@ from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.table import windows
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.reads import change_feed, window
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape
@@ -54,9 +54,9 @@ def test_a_copy_by_changes_is_the_table() -> None:
 
 def restores_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore is taken for an event that changes no row."""
-    right = change_feed.effects
+    right = windows.effects
     monkeypatch.setattr(
-        change_feed,
+        windows,
         "effects",
         lambda action: () if isinstance(action, VersionRestored) else right(action),
     )
@@ -69,7 +69,7 @@ def consumers_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def everything_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """The feed begins an event too early."""
-    right = window.start_read
+    right = windows.start_read
 
     def early(log: EventLog, request: ReadRequest, end: State) -> State | None:
         start = right(log, request, end)

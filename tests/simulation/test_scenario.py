@@ -165,7 +165,7 @@ def caught(
 
 def test_a_store_without_put_if_absent_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin model: without the one guarantee that everything rests on, seeds fail."""
-    monkeypatch.setattr("airflow_provider_segtable.table.lifetime.creation.probe", lambda *_: None)
+    monkeypatch.setattr("airflow_provider_segtable.table.definition.probe", lambda *_: None)
     assert caught(make_storage=Careless)
 
 

@@ -12,7 +12,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 )
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.source.registration import register
-from airflow_provider_segtable.table.log_store.log_schema import DELETED
+from airflow_provider_segtable.table.log_store.checkpointing import DELETED
 from tests.integration.served_logs import served
 from tests.spark.conftest import MakeTable
 

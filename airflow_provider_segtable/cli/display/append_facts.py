@@ -6,7 +6,7 @@ from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import Appended, line
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.table.writes.load import Loaded
+    from airflow_provider_segtable.table.load import Loaded
 
 
 def append_facts(table: Any, loaded: "Loaded") -> Facts:

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.counted import counted
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.health.publish_check import PublishCheck
-    from airflow_provider_segtable.table.publishing.outcomes import PublishedStatus
+    from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
 
 VERDICTS = {
     "same": "green",

@@ -25,7 +25,7 @@ from airflow_provider_segtable.ports.log_store import LogClient, LogContext, Log
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
 from airflow_provider_segtable.services.log_store.service import LogService
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 
 CLAIM_S = 1.0
 HANDOVER_S = 1.0

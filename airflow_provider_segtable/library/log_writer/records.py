@@ -19,11 +19,11 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
-from airflow_provider_segtable.table.lifetime.definition import given_schema
-from airflow_provider_segtable.table.log_store.log_schema import DELETED, log_schema
-from airflow_provider_segtable.table.writes.given import check_for
-from airflow_provider_segtable.table.writes.incoming import check_filled
-from airflow_provider_segtable.table.writes.upsert import records_of
+from airflow_provider_segtable.table.append import check_filled
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.load import check_for
+from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema
+from airflow_provider_segtable.table.upsert import records_of
 
 LARGEST_BATCH = 8 * MIB
 BATCHES_A_BUCKET = 4

@@ -50,7 +50,7 @@ from airflow_provider_segtable.library.log_writer.overflow import Overflow
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch, leave_alone
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, leave_alone
 
 WAIT_S = 60.0
 FAILOVER_S = 60.0

@@ -36,8 +36,11 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.coverage import unreadable_index
-from airflow_provider_segtable.table.indexes.inner_tables import forward_all, inner_tables
+from airflow_provider_segtable.table.indexes.lifecycle import (
+    forward_all,
+    inner_tables,
+    unreadable_index,
+)
 
 _log = logging.getLogger("airflow_provider_segtable.compaction")
 

@@ -22,9 +22,8 @@ from airflow_provider_segtable.data.sort.sorting import discard, run_stages
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.stages import rewritten
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.routing import Target, parted_corrections
 from airflow_provider_segtable.table.log.committer import Change, Outcome, commit
-from airflow_provider_segtable.table.routing.corrections import Target
-from airflow_provider_segtable.table.routing.parted import parted_corrections
 
 PASSES = 20
 

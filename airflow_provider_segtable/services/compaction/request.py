@@ -48,7 +48,7 @@ from airflow_provider_segtable.planning.planner_context import PlannerContext, l
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import check_cut, checked_order
+from airflow_provider_segtable.table.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
 REASONS_SHOWN = 3

@@ -45,7 +45,7 @@ from airflow_provider_segtable.services.compaction.execution import Paused, Stop
 from airflow_provider_segtable.services.indexing.known_entries import known_entries
 from airflow_provider_segtable.services.indexing.settle import settle
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.indexes.index_entries import write_feed
 from airflow_provider_segtable.table.log.committer import Change, Committed, Outcome, commit
 
 Result = TypeVar("Result")

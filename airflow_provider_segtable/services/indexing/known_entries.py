@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.indexes.index_view import view_of
 from airflow_provider_segtable.data.indexes.known_files import TRUST_COLUMNS
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.indexes.index_entries import entries_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

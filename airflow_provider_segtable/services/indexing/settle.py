@@ -26,7 +26,9 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.indexes.records.decision import decided, places_of
 from airflow_provider_segtable.data.merge.merging import key_codes
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_log import entry_rules, index_ports
+from airflow_provider_segtable.table.indexes.facts import facts_of
+from airflow_provider_segtable.table.indexes.index_entries import entry_rules, index_ports
+from airflow_provider_segtable.table.indexes.routing import Route, discard, holds, rerouted
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Unknown,
@@ -34,9 +36,7 @@ from airflow_provider_segtable.table.log.committer import (
     forward_feeds,
     way_out,
 )
-from airflow_provider_segtable.table.reads.merged_scan import MergedScan, groups_to_read
-from airflow_provider_segtable.table.routing.facts import facts_of
-from airflow_provider_segtable.table.routing.route import Route, discard, holds, rerouted
+from airflow_provider_segtable.table.parts import MergedScan, groups_to_read
 
 COMMIT = "settled-"
 """The begin of the commit ids."""

@@ -23,10 +23,13 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.ports.log_store import Cut, LogStore
+from airflow_provider_segtable.table.append import AppendResult
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut, refused
-from airflow_provider_segtable.table.log_store.log_schema import deleted_column
-from airflow_provider_segtable.table.writes.append import AppendResult
+from airflow_provider_segtable.table.log_store.checkpointing import (
+    commit_cut,
+    deleted_column,
+    refused,
+)
 
 _LOG = logging.getLogger(__name__)
 

@@ -50,9 +50,9 @@ from airflow_provider_segtable.planning.properties.log_store_settings import Log
 from airflow_provider_segtable.ports.log_store import LogStore
 from airflow_provider_segtable.services.log_store.bucket_share import named
 from airflow_provider_segtable.services.log_store.checkpointer import Checkpointed, Checkpointer
+from airflow_provider_segtable.table.append import AppendResult
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.writes.append import AppendResult
 
 LOOK_S = 0.05
 CLOSE_S = 30.0

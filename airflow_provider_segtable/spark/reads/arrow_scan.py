@@ -21,7 +21,7 @@ from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_
 from airflow_provider_segtable.spark.tasks.exact_columns import copied
 from airflow_provider_segtable.spark.tasks.reading import Held, ReadTask
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
 """The address columns, in types that Spark can hold."""

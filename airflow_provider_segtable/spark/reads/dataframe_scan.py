@@ -61,10 +61,10 @@ from airflow_provider_segtable.spark.reads.spark_times import column, within
 from airflow_provider_segtable.spark.reads.window_scan import narrowed, shows_origin, window_scan
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
+from airflow_provider_segtable.table.chosen_files import chosen_segments
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.chosen_files import chosen_segments
-from airflow_provider_segtable.table.reads.parts import Clipped, Wanted, clipped
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.parts import Clipped, Wanted, clipped
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 
 def scan(

@@ -30,10 +30,10 @@ from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
 from airflow_provider_segtable.spark.tasks.merged_reading import MergedReadTask
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.reads.chosen_files import chosen_groups
-from airflow_provider_segtable.table.reads.parts import Clipped, Wanted
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.upsert import merge_rules
+from airflow_provider_segtable.table.chosen_files import chosen_groups
+from airflow_provider_segtable.table.parts import Clipped, Wanted
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.upsert import merge_rules
 
 ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
 """Reads columns of files, given their schema; each file clipped to an interval, if any."""

@@ -33,11 +33,10 @@ from airflow_provider_segtable.spark.tasks.feed_reading import FeedTask
 from airflow_provider_segtable.spark.tasks.window_reading import Piece, WindowTask
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
-from airflow_provider_segtable.table.reads.scan import Scan
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.reads.window import start_read
-from airflow_provider_segtable.table.writes.upsert import merge_rules
+from airflow_provider_segtable.table.scan import Scan
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.upsert import merge_rules
+from airflow_provider_segtable.table.windows import KeyedFeed, start_read
 
 
 def shows_origin(request: ReadRequest, known: Sequence[str]) -> bool:

@@ -24,10 +24,9 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log_store.checkpointing import DELETED
 from airflow_provider_segtable.table.log_store.file_reader import first_available
-from airflow_provider_segtable.table.log_store.live_tail import Finder
-from airflow_provider_segtable.table.log_store.log_schema import DELETED
-from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
+from airflow_provider_segtable.table.log_store.tail import BucketTail, Finder, LogRecords
 
 Positions: TypeAlias = Mapping[int, Position]
 """The position of each bucket."""

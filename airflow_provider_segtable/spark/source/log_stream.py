@@ -31,9 +31,9 @@ from airflow_provider_segtable.spark.source.log_batches import (
 from airflow_provider_segtable.spark.source.source_options import LogRequest, LogStart
 from airflow_provider_segtable.spark.tasks.reading import near
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.live_tail import Finder
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
-from airflow_provider_segtable.table.log_store.readers.starts import start_positions
+from airflow_provider_segtable.table.log_store.checkpointing import log_schema
+from airflow_provider_segtable.table.log_store.positions import start_positions
+from airflow_provider_segtable.table.log_store.tail import Finder
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject

@@ -44,7 +44,7 @@ from airflow_provider_segtable.spark.source.source_options import Place, WriteRe
 from airflow_provider_segtable.spark.source.source_writing import opened, save
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
-from airflow_provider_segtable.table.reads.window import settled, version_read
+from airflow_provider_segtable.table.windows import settled, version_read
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject

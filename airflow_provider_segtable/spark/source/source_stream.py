@@ -23,8 +23,8 @@ from airflow_provider_segtable.spark.source.jvm_answers import answered
 from airflow_provider_segtable.spark.source.source_options import FollowRequest
 from airflow_provider_segtable.spark.source.source_reading import Asked, SourceReading
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.window import settled
-from airflow_provider_segtable.table.versions.consumers import advance
+from airflow_provider_segtable.table.kept_versions import advance
+from airflow_provider_segtable.table.windows import settled
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from airflow_provider_segtable.spark.writes.streams.stream import (
     stream_writer,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.live_tail import Finder
+from airflow_provider_segtable.table.log_store.tail import Finder
 from airflow_provider_segtable.table.table import Table
 
 if TYPE_CHECKING:

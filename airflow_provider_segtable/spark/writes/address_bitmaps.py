@@ -29,7 +29,7 @@ from airflow_provider_segtable.spark.reads.file_locations import place
 from airflow_provider_segtable.spark.reads.row_bitmaps import Words, marked, words_of
 from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
 from airflow_provider_segtable.spark.tasks.packing import PACKED, packed
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 MOST_ROWS = 1 << 32
 

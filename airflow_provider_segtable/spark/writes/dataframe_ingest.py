@@ -47,9 +47,7 @@ from airflow_provider_segtable.spark.tasks.writing import (
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
 from airflow_provider_segtable.spark.writes.keyed.dataframe_upsert import upsert_some
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import given_schema
-from airflow_provider_segtable.table.writes.append import (
+from airflow_provider_segtable.table.append import (
     AppendResult,
     AppendTicket,
     Prepare,
@@ -58,6 +56,8 @@ from airflow_provider_segtable.table.writes.append import (
     made_before,
     nothing_appended,
 )
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import given_schema
 
 ROWS_A_TASK = 4_000_000
 _DEAL = "__segtable_start bigint, __segtable_first int, __segtable_files int"

@@ -29,9 +29,9 @@ from airflow_provider_segtable.spark.writes.assignments import (
     carried,
     expression,
 )
-from airflow_provider_segtable.table.changes.row_engine import Selected
-from airflow_provider_segtable.table.lifetime.definition import given_schema
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.changes.row_change import Selected
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 NUMBER = "__segtable_number"
 """The column that numbers the rows of a source."""

@@ -9,11 +9,10 @@ from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_o
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
 from airflow_provider_segtable.spark.writes.new_spark_rows import new_spark_rows
 from airflow_provider_segtable.spark.writes.spark_engine import SparkEngine
-from airflow_provider_segtable.table.changes.overwriting import run_overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, landed_before
-from airflow_provider_segtable.table.changes.run_change import WAIT_S
+from airflow_provider_segtable.table.changes.run_change import WAIT_S, run_overwrite
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import given_schema
+from airflow_provider_segtable.table.definition import given_schema
 
 
 def overwrite(

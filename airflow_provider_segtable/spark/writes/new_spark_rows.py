@@ -21,8 +21,8 @@ from airflow_provider_segtable.spark.reads.spark_times import instant
 from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, prepared
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import Prepare
+from airflow_provider_segtable.table.append import Prepare
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

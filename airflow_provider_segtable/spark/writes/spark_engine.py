@@ -48,9 +48,9 @@ from airflow_provider_segtable.spark.writes.keyed.spark_records import (
     copied_columns,
     upsert_records,
 )
-from airflow_provider_segtable.table.changes.row_engine import Recorded, Selected
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import AppendResult, Prepare
+from airflow_provider_segtable.table.append import AppendResult, Prepare
+from airflow_provider_segtable.table.changes.row_change import Recorded, Selected
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 
 def spark_rows(frame: DataFrame) -> GivenRows:

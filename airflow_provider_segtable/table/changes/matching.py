@@ -5,24 +5,48 @@
    bounds are not read.
 2. Only rows visible in the snapshot are found. So a deletion vector made from them names existing
    rows that are not deleted yet, as the balance check requires.
+
+New values of updated rows: plain values, SQL, or Arrow expressions over the old row.
+
+Merges: join an in-memory source to the table by equality of key columns.
+
+1. Keys are compared as SQL compares them: null equals nothing.
+2. The table's key columns are read batch by batch; matching rows are then read in full. The source
+   is in memory.
+3. New values (``set``) are computed over the matched row with the columns of its source row beside
+   it, also those that the table lacks.
+4. An inserted row has the defaults of columns that the source lacks, null if they have none, as
+   every row that is appended without a column. A null of the source is a null.
+5. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
+   found.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap
 
-from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.segment import ROOT, ROW
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Sql, Unmatched
+from airflow_provider_segtable.core.schema import no_column
+from airflow_provider_segtable.core.segment import ROOT, ROW, SegmentId
 from airflow_provider_segtable.core.time import ALL_TIME, Instant
 from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
 from airflow_provider_segtable.data.jobs.row_checks import conformed
-from airflow_provider_segtable.table.reads.row_addresses import addresses
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.data.parquet.table_file import default_of
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.parts import addresses
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 _MOST_ROWS = 2**32
 
@@ -105,3 +129,230 @@ def _named(snapshot: Snapshot, wanted: Rows, columns: list[str] | None) -> Itera
 
 
 _NONE = np.zeros(0, np.int64)
+
+
+NewValue: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
+"""Returns a column's new values for rows."""
+
+
+def new_values(
+    given: Mapping[str, Any], schema: pa.Schema, source: Mapping[str, str] | None = None
+) -> dict[str, NewValue]:
+    """Return the new values of a request by column; SQL is read once.
+
+    Args:
+        given: the values of a request: plain ones, ``Sql``, or Arrow expressions.
+        schema: the table's columns.
+        source: of a merge, the names of its source's columns in the rows.
+
+    Raises:
+        SchemaMismatch: a column is missing.
+        InvalidInput: a text is not SQL.
+    """
+    for name in given:
+        if name not in schema.names:
+            raise no_column(name, schema.names, "to set")
+    return {
+        name: _new_value(schema.field(name), value, schema, source) for name, value in given.items()
+    }
+
+
+def assigned(rows: pa.Table, values: Mapping[str, NewValue]) -> pa.Table:
+    """Return rows with new values in some columns.
+
+    Raises:
+        SchemaMismatch: a value does not fit its column.
+        InvalidInput: only Spark computes a value.
+    """
+    given = {name: value(rows) for name, value in values.items()}
+    columns = [given.get(name, rows.column(name)) for name in rows.column_names]
+    return pa.table(columns, names=rows.column_names)
+
+
+def _new_value(
+    field: pa.Field, value: Any, schema: pa.Schema, source: Mapping[str, str] | None
+) -> NewValue:
+    if not isinstance(value, Sql):
+        return partial(_plain, field, value)
+    from airflow_provider_segtable.data.sql.assigned_sql import AssignedSql  # slow to import
+
+    return AssignedSql.read(field, value.text, schema.names, source).over
+
+
+def _plain(field: pa.Field, value: Any, rows: pa.Table) -> pa.ChunkedArray:
+    """Return a plain value, or an Arrow expression's, cast to the column's type."""
+    kind = field.type
+    try:
+        if isinstance(value, pc.Expression):
+            return _evaluated(rows, value).cast(kind)
+        one = pa.array([value]).cast(kind) if _may_lose(value, kind) else pa.array([value], kind)
+        return pa.chunked_array([pa.repeat(one[0], rows.num_rows)], kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaMismatch(
+            f"column {field.name!r} is {kind} and cannot be set to {value}: {error}"
+        ) from None
+
+
+def _may_lose(value: Any, kind: pa.DataType) -> bool:
+    """Return whether Arrow would silently truncate a Python value; its casts raise instead."""
+    number = isinstance(value, float | Decimal) and pa.types.is_integer(kind)
+    return number or (isinstance(value, datetime) and pa.types.is_temporal(kind))
+
+
+def _evaluated(rows: pa.Table, value: pc.Expression) -> pa.ChunkedArray:
+    from pyarrow import acero  # slow to import
+
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
+    project = acero.Declaration("project", acero.ProjectNodeOptions([value], ["value"]))
+    plan = acero.Declaration.from_sequence([source, project])
+    return plan.to_table(use_threads=False).column("value")  # one thread keeps the order
+
+
+def merged(
+    snapshot: Snapshot, request: Merge, source: pa.Table
+) -> tuple[Mapping[SegmentId, BitMap], int, pa.Table]:
+    """Return the rows that a merge deletes, the number of matches, and the rows to append.
+
+    Args:
+        snapshot: the table at one version.
+        request: the merge, by key columns.
+        source: its source (``source_columns``).
+
+    Raises:
+        InvalidInput: several source rows would update one row.
+    """
+    keys = Keys.of(source, request.keys, nulls=False)
+    rows, met = _joined(snapshot, keys, source)
+    matched = sum(map(len, rows.values()))
+    numbers = keys.find(source)
+    coming = []
+    if request.matched is Matched.UPDATE and matched:
+        refuse_doubles(source, numbers, met, request.keys)
+        coming.append(updated(in_full(snapshot, rows), source, keys, numbers, request.set))
+    if request.unmatched is Unmatched.INSERT:
+        met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
+        new = source.filter(pa.array(~met_rows))
+        coming.append(_widened(new, given_schema(snapshot.state.table)))
+    every = pa.concat_tables(coming) if coming else snapshot.schema.empty_table()
+    return {} if request.matched is Matched.IGNORE else rows, matched, every
+
+
+def source_columns(source: pa.Table, schema: pa.Schema, request: Merge) -> pa.Table:
+    """Return a source in the types of the table's columns; with ``set`` it may have others.
+
+    Raises:
+        SchemaMismatch: a column has another type, or is unknown without ``set``.
+    """
+    if request.set is None:
+        return given_columns(source, schema)
+    known = given_columns(
+        source.select([name for name in source.column_names if name in schema.names]), schema
+    )
+    columns = [
+        (known if name in schema.names else source).column(name) for name in source.column_names
+    ]
+    return pa.table(columns, names=source.column_names)
+
+
+def check_set(request: Merge, schema: pa.Schema, source: pa.Schema | None) -> None:
+    """Refuse new values that only Spark computes.
+
+    Raises:
+        SchemaMismatch: a column is missing.
+        InvalidInput: only Spark computes a value.
+    """
+    if request.set is None or source is None:
+        return
+    fields = [schema.field(each.name) if each.name in schema.names else each for each in source]
+    joined = _beside(schema.empty_table(), pa.schema(fields).empty_table())
+    assigned(joined, new_values(request.set, schema, _names(source.names)))
+
+
+def _joined(
+    snapshot: Snapshot, keys: Keys, source: pa.Table
+) -> tuple[dict[SegmentId, BitMap], np.ndarray]:
+    """Return the addresses of rows with a source key, and a mask of the keys found."""
+    met = np.zeros(keys.count, np.bool_)
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pa.array(keys.find(batch) >= 0))
+
+    of_keys = source.select(list(keys.columns))
+    span = when(of_keys, snapshot.state.table.time_column)
+    wanted = Condition(columns=keys.columns, keep=keep, when=span)
+    if wanted.interval is None or not keys.count:
+        return {}, met
+    batches = snapshot.addressed(columns=keys.columns, interval=wanted.interval)
+    return addresses(_noted(map(wanted.keep, batches), keys, met)), met
+
+
+def _noted(rows: Iterable[pa.RecordBatch], keys: Keys, met: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield rows with source keys, and note their keys in a mask."""
+    for batch in rows:
+        met[keys.find(batch)] = True
+        yield batch
+
+
+def refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Sequence[str]) -> None:
+    """Refuse a source of which several rows have a key that the table has.
+
+    Raises:
+        InvalidInput: with the key and its number.
+    """
+    counts = np.bincount(numbers[numbers >= 0], minlength=len(met))
+    doubles = np.flatnonzero(met & (counts > 1))
+    if len(doubles):
+        row = int(np.flatnonzero(numbers == doubles[0])[0])
+        key = source.select(list(on)).slice(row, 1).to_pylist()[0]
+        shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
+        raise InvalidInput(
+            f"{counts[doubles[0]]} rows of the source have {shown}, and a row of the table has it, "
+            "too: the merge is ambiguous; keep one of them"
+        )
+
+
+def updated(
+    rows: pa.Table,
+    source: pa.Table,
+    keys: Keys,
+    numbers: Numbers,
+    given: Mapping[str, Any] | None,
+) -> pa.Table:
+    """Return rows of the table with their new values, by default those of their source rows."""
+    place = np.zeros(keys.count, np.int64)
+    known = numbers >= 0
+    place[numbers[known]] = np.flatnonzero(known)
+    taken = source.take(pa.array(place[keys.find(rows)]))
+    if given is not None:
+        values = new_values(given, rows.schema, _names(source.column_names))
+        return assigned(_beside(rows, taken), values).select(rows.column_names)
+    fresh = [name for name in source.column_names if name not in keys.columns]
+    columns = [(taken if name in fresh else rows).column(name) for name in rows.column_names]
+    return pa.table(columns, names=rows.column_names)
+
+
+def _beside(rows: pa.Table, source: pa.Table) -> pa.Table:
+    """Return rows with the columns of their source rows, under names of their own."""
+    names = [*rows.column_names, *_names(source.column_names).values()]
+    return pa.table([*rows.columns, *source.columns], names=names)
+
+
+def _names(source: Sequence[str]) -> dict[str, str]:
+    """Return the names of a source's columns beside those of the table."""
+    return {name: f"source.{name}" for name in source}
+
+
+def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows to insert in a table's columns; those that they lack have their defaults.
+
+    Args:
+        rows: source rows.
+        schema: the table's columns, with their defaults (``given_schema``).
+    """
+    columns = [
+        rows.column(field.name)
+        if field.name in rows.column_names
+        else pa.chunked_array([pa.repeat(default_of(field), rows.num_rows)], field.type)
+        for field in schema
+    ]
+    return pa.table(columns, names=schema.names)

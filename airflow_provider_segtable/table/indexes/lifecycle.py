@@ -10,10 +10,28 @@
    ended (``table.lifetime.log_end``), so that a late copy of a feed, or a late compaction, is
    refused; then its files are deleted. The marker of the end stays until cleaning deletes what is
    left of the folder.
+
+Coverage: how many of the files that readers see an index knows, and what it takes to keep it.
+
+A file counts if there is an entry of its path with the checksum of its footer, as for readers. If
+entries are about records, it counts if its time is not lacking.
+
+The tables inside a table: those of its indexes, which need the same upkeep.
+
+1. Each is a table of its own, with its own log, locks and properties.
+2. Its log may lag behind: files of feeds that were not copied yet are named by the indexed table's
+   log alone (``files_of_feeds``). So upkeep copies the feeds first, and takes none of these files
+   for an orphan.
+3. What fails for one of them concerns no other table.
 """
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
@@ -21,16 +39,34 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     SegtableError,
 )
-from airflow_provider_segtable.core.indexes.index_kind import IndexKind
+from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START, IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition, IndexState, in_words
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.events import IndexDropped, IndexRequested
+from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.indexes.entry_kind import (
+    ColumnSummary,
+    KeepsValues,
+    footer_checksum,
+)
+from airflow_provider_segtable.data.indexes.index_view import view_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_log import create_index_table
-from airflow_provider_segtable.table.lifetime.log_end import end_index_log
-from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
+from airflow_provider_segtable.table.dropping import end_index_log
+from airflow_provider_segtable.table.indexes.index_entries import (
+    create_index_table,
+    entries_in,
+    index_ports,
+    waiting_feeds,
+)
+from airflow_provider_segtable.table.log.committer import (
+    Change,
+    Committed,
+    commit_or_raise,
+    forward_feeds,
+)
 
 ATTEMPTS = 5
 """Most requests for one index, if other processes request and drop it each time."""
@@ -171,3 +207,124 @@ def _check_free(name: str, replaces: str | None, state: State, uri: str) -> None
             f"{uri} has an index {name!r} already ({found.definition.kind.name}): choose another "
             "name, rebuild it, or drop it first"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What an index knows.
+
+    Attributes:
+        files: the files that readers of the table see.
+        indexed: those of them that have entries.
+        entries: all entries, also those about files that are gone.
+        own_files: the files of the index's own table, with those of feeds that wait to be copied.
+        own_bytes: their size, with that of feeds in events.
+    """
+
+    files: int
+    indexed: int
+    entries: int
+    own_files: int
+    own_bytes: int
+
+
+def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
+    """Return how much of a version of its table an index knows; reads two columns of its entries.
+
+    Raises:
+        SegtableError: the entries cannot be read.
+    """
+    about_files = index.definition.kind.about_files
+    found = entries_in(ports, index, columns=[FILE, CHECKSUM] if about_files else [START])
+    visible = [segment for segment in state.timeline.each_visible() if segment.path]
+    own = index_ports(ports, index.definition).log.load()
+    in_table = own.timeline.visible_summaries().values()
+    feeds = waiting_feeds(index, own)
+    waiting = [segment for feed in feeds for segment in feed.segments]
+    sizes = (*(segment.size for segment in waiting), *(len(feed.entries) for feed in feeds))
+    return Coverage(
+        files=len(visible),
+        indexed=_named(found, visible) if about_files else _in_time(index, visible),
+        entries=found.num_rows,
+        own_files=sum(summary.files for summary in in_table) + len(waiting),
+        own_bytes=sum(summary.size for summary in in_table) + sum(sizes),
+    )
+
+
+def visible_entries(index: IndexState, state: State, found: pa.Table) -> pa.Table:
+    """Return the entries about files that readers of a version see; all that are about records.
+
+    Args:
+        index: the index, in that version.
+        state: the version.
+        found: entries, also about files that were replaced.
+    """
+    if not index.definition.kind.about_files:
+        return found
+    visible = {s.path: footer_checksum(s) for s in state.timeline.each_visible() if s.path}
+    names = pa.array(visible, pa.string())
+    places = pc.index_in(found.column(FILE), names)
+    sums = pa.array(visible.values(), pa.string()).take(places.combine_chunks())
+    return found.filter(pc.equal(sums, found.column(CHECKSUM)))
+
+
+def column_summaries(
+    ports: TableContext, index: IndexState, state: State
+) -> tuple[ColumnSummary, ...]:
+    """Return the values of each indexed column in the visible files that an index knows.
+
+    Raises:
+        InvalidInput: the index keeps no values.
+        SegtableError: the entries cannot be read.
+    """
+    definition = index.definition
+    view = view_of(definition, state.table, entries_in(ports, index))
+    if not isinstance(view, KeepsValues):
+        raise InvalidInput(
+            f"index {definition.name!r} of {ports.uri} is a {definition.kind.name}, which keeps no "
+            "values: ask an index of kind column_stats"
+        )
+    return tuple(view.summaries(s for s in state.timeline.each_visible() if s.path))
+
+
+def _named(found: pa.Table, visible: Iterable[Segment]) -> int:
+    known = dict(zip(found[FILE].to_pylist(), found[CHECKSUM].to_pylist(), strict=True))
+    return sum(known.get(segment.path) == footer_checksum(segment) for segment in visible)
+
+
+def _in_time(index: IndexState, visible: Iterable[Segment]) -> int:
+    lacks = [each.interval for each in index.lacks]
+    return sum(not any(lack.overlaps(s.id.interval) for lack in lacks) for s in visible)
+
+
+def unreadable_index(ports: TableContext, index: IndexState) -> str:
+    """Return why the entries of an index cannot be read, by reading them all; empty if they can."""
+    try:
+        entries_in(ports, index)
+    except (SegtableError, OSError) as error:
+        return str(error)
+    return ""
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def inner_tables(ports: TableContext, state: State) -> Iterator[tuple[IndexState, TableContext]]:
+    """Yield the indexes of a table with the ports of their tables."""
+    for index in state.indexes.values():
+        yield index, index_ports(ports, index.definition)
+
+
+def forward_all(ports: TableContext, state: State) -> None:
+    """Copy the feeds of all indexes; what cannot be copied waits, with a warning."""
+    try:
+        forward_feeds(ports, state)
+    except (SegtableError, OSError) as error:
+        _LOG.warning("%s: feeds of an index wait to be copied: %s", ports.uri, error)
+
+
+def files_of_feeds(state: State, index: str) -> frozenset[str]:
+    """Return the files that the indexed table's log names for an index, by id, and no other log."""
+    found = index_of(index, state)
+    feeds = found.feeds if found else ()
+    return frozenset(segment.path for _, feed in feeds for segment in feed.segments)

@@ -54,11 +54,10 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files
-from airflow_provider_segtable.table.indexes.forwarding import MANY, forward
+from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
+from airflow_provider_segtable.table.indexes.routing import Router
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
-from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
-from airflow_provider_segtable.table.routing.router import Router
+from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""

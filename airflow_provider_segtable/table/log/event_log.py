@@ -20,6 +20,10 @@
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: whoever looks finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
+
+The errors of a log that cannot be read as asked: dropped, expired, replaced, damaged.
+
+Each says what happened at which place, and the way out.
 """
 
 import json
@@ -32,6 +36,7 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     StorageError,
     TableGone,
+    VersionExpired,
 )
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import Event, TableCreated, TableDropped
@@ -39,8 +44,50 @@ from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.table.log import log_errors
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+
+
+def no_table(uri: str) -> NotATable:
+    """Return the error of a place without a log."""
+    return NotATable(
+        f"{uri} holds no segtable table: check the path, or make one with `segtable table create`"
+    )
+
+
+def gone(uri: str, event: Event | None) -> TableGone:
+    """Return the error of a dropped table, given the event that dropped it, if it was found."""
+    if event is None or not isinstance(event.action, TableDropped):
+        return TableGone(f"{uri}: the table was dropped")
+    return TableGone(
+        f"{uri}: table {event.action.name!r} was dropped at {iso(event.time)} by "
+        f"{event.author}; `segtable table create` makes a new one here"
+    )
+
+
+def replaced(uri: str, known: State) -> TableGone:
+    """Return the error of a table in whose place there is another one."""
+    return TableGone(
+        f"{uri}: table {known.table.name!r} was dropped, and another one was "
+        "created in its place: open it again"
+    )
+
+
+def expired(uri: str, what: str, newest: State) -> VersionExpired:
+    """Return the error of a version that is no longer kept."""
+    tags = ", ".join(f"{name} ({n})" for name, n in sorted(newest.tags.items()))
+    also = f"; tagged are {tags}" if tags else ""
+    return VersionExpired(
+        f"{uri}: {what} is no longer kept: the oldest kept is version {newest.retained_from}{also}"
+    )
+
+
+def unreadable(uri: str, checkpoints: str, first: int) -> CorruptTable:
+    """Return the error of a log whose checkpoints are lost."""
+    return CorruptTable(
+        f"{uri}: the log begins with event {first} and no checkpoint from there "
+        f"on can be read: restore {checkpoints}/, or run `segtable repair`"
+    )
+
 
 TIMELINE = "_segtable/timeline"
 CHECKPOINTS = "_segtable/checkpoints"
@@ -117,10 +164,10 @@ class EventLog:
             first = self.first()
             if first <= start:
                 if state is None:
-                    raise log_errors.no_table(self.storage.uri)
+                    raise no_table(self.storage.uri)
                 return state
             base = self._base(first=first)
-        raise log_errors.unreadable(self.storage.uri, CHECKPOINTS, self.first())
+        raise unreadable(self.storage.uri, CHECKPOINTS, self.first())
 
     def refresh(self, state: State) -> State:
         """Return ``state`` with all later events applied; errors as ``load``."""
@@ -160,10 +207,10 @@ class EventLog:
     def _present(self, state: State, before: State | None) -> State:
         """Return the newest state, of the same table as an earlier one, and cache it."""
         if before is not None and before.table.table_id != state.table.table_id:
-            raise log_errors.replaced(self.storage.uri, before)
+            raise replaced(self.storage.uri, before)
         self.remember(state)
         if state.dropped:
-            raise log_errors.gone(self.storage.uri, self._drop())
+            raise gone(self.storage.uri, self._drop())
         return state
 
     def at(self, n: int) -> State:
@@ -182,7 +229,7 @@ class EventLog:
         """Return the state after event ``n``, given the newest one; errors as ``at``."""
         for _ in range(TRIES):
             if not newest.keeps(n):
-                raise log_errors.expired(self.storage.uri, f"version {n}", newest)
+                raise expired(self.storage.uri, f"version {n}", newest)
             found = self._tagged(n, newest) or self._last(lambda event: event.n <= n, most=n)
             if found is not None and found.n == n:
                 return found
@@ -239,7 +286,7 @@ class EventLog:
                 return found
             if found is not None or self._oldest_time() > time:
                 break
-        raise log_errors.expired(self.storage.uri, f"the version of {iso(time)}", newest)
+        raise expired(self.storage.uri, f"the version of {iso(time)}", newest)
 
     def _oldest_time(self) -> Instant:
         oldest = self.event(self.first())
@@ -265,7 +312,7 @@ class EventLog:
             yield None, state
         for event, state in self._steps(base, start):
             if state.dropped:
-                raise log_errors.gone(self.storage.uri, event)
+                raise gone(self.storage.uri, event)
             yield event, state
         if state is None or self.first() > start:
             raise LogExpired(f"{self.storage.uri}: the log expired while it was read; try again")
@@ -393,8 +440,8 @@ class EventLog:
         if self._begins(first) or self.first() > first:
             return
         if dropped:
-            raise log_errors.gone(self.storage.uri, dropped)
-        raise log_errors.unreadable(self.storage.uri, CHECKPOINTS, first)
+            raise gone(self.storage.uri, dropped)
+        raise unreadable(self.storage.uri, CHECKPOINTS, first)
 
     def _begins(self, n: int) -> bool:
         """Return whether a table was created by event ``n``, after another one was dropped."""

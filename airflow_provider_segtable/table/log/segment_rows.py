@@ -1,10 +1,19 @@
-"""Segments as rows of an Arrow table, one column per field, as stored in checkpoints."""
+"""Segments as rows of an Arrow table, one column per field, as stored in checkpoints.
+
+Arrow columns from Python values and back, by their buffers.
+
+Arrow's own conversion of a list imports pandas first, which takes a second of processor time, and
+converts values one by one. A short-lived process that appends or writes a checkpoint needs neither.
+"""
 
 import json
+from array import array
 from collections import namedtuple
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.base import implied
@@ -24,9 +33,68 @@ from airflow_provider_segtable.core.segment_codec import (
     encode_roots,
 )
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.table.log.arrow_columns import table_of, values_of
 
-SCHEMA = pa.schema(
+_CODES: dict[pa.DataType, Literal["i", "q"]] = {pa.int32(): "i", pa.int64(): "q"}
+"""The codes of ``array`` and ``memoryview`` for the types of integer columns."""
+
+
+def table_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows as a table; each row has a value or None for every column."""
+    some = list(rows)
+    columns = [column([row[field.name] for row in some], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as a column of integers, booleans or strings; None is null.
+
+    Raises:
+        TypeError, OverflowError, AttributeError: a value does not fit the type.
+    """
+    missing = None in values
+    valid = _bits([value is not None for value in values]) if missing else None
+    if kind in _CODES:
+        filled = [0 if value is None else value for value in values] if missing else values
+        buffers = [valid, pa.py_buffer(array(_CODES[kind], filled))]
+    elif kind == pa.bool_():
+        buffers = [valid, _bits([bool(value) for value in values])]
+    else:
+        texts = [b"" if value is None else value.encode() for value in values]
+        ends = array("i", accumulate(map(len, texts), initial=0))
+        buffers = [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def in_columns(rows: pa.Table, schema: pa.Schema, missing: Mapping[str, Any]) -> pa.Table:
+    """Return rows with the columns of a schema, in its order; ``missing`` has values of others."""
+    columns = [
+        rows.column(field.name)
+        if field.name in rows.column_names
+        else column([missing[field.name]] * rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column as Python values."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if column.null_count or column.type not in _CODES:
+        return list(column.to_pylist())
+    found: list[Any] = []
+    for piece in column.chunks:
+        if len(piece):
+            numbers = memoryview(piece.buffers()[1]).cast(_CODES[column.type])
+            found += numbers[piece.offset : piece.offset + len(piece)].tolist()
+    return found
+
+
+def _bits(flags: Sequence[bool]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.array(flags, bool), bitorder="little"))
+
+
+SEGMENT_SCHEMA = pa.schema(
     [
         ("start", pa.int64()),
         ("end", pa.int64()),
@@ -63,7 +131,7 @@ SCHEMA = pa.schema(
 REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
 """Columns with few distinct values, written with dictionary encoding."""
 
-_Row: Any = namedtuple("_Row", SCHEMA.names)  # type: ignore[misc]  # noqa: PYI024
+_Row: Any = namedtuple("_Row", SEGMENT_SCHEMA.names)  # type: ignore[misc]  # noqa: PYI024
 """A row; its fields are the columns of the schema."""
 
 _SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core", "base")
@@ -75,7 +143,7 @@ _FACTS = (
 
 def rows_of(segments: Iterable[Segment]) -> pa.Table:
     """Return segments as rows, in their order."""
-    return table_of(map(_row, segments), SCHEMA)
+    return table_of(map(_row, segments), SEGMENT_SCHEMA)
 
 
 def segments_in(rows: pa.Table) -> list[Segment]:
@@ -88,7 +156,7 @@ def segments_in(rows: pa.Table) -> list[Segment]:
     known = {name: values_of(rows.column(name)) for name in rows.column_names}
     absent = [None] * rows.num_rows
     known.setdefault("bucket", [NO_BUCKET] * rows.num_rows)
-    columns = (known.get(name, absent) for name in SCHEMA.names)
+    columns = (known.get(name, absent) for name in SEGMENT_SCHEMA.names)
     return [_segment(row, keys) for row in map(_Row._make, zip(*columns, strict=True))]
 
 

@@ -40,7 +40,7 @@ from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
-from airflow_provider_segtable.table.reads.parts import Part, PartReader
+from airflow_provider_segtable.table.parts import Part, PartReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,32 +20,50 @@
    each later publication tries it again.
 8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
+
+Outcomes of publishing, and the status of what is published, as values.
+
+Publishing by whoever commits: after the commit, which it never fails.
+
+1. The table's properties say in which formats (``publish.*``). Each is published by itself.
+2. Whatever goes wrong is a warning in the log of this process, one for each reason. Readers of the
+   format see an older version until a later commit, or ``publish``, makes up for it.
+
+How what is published stands to the newest version, format by format.
+
+1. A published version *lags* by the events after its own that change what is published. Events that
+   change nothing of it, such as tags and plans, are no lag.
+2. The lag in seconds is the age of the first of them.
+3. If the log has the published event no more, their number is unknown, and the lag in seconds
+   counts from the published version on.
 """
 
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import TypeAlias
 
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotFound,
     OutcomeUnknown,
     PublishingRefused,
+    SegtableError,
     TableGone,
+    VersionExpired,
 )
+from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.publishing import Changes
+from airflow_provider_segtable.core.publishing import Changes, changed_files
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Format, Published, Revision, Target
 from airflow_provider_segtable.planning.properties.publish_settings import (
+    PREFIX,
     PublishSettings,
     property_of,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.outcomes import (
-    AlreadyPublished,
-    Overtaken,
-    PublishedNow,
-    PublishOutcome,
-    Refused,
-)
 from airflow_provider_segtable.table.publishing.publications import Publication, Registration
 from airflow_provider_segtable.table.publishing.refusing import refusal
 from airflow_provider_segtable.table.publishing.revising import (
@@ -54,9 +72,98 @@ from airflow_provider_segtable.table.publishing.revising import (
     everything,
     follows,
     revision,
+    shows,
     silent,
 )
 from airflow_provider_segtable.table.publishing.targets import withdraw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedNow:
+    """A version was put, which shows event ``event``.
+
+    Attributes:
+        format: the name of the format.
+        event: the event.
+        number: the number of the version in its own format.
+        address: the URI that readers open.
+        shown: number of files that were added, or show other rows than before.
+        gone: number of files that the version no longer names.
+        unregistered: why the version is not in the catalog that properties name; empty if it is,
+            or none is named.
+        mended: what was wrong with the published table before; empty if nothing was found to be.
+    """
+
+    format: str
+    event: int
+    number: int
+    address: str
+    shown: int
+    gone: int
+    unregistered: str = ""
+    mended: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyPublished:
+    """The newest published version shows the table as of event ``event``: nothing was put.
+
+    If it was put for an earlier event, no later one has changed what is published.
+    ``unregistered`` is as for ``PublishedNow``.
+    """
+
+    format: str
+    event: int
+    number: int
+    address: str
+    unregistered: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The format cannot show the version; ``reason`` has the way out."""
+
+    format: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overtaken:
+    """Other publishers put their versions first, each time; the last one shows ``event``."""
+
+    format: str
+    event: int
+
+
+PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtaken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedStatus:
+    """How what is published in a format stands to the newest version.
+
+    Attributes:
+        format: the name of the format.
+        enabled: whether the property is on.
+        event: the event that the newest published version shows; None if there is none.
+        lag_events: number of later events that change what is published; None if it is unknown.
+        late_since: time of the first of them; of the published version if it is unknown.
+        lag_seconds: time since then.
+        address: the URI that readers open.
+        refusal: why the newest version cannot be published; empty if it can.
+        error: why the published table cannot be read or is not ours; empty if it can.
+    """
+
+    format: str
+    enabled: bool = False
+    event: int | None = None
+    lag_events: int | None = None
+    late_since: Instant | None = None
+    lag_seconds: float | None = None
+    address: str = ""
+    refusal: str = ""
+    error: str = ""
+
 
 TRIES = 8
 """Number of versions that other publishers may put first."""
@@ -263,3 +370,105 @@ class _Publisher:
     def _keep(self, published: Published) -> None:
         publication = Publication(published=published, state=self.state)
         self.ports.publications.keep(self.form.name, publication)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def publish_after_commit(ports: TableContext, state: State) -> None:
+    """Publish the version that was just committed in the formats of the table; never raises."""
+    properties = state.table.properties
+    if state.dropped or not any(key.startswith(f"{PREFIX}.") for key in properties):
+        return
+    try:
+        settings = PublishSettings.read(properties)
+    except Exception as error:  # noqa: BLE001 - the commit has landed
+        _warn(ports, PREFIX, f"{error}")
+        return
+    if settings.after_commits:
+        for form in (ports.formats[name] for name in settings.formats if name in ports.formats):
+            _publish(ports, form, state)
+
+
+def _publish(ports: TableContext, form: Format, state: State) -> None:
+    try:
+        outcome = publish(ports, form, state)
+    except Exception as error:  # noqa: BLE001 - the commit has landed
+        _warn(ports, form.name, f"{type(error).__name__}: {error}", kind=type(error).__name__)
+        return
+    if isinstance(outcome, Refused):
+        _warn(ports, form.name, outcome.reason)
+    if isinstance(outcome, PublishedNow) and outcome.mended:
+        what = "%s: what was published as %s was damaged, and was published anew: %s"
+        _LOG.warning(what, ports.uri, form.name, outcome.mended)
+    if isinstance(outcome, AlreadyPublished | PublishedNow) and outcome.unregistered:
+        _warn(ports, form.name, outcome.unregistered, failed="registered")
+
+
+def _warn(
+    ports: TableContext, name: str, reason: str, *, kind: str = "", failed: str = "published"
+) -> None:
+    if ports.publications.names(f"{failed} {name}", kind or reason):
+        _LOG.warning("%s: version not %s as %s: %s", ports.uri, failed, name, reason)
+
+
+def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
+    """Return the status of each format that is switched on, or has a target, by name.
+
+    Raises:
+        TableGone, StorageError: the table's log cannot be read.
+    """
+    state = ports.log.load()
+    enabled = PublishSettings.read(state.table.properties).formats
+    found = {
+        name: _status(ports, form, state, PublishedStatus(format=name, enabled=name in enabled))
+        for name, form in ports.formats.items()
+    }
+    return {name: each for name, each in found.items() if each != PublishedStatus(format=name)}
+
+
+def _status(
+    ports: TableContext, form: Format, state: State, status: PublishedStatus
+) -> PublishedStatus:
+    """Return a status with what the target and the log add to it."""
+    if status.enabled:
+        status = replace(status, refusal=refusal(form, state))
+    try:
+        published = form.target(ports.storage).load()
+    except (SegtableError, OSError) as error:
+        return replace(status, error=f"{type(error).__name__}: {error}")
+    if published is None:
+        return status
+    times = _late(ports, state, published)
+    first = published.time if times is None else next(iter(times), None)
+    lag_s = 0.0 if first is None else max(0.0, (ports.clock.now() - first) / 1e6)
+    return replace(
+        status,
+        event=published.event,
+        address=published.address,
+        lag_events=None if times is None else len(times),
+        late_since=first,
+        lag_seconds=lag_s,
+    )
+
+
+def _late(ports: TableContext, state: State, published: Published) -> list[Instant] | None:
+    """Return the times of the events that make a published version lag; None if unknown."""
+    if not follows(ports.log, state, published):
+        return None
+    try:
+        before = ports.log.version(published.event, state)
+    except (VersionExpired, CorruptTable):
+        return [] if shows(published, state) else None
+    return [*_changing(ports, state, before)]
+
+
+def _changing(ports: TableContext, state: State, before: State) -> Iterator[Instant]:
+    """Yield the times of the events after a version that change what is published."""
+    events = ports.log.events(before.n + 1)
+    for event in takewhile(lambda each: each.n <= state.n, events):
+        after = apply(before, event)
+        altered = len(after.table.earlier) != len(before.table.earlier)
+        if altered or changed_files(before, after):
+            yield event.time
+        before = after

@@ -32,8 +32,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import run_index
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.indexes.feed_writer import write_feed
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.index_entries import index_ports, write_feed
 from airflow_provider_segtable.table.indexes.lifecycle import (
     drop_index,
     rebuild_index,

@@ -40,8 +40,11 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports
-from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.indexes.index_entries import (
+    entries_in,
+    feed_commit,
+    index_ports,
+)
 from tests.simulation.indexes.scan_oracle import wrong_answers
 from tests.simulation.model import Model
 

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 from tests.every_reader import rows_of
 from tests.simulation.model import Model
 

@@ -16,7 +16,8 @@ from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt
 from airflow_provider_segtable.core.log.families import index_events
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.indexes import feed_writer, feeding, forwarding, lifecycle
+from airflow_provider_segtable.table.indexes import feeding, index_entries, lifecycle
+from airflow_provider_segtable.table.indexes import feeding as forwarding
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.log import committer
@@ -53,7 +54,7 @@ def frequent_checkpoints(monkeypatch: Patch) -> None:
     """
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
     monkeypatch.setattr(committer, "MANY", 4)
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", 800)
+    monkeypatch.setattr(index_entries, "MOST_INLINE", 800)
 
 
 def test_everybody_at_once() -> None:
@@ -114,7 +115,7 @@ def test_writers_neither_fail_nor_wait_because_of_an_index(
 
     Entries that are in the events need nothing else.
     """
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", most_inline)
+    monkeypatch.setattr(index_entries, "MOST_INLINE", most_inline)
     broken = appended_beside(broken=True, lacking=lacking)
     assert broken == appended_beside(broken=False, lacking=0)
 

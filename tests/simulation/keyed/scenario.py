@@ -33,8 +33,8 @@ from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.caretakers import cleaner, reader, tagger, tolerate

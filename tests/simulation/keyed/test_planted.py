@@ -30,12 +30,10 @@ from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.compaction import publication
 from airflow_provider_segtable.services.indexing import build as build_index
-from airflow_provider_segtable.table.changes.keyed import arrow_records
-from airflow_provider_segtable.table.lifetime import own_files
+from airflow_provider_segtable.table import chosen_files, dropping, upsert
+from airflow_provider_segtable.table.changes import arrow_engine
+from airflow_provider_segtable.table.indexes import routing
 from airflow_provider_segtable.table.log import committer
-from airflow_provider_segtable.table.reads import chosen_files
-from airflow_provider_segtable.table.routing import router
-from airflow_provider_segtable.table.writes import upsert
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
 from tests.simulation.scenario import run
@@ -181,8 +179,8 @@ def updates_by_the_row_alone(monkeypatch: Patch) -> None:
 
 def files_left(monkeypatch: Patch) -> None:
     """A drop does not know the names of log files."""
-    right = own_files.is_own
-    monkeypatch.setattr(own_files, "is_own", lambda path: ".log." not in path and right(path))
+    right = dropping.is_own
+    monkeypatch.setattr(dropping, "is_own", lambda path: ".log." not in path and right(path))
 
 
 def hidden_records_show(monkeypatch: Patch) -> None:
@@ -198,7 +196,7 @@ def hidden_records_show(monkeypatch: Patch) -> None:
 
 def rivals_unseen(monkeypatch: Patch) -> None:
     """A writer that lost a race does not look at the feeds of those that landed meanwhile."""
-    monkeypatch.setattr(router, "holds", lambda *_: True)
+    monkeypatch.setattr(routing, "holds", lambda *_: True)
 
 
 def keys_unsettled(monkeypatch: Patch) -> None:
@@ -241,7 +239,7 @@ def late_files_in_earlier_columns(monkeypatch: Patch) -> None:
 
 def deleted_keys_are_met(monkeypatch: Patch) -> None:
     """A merge takes a key for one that is there if any record of it was read, also a tombstone."""
-    right, met_by = arrow_records._joined, dict[int, list[pa.RecordBatch]]()
+    right, met_by = arrow_engine._rows_with_keys, dict[int, list[pa.RecordBatch]]()
 
     def noting(*, keep: Any, **given: Any) -> Condition:
         seen = met_by.setdefault(id(keep.__closure__[0].cell_contents), [])
@@ -253,8 +251,8 @@ def deleted_keys_are_met(monkeypatch: Patch) -> None:
             met[keys.find(batch)] = True
         return rows, met
 
-    monkeypatch.setattr(arrow_records, "Condition", noting)
-    monkeypatch.setattr(arrow_records, "_joined", joined)
+    monkeypatch.setattr(arrow_engine, "Condition", noting)
+    monkeypatch.setattr(arrow_engine, "_joined", joined)
 
 
 def majors_leave_no_base(monkeypatch: Patch) -> None:

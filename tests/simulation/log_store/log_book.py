@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Epoch, LogRange, Offset, Position
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.log_store import LogClient
-from airflow_provider_segtable.table.log_store.live_tail import LiveTail
+from airflow_provider_segtable.table.log_store.tail import LiveTail
 
 Content: TypeAlias = tuple[object, ...]
 """The values of a record."""

@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext
-from airflow_provider_segtable.table.log_store.log_schema import DELETED
+from airflow_provider_segtable.table.log_store.checkpointing import DELETED
 from tests.every_reader import Live, with_log
 from tests.simulation.authors import SCHEMA, plain, times_of
 from tests.simulation.keyed import records as keyed

@@ -24,8 +24,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.services.log_store.checkpointer import Checkpointer
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, commit_cut
 from tests.simulation.log_store.log_book import contents
 from tests.simulation.world import failed, send_id
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.core.time import Instant
     from airflow_provider_segtable.ports.log_store import LogClient, LogWriter
     from airflow_provider_segtable.table.context import TableContext
-    from airflow_provider_segtable.table.log_store.live_tail import LiveTail
+    from airflow_provider_segtable.table.log_store.tail import LiveTail
     from airflow_provider_segtable.table.log_store.union_scan import UnionScan
     from tests.simulation.log_store.log_book import LogBook
     from tests.simulation.log_store.log_crowd import LogCrowd

@@ -15,7 +15,7 @@ from airflow_provider_segtable.library.log_writer.table_log_writer import TableL
 from airflow_provider_segtable.logstore.bucket import Bucket
 from airflow_provider_segtable.services.log_store.directory import BucketAddress
 from airflow_provider_segtable.services.log_store.service import LogService
-from airflow_provider_segtable.table.log_store import epochs, live_tail, union_scan
+from airflow_provider_segtable.table.log_store import checkpointing, tail, union_scan
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.log_store.promises import LEASE_S
 from tests.simulation.log_store.scenario import build, build_keyed, shape_of, simulate, small
@@ -153,13 +153,13 @@ def lineage_lost(monkeypatch: Patch) -> None:
 
 def ends_read_before_the_epoch(monkeypatch: Patch) -> None:
     """A writer goes on from the committed end that it read before its epoch began."""
-    right = epochs.commit
+    right = checkpointing.commit
 
     def early(ports: Any, state: Any, change: Any) -> Any:
         done = right(ports, state, change)
         return replace(done, state=state) if hasattr(done, "state") else done
 
-    monkeypatch.setattr(epochs, "commit", early)
+    monkeypatch.setattr(checkpointing, "commit", early)
 
 
 def resets_too_late(monkeypatch: Patch) -> None:
@@ -202,7 +202,7 @@ def losses_unnamed(monkeypatch: Patch) -> None:
 
 def strangers_believed(monkeypatch: Patch) -> None:
     """What a store says of a bucket that another one took since hides that one's records."""
-    monkeypatch.setattr(live_tail, "own_statuses", lambda store, _: store.status())
+    monkeypatch.setattr(tail, "own_statuses", lambda store, _: store.status())
 
 
 def tails_cut_short(monkeypatch: Patch) -> None:

@@ -52,15 +52,15 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.indexing.run_index import run_index
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import (
+from airflow_provider_segtable.table.dropping import drop
+from airflow_provider_segtable.table.log_store.checkpointing import (
     DELETED,
+    begin_epoch,
+    commit_cut,
     deleted_column,
     log_schema,
 )
-from airflow_provider_segtable.table.publishing.outcomes import Refused
+from airflow_provider_segtable.table.publishing.publisher import Refused
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.simulation.pairs.plain_model import (

@@ -46,9 +46,9 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.indexing.run_index import run_index
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.publishing.outcomes import AlreadyPublished, PublishedNow
+from airflow_provider_segtable.table.publishing.publisher import AlreadyPublished, PublishedNow
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.every_reader import (
     READERS,

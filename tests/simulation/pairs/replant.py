@@ -43,7 +43,7 @@ DEFECTS: Mapping[str, Defect] = {
     ),
     "merged": Defect(  # a tombstone counts as a key that is there
         kind="latest",
-        path="table/changes/keyed/arrow_records.py",
+        path="table/changes/arrow_engine.py",
         lines=[
             (
                 "    def keep(batch",
@@ -71,7 +71,7 @@ DEFECTS: Mapping[str, Defect] = {
     ),
     "undefaulted": Defect(  # a merge inserts nulls in place of defaults
         kind="append",
-        path="table/changes/merge_rows.py",
+        path="table/changes/matching.py",
         lines=[
             ("_widened(new, given_schema(snapshot.state.table))", "_widened(new, snapshot.schema)")
         ],

@@ -37,7 +37,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.publishing.publisher import publish
-from airflow_provider_segtable.table.publishing.removal import remove_published
+from airflow_provider_segtable.table.publishing.targets import remove_published
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.caretakers import tidied, tolerate
 from tests.simulation.disasters import faults_of

@@ -13,9 +13,9 @@ from airflow_provider_segtable.core.errors import ChangeConflict
 from airflow_provider_segtable.core.requests.change_request import Update
 from airflow_provider_segtable.table import table_changes
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
-from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.table.changes.row_change import Selected
 from airflow_provider_segtable.table.changes.run_change import run_change
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from tests.unit.cli.conftest import Run, trips
 from tests.unit.cli.test_bad_input import nothing_written, refused

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_segtable.planning.findings import health_findings
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from tests.unit.cli.conftest import Run
 
 Facts = Callable[..., Any]

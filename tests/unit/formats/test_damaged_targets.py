@@ -37,10 +37,10 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import of_kind
-from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.definition import of_kind
+from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing import revising
-from airflow_provider_segtable.table.publishing.outcomes import (
+from airflow_provider_segtable.table.publishing.publisher import (
     AlreadyPublished,
     PublishedNow,
     PublishOutcome,

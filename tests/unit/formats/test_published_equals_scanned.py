@@ -16,9 +16,9 @@ from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.publishing import publisher, revising
-from airflow_provider_segtable.table.publishing.outcomes import AlreadyPublished
+from airflow_provider_segtable.table.publishing.publisher import AlreadyPublished
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.formats.test_damaged_targets import DEFINITION, new_table, publish, seen, shown
 from tests.unit.publishing.published_rows import compacted

@@ -13,8 +13,8 @@ from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvid
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
 from airflow_provider_segtable.services.log_store.service import LogService
+from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 from airflow_provider_segtable.table.log_store.file_reader import RangeRecords, read_committed
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
 
 SCHEMA = pa.schema(
     [

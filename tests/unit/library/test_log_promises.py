@@ -26,7 +26,7 @@ from airflow_provider_segtable.library.log_writer.table_log_writer import TableL
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.services.log_store.directory import addresses
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.library.log_world import SCHEMA, ExternalService, ids, new_table, rows
 

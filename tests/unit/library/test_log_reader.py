@@ -28,7 +28,7 @@ from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvid
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.table.log_store.readers.stored_positions import store_positions
+from airflow_provider_segtable.table.log_store.positions import store_positions
 from airflow_provider_segtable.table.log_store.tail import LogRecords
 from tests.contract.worlds import PATIENCE_S, eventually
 from tests.unit.library.log_world import new_table, rows

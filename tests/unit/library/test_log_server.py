@@ -22,7 +22,7 @@ from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvid
 from airflow_provider_segtable.ports.log_store import DeployMode, LogWriter
 from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from tests.contract.worlds import eventually
 
 PROVIDER = FlightLogStoreProvider(deploy_mode=DeployMode.EXTERNAL)

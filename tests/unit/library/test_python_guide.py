@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.table import TableAlterer, TableOptimizer
 
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 from tests.guides import GUIDES, said
 
 CALL = re.compile(r"\b(dt|table|scan|Table|DeltaTable)\.(\w+)(?:\(([^)]*)\))?")

@@ -20,7 +20,7 @@ from airflow_provider_segtable.planning.properties.index_settings import (
     IndexSettings,
     wished_indexes,
 )
-from airflow_provider_segtable.table.lifetime.definition import check_properties
+from airflow_provider_segtable.table.definition import check_properties
 
 TABLE = TableCreated(
     table_id="t",

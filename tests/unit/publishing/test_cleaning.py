@@ -16,7 +16,7 @@ from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.publishing.plain_format import FOLDER, PlainFormat
 from tests.unit.services.conftest import rows

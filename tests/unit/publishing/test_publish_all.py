@@ -5,7 +5,7 @@ from typing import ClassVar, Never
 
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.services.publishing import publish_all
-from airflow_provider_segtable.table.publishing.outcomes import PublishedNow
+from airflow_provider_segtable.table.publishing.publisher import PublishedNow
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.publishing.conftest import DEFINITION, Plain, new_ports
 from tests.unit.table.conftest import rows

@@ -12,9 +12,9 @@ from airflow_provider_segtable.core.publishing import shown_files
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing import publisher
-from airflow_provider_segtable.table.publishing.outcomes import (
+from airflow_provider_segtable.table.publishing.publisher import (
     AlreadyPublished,
     Overtaken,
     PublishedNow,

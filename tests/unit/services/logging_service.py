@@ -10,8 +10,7 @@ from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Li
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext, LogStore, LogWriter
 from airflow_provider_segtable.services.log_store.service import LogService
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, log_schema
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.table.committing import Trap, traps

@@ -53,13 +53,12 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.indexing.index_request import requested_plan
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.append import append, check_filled, incoming
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.table.writes.append import append
-from airflow_provider_segtable.table.writes.incoming import check_filled, incoming
-from airflow_provider_segtable.table.writes.upsert import records_of, upsert
+from airflow_provider_segtable.table.upsert import records_of, upsert
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema(

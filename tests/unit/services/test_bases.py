@@ -28,7 +28,7 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.publishing.outcomes import Refused
+from airflow_provider_segtable.table.publishing.publisher import Refused
 from tests.property.published_readers import NEWEST, READERS
 from tests.property.published_world import new_table as published_table
 from tests.property.test_keyed_tables import FIRST_US, SCHEMA, keyed_table

@@ -23,16 +23,15 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.indexing.index_request import requested_plan
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import feed_writer, feeding
+from airflow_provider_segtable.table.dropping import drop, is_index_marker
+from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.index_entries import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import (
     drop_index,
     rebuild_index,
     request_index,
 )
-from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.lifetime.own_files import is_index_marker
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,
@@ -184,7 +183,7 @@ def test_a_repeated_commit_leaves_no_feed_behind(
     ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first call named its own. If that event can be read no more, no file is deleted."""
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)
+    monkeypatch.setattr(index_entries, "MOST_INLINE", 0)
     before = ports.log.load()
     n = Table(ports).append(rows(4), commit_id="once").n
     event = ports.log.event(n)

@@ -32,11 +32,11 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.append import append_request
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.clocks import FOLDER, SKEW_VARIABLE, VALID_S, ClockCheck
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.table.writes.append import append_request
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, contents, rows

@@ -30,11 +30,11 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
+from airflow_provider_segtable.table.append import AppendTicket, append
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.table.writes.append import AppendTicket, append
 from tests.unit.services.conftest import rows
 from tests.unit.services.test_planner import clock_of
 

@@ -21,13 +21,12 @@ from airflow_provider_segtable.services.indexing.index_request import requested_
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
-from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.indexes.index_entries import entries_in, write_feed
 from airflow_provider_segtable.table.indexes.lifecycle import (
     drop_index,
     rebuild_index,
     request_index,
 )
-from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows

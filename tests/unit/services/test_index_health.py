@@ -24,10 +24,12 @@ from airflow_provider_segtable.services.indexing.index_request import requested_
 from airflow_provider_segtable.services.indexing.run_index import run_index
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
-from airflow_provider_segtable.table.indexes.feed_writer import write_feed
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.index_entries import (
+    entries_in,
+    index_ports,
+    write_feed,
+)
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import checkpoint_path
 from airflow_provider_segtable.table.table import Table

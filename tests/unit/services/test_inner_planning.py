@@ -13,8 +13,8 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, Plan
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import feed_writer
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes import index_entries
+from airflow_provider_segtable.table.indexes.index_entries import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
@@ -24,7 +24,7 @@ from tests.unit.services.indexed import index, indexed_table, listed
 @pytest.fixture
 def ports(monkeypatch: pytest.MonkeyPatch) -> TableContext:
     """Eight events with feeds, each with a file."""
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)
+    monkeypatch.setattr(index_entries, "MOST_INLINE", 0)
     made = indexed_table(MemoryService())
     for turn in range(4, 8):
         Table(made).append(rows(turn))

@@ -18,8 +18,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy
 from airflow_provider_segtable.services.log_store import checkpointer
 from airflow_provider_segtable.services.log_store.service import LOOK_S, Progress
-from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.dropping import drop
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from airflow_provider_segtable.table.table import Table
 from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.services.logging_service import Served

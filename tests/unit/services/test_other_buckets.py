@@ -30,7 +30,7 @@ from airflow_provider_segtable.services.compaction.compaction import (
 )
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.writes.upsert import records_of, upsert
+from airflow_provider_segtable.table.upsert import records_of, upsert
 from tests.property.test_keyed_tables import FIRST_US, GONE, SCHEMA, batch, keyed_table
 
 KEYS = 40

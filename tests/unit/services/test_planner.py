@@ -18,10 +18,10 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
+from airflow_provider_segtable.table.append import AppendTicket, append
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.table.writes.append import AppendTicket, append
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.services.conftest import rows
 

@@ -29,7 +29,7 @@ from airflow_provider_segtable.services.compaction.execution_order import execut
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import Launch, plan_table
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
+from airflow_provider_segtable.table.log.checkpoint import decode_head, encode_head
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents, rows
 from tests.unit.services.toys.polish_plan import PolishPlan

@@ -10,7 +10,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.keyed.feed_pieces import Comparison, FeedPiece, Stretch
 from airflow_provider_segtable.spark.tasks.feed_reading import FeedTask
-from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
+from airflow_provider_segtable.table.windows import KeyedFeed
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 
 

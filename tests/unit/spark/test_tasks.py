@@ -25,7 +25,7 @@ from airflow_provider_segtable.spark.tasks.packing import packed
 from airflow_provider_segtable.spark.tasks.reading import ReadTask
 from airflow_provider_segtable.spark.tasks.sketches import CheckTask, SampleTask
 from airflow_provider_segtable.spark.tasks.writing import SLOT, WriteTask, decode_result
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.testing.bare import bare_python
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])

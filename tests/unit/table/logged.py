@@ -15,8 +15,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
 )
 from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.ports.log_store import Cut
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, commit_cut
 from airflow_provider_segtable.table.log_store.file_reader import Expired, read_committed
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA

@@ -11,9 +11,11 @@ from airflow_provider_segtable.ports.log_store import (
     LogStoreProvider,
     LogWriter,
 )
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import log_schema
+from airflow_provider_segtable.table.log_store.checkpointing import (
+    begin_epoch,
+    commit_cut,
+    log_schema,
+)
 from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.logged import rows_of

@@ -23,10 +23,14 @@ from airflow_provider_segtable.ports.log_store import (
     LogWriter,
 )
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.lifetime.definition import of_kind
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import DELETED, deleted_column, log_schema
+from airflow_provider_segtable.table.definition import of_kind
+from airflow_provider_segtable.table.log_store.checkpointing import (
+    DELETED,
+    begin_epoch,
+    commit_cut,
+    deleted_column,
+    log_schema,
+)
 from airflow_provider_segtable.table.log_store.union_scan import UnionScan, union_scan
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.table.conftest import new_table

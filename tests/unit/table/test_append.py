@@ -34,16 +34,16 @@ from airflow_provider_segtable.core.time import (
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.table.writes.append import (
+from airflow_provider_segtable.table.append import (
     TRIES,
     AppendTicket,
     Write,
     append,
     append_request,
 )
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.builders import first
 from tests.unit.table.conftest import SCHEMA, files, numbers, rows
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.table.log.arrow_columns import column, values_of
+from airflow_provider_segtable.table.log.segment_rows import column, values_of
 
 APPEND = """
 import sys

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log_store.reading import Reset
-from airflow_provider_segtable.table.log_store.readers.bucket_turns import BucketTurns
+from airflow_provider_segtable.table.log_store.tail import BucketTurns
 from tests.contract.worlds import PATIENCE_S, eventually
 
 

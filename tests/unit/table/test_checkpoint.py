@@ -41,9 +41,13 @@ from airflow_provider_segtable.core.publishing import unpublished
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, tombstone
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval
 from airflow_provider_segtable.core.timeline import PackedChunk, Timeline
-from airflow_provider_segtable.table.log import checkpoint, checkpoint_writer
-from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
+from airflow_provider_segtable.table.log import checkpoint, checkpoint_chunks
+from airflow_provider_segtable.table.log.checkpoint import (
+    decode_head,
+    encode_head,
+    read_checkpoint,
+    write_checkpoint,
+)
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -215,7 +219,7 @@ def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks are copied, changed, emptied, settled and added, one after another."""
-    monkeypatch.setattr(checkpoint_writer, "GROUP_ROWS", rows)
+    monkeypatch.setattr(checkpoint_chunks, "GROUP_ROWS", rows)
     chunks = [month(n) for n in range(7)]
     some = [first(p, chunk=chunk) for chunk in chunks[1:6] for p in (0, 1)]
     begun = after(created(), Appended(segments=(*some, tombstone(month(8), BASE))))

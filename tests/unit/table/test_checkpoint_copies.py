@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import PackedChunk
 from airflow_provider_segtable.health.verify import same_state
-from airflow_provider_segtable.table.log import checkpoint_writer
+from airflow_provider_segtable.table.log import checkpoint_chunks
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
 from airflow_provider_segtable.testing.builders import created, first
@@ -42,7 +42,7 @@ def row_groups(data: bytes) -> list[bytes]:
 @pytest.fixture
 def before(monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Return a checkpoint of six chunks, two in each row group."""
-    monkeypatch.setattr(checkpoint_writer, "GROUP_ROWS", 4)
+    monkeypatch.setattr(checkpoint_chunks, "GROUP_ROWS", 4)
     every = [(chunk, partition) for chunk in range(len(CHUNKS)) for partition in range(2)]
     return write_checkpoint(with_segments(created(), *every))
 

@@ -27,12 +27,11 @@ from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.append import append, incoming
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.table.writes.append import append
-from airflow_provider_segtable.table.writes.incoming import incoming
 from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.golden.make_table import PLACE
 from tests.unit.services.repairing import ports_at

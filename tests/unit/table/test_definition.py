@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.tables.evolution import AddColumn
-from airflow_provider_segtable.table.lifetime.definition import checked_schema
+from airflow_provider_segtable.table.definition import checked_schema
 from airflow_provider_segtable.table.table import Table
 
 UTC = pa.timestamp("us", "UTC")

@@ -35,7 +35,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.committer import Change, commit, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import (

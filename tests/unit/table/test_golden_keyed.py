@@ -21,7 +21,7 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     read_descriptor,
 )
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
-from airflow_provider_segtable.table.lifetime.own_files import list_files
+from airflow_provider_segtable.table.dropping import list_files
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table

@@ -29,8 +29,8 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.indexing import build
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.indexes.index_actors import build_piece
 from tests.unit.table.conftest import numbers, rows

@@ -15,8 +15,8 @@ from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.table.alteration import Alteration
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.lifetime.alteration import Alteration
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.table import Table

@@ -22,12 +22,16 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.data.keyed.record_bytes import decode_records
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import feed_writer, feeding, forwarding
-from airflow_provider_segtable.table.indexes.feed_writer import write_feed
-from airflow_provider_segtable.table.indexes.forwarding import Put, forward
-from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports
+from airflow_provider_segtable.table.indexes import feeding, index_entries
+from airflow_provider_segtable.table.indexes import feeding as forwarding
+from airflow_provider_segtable.table.indexes.feeding import Put, forward
+from airflow_provider_segtable.table.indexes.index_entries import (
+    entries_in,
+    feed_commit,
+    index_ports,
+    write_feed,
+)
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,
@@ -182,7 +186,7 @@ def test_events_count_in_their_order(
     )
     wanted = ([], [one], [every], [every.slice(1)], [], [one])
     for (some, gone, most), now in zip(steps, wanted, strict=True):
-        monkeypatch.setattr(feed_writer, "MOST_INLINE", most)
+        monkeypatch.setattr(index_entries, "MOST_INLINE", most)
         feed_by_hand(table, some, gone)
         upkeep(table)
         assert entries(table).equals(pa.concat_tables([every.slice(0, 0), *now]))
@@ -223,7 +227,7 @@ def test_a_number_that_a_repair_gives_again_is_another_feed(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that lost its end gives numbers again, and the index's log has the lost feed."""
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", 0)
+    monkeypatch.setattr(index_entries, "MOST_INLINE", 0)
     request_index(table.ports, "files", FileList())
     table.append(rows(range(40, 50)))
     table.append(rows(range(50, 60)))

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ColumnGro
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
-from airflow_provider_segtable.table.writes.upsert import records_of, upsert
+from airflow_provider_segtable.table.upsert import records_of, upsert
 from tests.property.test_keyed_tables import keyed_table
 
 LATEST = PrimaryKey(key=("key",), buckets=2, ordering="seq")

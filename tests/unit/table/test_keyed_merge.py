@@ -12,8 +12,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, Sche
 from airflow_provider_segtable.core.requests.change_request import Merge, Sql
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
-from airflow_provider_segtable.table.changes.file_rows import why_spark
+from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows, why_spark
 from tests.unit.table.conftest import MemoryService, new_table
 
 DAY_US = 86_400_000_000

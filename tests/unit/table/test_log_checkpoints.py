@@ -10,12 +10,13 @@ from airflow_provider_segtable.core.errors import Fenced, InvalidInput, OffsetGa
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, RenameColumn
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.ports.log_store import Cut
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut, refused
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.log_schema import (
+from airflow_provider_segtable.table.log_store.checkpointing import (
     DELETED,
+    begin_epoch,
+    commit_cut,
     deleted_column,
     log_schema,
+    refused,
 )
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.logged import Logged, bucket_cut

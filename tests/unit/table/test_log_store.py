@@ -22,8 +22,11 @@ from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.ports.log_store import Cut
-from airflow_provider_segtable.table.log_store.checkpointing import commit_cut
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch, leave_alone
+from airflow_provider_segtable.table.log_store.checkpointing import (
+    begin_epoch,
+    commit_cut,
+    leave_alone,
+)
 from airflow_provider_segtable.table.log_store.file_reader import (
     Expired,
     RangeRecords,

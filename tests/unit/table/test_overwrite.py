@@ -17,11 +17,13 @@ from airflow_provider_segtable.core.time import ALL_TIME, HOUR_US, Interval, ins
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
-from airflow_provider_segtable.table.changes.new_arrow_rows import NewArrowRows, new_arrow_rows
-from airflow_provider_segtable.table.changes.overwriting import run_overwrite
-from airflow_provider_segtable.table.changes.run_change import at_one_time
-from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
+from airflow_provider_segtable.table.changes.arrow_engine import (
+    ArrowEngine,
+    NewArrowRows,
+    new_arrow_rows,
+)
+from airflow_provider_segtable.table.changes.run_change import at_one_time, run_overwrite
+from airflow_provider_segtable.table.log.checkpoint import decode_head, encode_head
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.table.conftest import SCHEMA, files, new_table, numbers, rows

@@ -20,12 +20,10 @@ from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.indexing import build
-from airflow_provider_segtable.table.indexes import feed_writer, feeding
-from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.indexes import feeding, index_entries, routing
 from airflow_provider_segtable.table.indexes.feeding import Feeder
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.index_entries import index_ports, write_feed
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.routing import route
 from tests.unit.table.interleaving import Killed, Overtaken, before_event, die
 from tests.unit.table.keyed_indexed import (
     DELETED,
@@ -231,7 +229,7 @@ def test_other_indexes_know_corrections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_inline: int
 ) -> None:
     """Of a key that moves, of writers that race for it, and of a run that settles it."""
-    monkeypatch.setattr(feed_writer, "MOST_INLINE", most_inline)
+    monkeypatch.setattr(index_entries, "MOST_INLINE", most_inline)
     table = new_table(tmp_path, index=False)
     table.create_index("listing", "files")
     upsert(table, {"key": 2, "seq": 1}, {"key": 3, "seq": 1})
@@ -383,7 +381,7 @@ def test_an_index_that_cannot_be_read_keeps_no_writer(
         raise NotFound("a file of the index is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.table.routing.route.facts_of", lost)
+        patch.setattr("airflow_provider_segtable.table.indexes.routing.facts_of", lost)
         upsert(table, {"key": 1, "day": 3, "seq": 2})
     assert not table.index(KEYS).current
     assert len(read(table)) == 2
@@ -443,14 +441,14 @@ def test_a_writer_whose_files_are_cleaned_meanwhile_looks_again(
     table = new_table(tmp_path)
     upsert(table, {"key": 1, "seq": 1})
     upsert(table, {"key": 1, "day": 3, "seq": 5})
-    right, deeds = route.records_of, [partial(compacted_and_cleaned, writer(table, 7))]
+    right, deeds = routing.records_of, [partial(compacted_and_cleaned, writer(table, 7))]
 
     def late(*given: Any) -> Any:
         while deeds:
             deeds.pop()()
         return right(*given)
 
-    monkeypatch.setattr(route, "records_of", late)
+    monkeypatch.setattr(routing, "records_of", late)
     upsert(table, {"key": 1, "day": 4, "seq": 4})
     assert not deeds
     assert table.index(KEYS).current

@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
 )
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.table.lifetime.alteration import ColumnsAsOf, alter
+from airflow_provider_segtable.table.alteration import ColumnsAsOf, alter
 
 AT = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.time import HOUR_US, Interval, moment
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate
 from airflow_provider_segtable.ports.files import DataFiles, Source
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, new_table, rows
 

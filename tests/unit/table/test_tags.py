@@ -7,10 +7,10 @@ from airflow_provider_segtable.core.errors import (
     InvalidName,
     NotATable,
 )
+from airflow_provider_segtable.table.kept_versions import known_tag, put_tag, remove_tag
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.table.versions.tags import known_tag, put_tag, remove_tag
 
 
 def test_the_newest_version_is_tagged_by_default(table: Table) -> None:

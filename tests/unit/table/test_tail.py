@@ -14,9 +14,8 @@ from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvid
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.table.log_store.log_schema import DELETED, log_schema
-from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
-from airflow_provider_segtable.table.log_store.readers.stored_positions import store_positions
+from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema
+from airflow_provider_segtable.table.log_store.positions import log_lag, store_positions
 from airflow_provider_segtable.table.log_store.tail import BucketTail, LogRecords
 from airflow_provider_segtable.table.table import Table
 from tests.property.test_keyed_tables import batch, keyed_table

@@ -13,8 +13,8 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.table.log_store.epochs import begin_epoch
-from airflow_provider_segtable.table.log_store.readers.log_lag import log_lag
+from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
+from airflow_provider_segtable.table.log_store.positions import log_lag
 from airflow_provider_segtable.table.log_store.union_scan import UnionScan
 from tests.unit.table import keyed_indexed
 from tests.unit.table.logged import rows_of

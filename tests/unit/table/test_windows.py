@@ -27,11 +27,11 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.reads.scan import Scan
-from airflow_provider_segtable.table.reads.window import settled
+from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.windows import settled
 from tests.unit.table.conftest import SCHEMA, rows
 
 NOTHING_KEPT = Retention(hours=0, versions=1, orphan_hours=0)

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.indexes.index_state import IndexState
-    from airflow_provider_segtable.table.reads.scan import Scan
+    from airflow_provider_segtable.table.scan import Scan
 
 
 @option_groups

@@ -33,12 +33,12 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
-from airflow_provider_segtable.table.writes.chosen_columns import FileColumns
+from airflow_provider_segtable.table.load import FileColumns
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.bad_rows import BadRows
     from airflow_provider_segtable.data.files.input_files import InputFile
-    from airflow_provider_segtable.table.writes.load import Loaded
+    from airflow_provider_segtable.table.load import Loaded
 
 
 @option_groups
@@ -297,7 +297,7 @@ def _local(
     rows_per_append: int | None,
     commit_id: str | None,
 ) -> "Generator[Loaded]":
-    from airflow_provider_segtable.table.writes.load import load_rows
+    from airflow_provider_segtable.table.load import load_rows
 
     definition = table.state().table
     for file in files:

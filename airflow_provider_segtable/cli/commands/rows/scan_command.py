@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest, re
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_segtable.table.reads.scan import Scan
+    from airflow_provider_segtable.table.scan import Scan
     from airflow_provider_segtable.table.table import Table
 
 ROWS_FOR_PEOPLE = 20

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.table.lifetime.dropping import DropResult
+    from airflow_provider_segtable.table.dropping import DropResult
 
 
 def drop(

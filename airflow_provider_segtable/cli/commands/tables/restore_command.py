@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.table.versions.restoration import RestoreResult
+    from airflow_provider_segtable.table.restoration import RestoreResult
 
 
 def restore(  # noqa: PLR0913 - each is an option

@@ -28,7 +28,7 @@ from airflow_provider_segtable.spark.writes.keyed.spark_records import (
     rules_of,
     set_columns,
 )
-from airflow_provider_segtable.table.changes.row_engine import Recorded
+from airflow_provider_segtable.table.changes.row_change import Recorded
 
 _ROW, _CHUNK = "__segtable_matched", "__segtable_chunk"
 

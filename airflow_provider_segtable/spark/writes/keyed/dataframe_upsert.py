@@ -46,10 +46,10 @@ from airflow_provider_segtable.spark.tasks.log_writing import LogTask
 from airflow_provider_segtable.spark.tasks.writing import RESULT, NotedWrite, decode_result
 from airflow_provider_segtable.spark.writes.chunk_counts import take_census
 from airflow_provider_segtable.storage.table_paths import absolute
+from airflow_provider_segtable.table.append import AppendResult, NewFiles
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import given_schema
-from airflow_provider_segtable.table.writes.append import AppendResult, NewFiles
-from airflow_provider_segtable.table.writes.upsert import check_deleted, commit_logs, merge_rules
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.upsert import check_deleted, commit_logs, merge_rules
 
 _CHUNK, _BUCKET, _DELETED = "__segtable_chunk", "__segtable_bucket", "__segtable_deleted"
 _ADAPTIVE = "spark.sql.adaptive.enabled"

@@ -24,11 +24,11 @@ from airflow_provider_segtable.spark.writes.keyed.dataframe_upsert import (
     SparkRecords,
     commit_records,
 )
-from airflow_provider_segtable.table.changes.row_engine import Recorded
-from airflow_provider_segtable.table.lifetime.definition import given_schema
-from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import AppendResult
-from airflow_provider_segtable.table.writes.upsert import merge_rules
+from airflow_provider_segtable.table.append import AppendResult
+from airflow_provider_segtable.table.changes.row_change import Recorded
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.upsert import merge_rules
 
 DELETED = "__segtable_deleted"
 

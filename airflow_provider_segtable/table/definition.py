@@ -1,0 +1,273 @@
+"""Checks of a table's definition, made when it is given: at creation and at alteration.
+
+Properties are checked against the rest of the definition, so that no later plan fails by them.
+
+Creation of a table: the first event of its log.
+
+Its number is 0, or, where a table was dropped, the number of the marker that ends the old log
+(``table.log.event_log``, rule 8). The marker becomes one of expiry then. A table that is published
+in other formats is published at once, without rows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    InvalidInput,
+    InvalidName,
+    OutcomeUnknown,
+    SchemaMismatch,
+    TableExists,
+    TableGone,
+)
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.schema import Order, Schema, check_name, did_you_mean, no_column
+from airflow_provider_segtable.core.tables.table_kind import TableKind
+from airflow_provider_segtable.core.time import Cut, Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import (
+    check_once,
+    check_zones,
+    from_arrow,
+    parse_type,
+)
+from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.data.arrow.storable_types import storable
+from airflow_provider_segtable.data.files.bad_rows import Needed
+from airflow_provider_segtable.data.parquet.table_file import incoming_columns
+from airflow_provider_segtable.data.sort.sort_keys import check_sortable
+from airflow_provider_segtable.planning.properties.index_settings import PROPERTIES as INDEX
+from airflow_provider_segtable.planning.properties.index_settings import (
+    check_index_policy,
+    names_index,
+)
+from airflow_provider_segtable.planning.properties.log_store_settings import (
+    PROPERTIES as LOG_STORE,
+)
+from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
+from airflow_provider_segtable.planning.properties.policy import PROPERTIES as POLICY
+from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.publish_settings import PROPERTIES as PUBLISH
+from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.storage import probe
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
+from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
+from airflow_provider_segtable.table.publishing.refusing import check_published
+
+KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH)
+"""The keys of all properties, beside ``index.NAME`` for an index of the policy."""
+
+
+def check_properties(table: TableCreated, given: Iterable[str]) -> None:
+    """Refuse properties that are unknown, malformed, or do not fit the table.
+
+    Args:
+        table: the definition with the properties.
+        given: the keys that are new. Older ones may be unknown: another segtable may know them.
+
+    Raises:
+        InvalidInput: naming the property, its value and what it may be.
+        SchemaMismatch: the clustering names a column that the table does not have.
+        PublishingRefused: it cannot be published in a format that is switched on.
+    """
+    for key in given:
+        if key not in KNOWN and not names_index(key):
+            raise InvalidInput(
+                f"{key!r} is not a property: {did_you_mean(key, KNOWN)}known are {', '.join(KNOWN)}"
+            )
+    policy = Policy.read(table.properties)
+    Retention.read(table.properties)
+    LogStoreSettings.read(table.properties)
+    check_index_policy(table)
+    check_published(table)
+    checked_order(policy.clustering, table)
+    check_cut(policy.cut, table)
+
+
+def check_cut(cut: Cut, table: TableCreated) -> None:
+    """Refuse a granularity or a number of buckets that the table's kind does not allow.
+
+    Raises:
+        InvalidInput: the granularity is too fine; the message names the finest. Or the number of
+            buckets is out of range, or the table has none.
+    """
+    if cut.granularity:
+        table.kind.check_granularity(cut.granularity, table.name)
+    if cut.buckets:
+        table.kind.check_buckets(cut.buckets, table.name)
+
+
+def checked_order(clustering: str, table: TableCreated) -> str:
+    """Return a clustering in its canonical form.
+
+    Raises:
+        InvalidInput: it is not a clustering, or names columns that are not sortable.
+        SchemaMismatch: it names a column that the table does not have.
+    """
+    order = Order.parse(clustering)
+    for name in order.columns:
+        column = table.schema.find(name)
+        if column is None:
+            raise no_column(name, table.schema.names, f"for the clustering {clustering!r}")
+        check_sortable(name, parse_type(column.type))
+    table.kind.check_order(order, table.time_column, table.name)
+    return str(order)
+
+
+def known_granularity(value: str | Granularity) -> Granularity:
+    """Return the granularity of this name.
+
+    Raises:
+        InvalidName: there is none.
+    """
+    try:
+        return Granularity(value)
+    except ValueError:
+        choices = ", ".join(Granularity)
+        raise InvalidName(f"granularity {value!r} is unknown: choose one of {choices}") from None
+
+
+def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
+    """Return the table schema of an Arrow schema.
+
+    Raises:
+        SchemaMismatch: a type cannot be stored, a time zone does not exist, a name is there twice,
+            or the time column is missing or not a time.
+        InvalidName: a table cannot have a column of this name.
+    """
+    check_once(schema)
+    if time_column not in schema.names:
+        raise no_column(time_column, schema.names, "for the event time", of="the schema")
+    if not is_time(schema.field(time_column).type):
+        raise SchemaMismatch(
+            f"time column {time_column!r} has type {schema.field(time_column).type}: "
+            "it must be a timestamp or a date; in text files these are read from ISO 8601 only "
+            "(2013-01-31, 2013-01-31T12:00:00Z)"
+        )
+    return from_arrow(stored_form(schema))
+
+
+def stored_form(schema: pa.Schema) -> pa.Schema:
+    """Return columns in the types that a table stores: dictionaries and views as their values.
+
+    Raises:
+        InvalidName: a table cannot have a column of this name.
+        SchemaMismatch: Parquet cannot store a type.
+    """
+    for name in schema.names:
+        check_name(name)
+    stored = pa.schema([f if pa.types.is_null(f.type) else storable(f) for f in schema])
+    for field in stored:
+        check_writable(field)
+    return stored
+
+
+def check_writable(field: "pa.Field[Any]") -> None:
+    """Refuse a column that Parquet cannot store, or whose time zone does not exist.
+
+    Raises:
+        SchemaMismatch: with the column, its type and the reason.
+    """
+    check_zones(field.type, field.name)
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+    except (pa.ArrowException, OSError) as error:
+        raise SchemaMismatch(
+            f"column {field.name!r} has type {field.type}, which Parquet cannot store ({error}): "
+            "choose another type"
+        ) from None
+
+
+def given_schema(definition: TableCreated) -> pa.Schema:
+    """Return the schema of rows to append; it marks columns that may be left out."""
+    return incoming_columns(definition.kind.input_schema(definition.schema, definition.time_column))
+
+
+def needed_values(definition: TableCreated) -> Needed:
+    """Return what each row of a file needs so that it can be appended."""
+    rules = definition.kind.rules
+    key = rules.key if rules is not None else ()
+    columns = (each.name for each in given_schema(definition) if not each.nullable)
+    names = dict.fromkeys((*key, *columns))
+    names.pop(definition.time_column, None)
+    return Needed(time=definition.time_column, columns=tuple(names))
+
+
+def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
+    """Return the definition of a table of a kind, given one with the columns of incoming rows."""
+    found, schema = kind.bound(
+        definition.schema,
+        time_column=definition.time_column,
+        granularity=definition.granularity,
+    )
+    for name in schema.names:
+        check_name(name)
+    properties = {**found.properties, **definition.properties}
+    return replace(definition, schema=schema, kind=found, properties=properties)
+
+
+def begin_log(ports: TableContext, definition: TableCreated) -> None:
+    """Write the first event, after checking the definition and the storage.
+
+    Raises:
+        InvalidInput, SchemaMismatch: the properties are invalid; no table was created.
+        TableExists: there is a table already.
+        TableGone: a table that was dropped there has files left; no table was created.
+        UnsafeStorage: the store does not honour put-if-absent.
+        CommitUnknown: the reply was lost; the table may be there, or come later.
+        ClockSkew: this host's clock is off; no table was created.
+    """
+    check_properties(definition, definition.properties)
+    n = _first_number(ports)
+    log = ports.log
+    probe(ports.storage, ports.randomness)
+    commit_id = ports.randomness.token()
+    event = Event(
+        n=n, time=ports.checked_now(), commit=commit_id, author=ports.author, action=definition
+    )
+    try:
+        ports.storage.create(event_path(n), encode(event))
+    except (AlreadyExists, OutcomeUnknown) as error:
+        found = log.event(n)
+        if found is None and isinstance(error, OutcomeUnknown):
+            raise CommitUnknown(
+                f"{ports.uri}: the reply to the creation was lost: look whether the table is "
+                "there; if it is not, create it again"
+            ) from error
+        if found is None or found.commit != commit_id:
+            raise _exists(ports) from None
+    if log.first() > n:  # event n had expired, so its number was free
+        raise _exists(ports)
+    if n:
+        ports.storage.replace(expired_path(n), b"")
+    publish_after_commit(ports, apply(None, event))
+
+
+def _first_number(ports: TableContext) -> int:
+    """Return the number of a new table's first event; errors as ``begin_log``."""
+    log = ports.log
+    n = log.first()
+    if not n:
+        return 0
+    if log.event(n) is not None or log.kept(n) is None:
+        raise _exists(ports)
+    left = next(iter(ports.storage.list(TIMELINE)), None)
+    if left is not None:
+        raise TableGone(
+            f"{ports.uri}: the table that was dropped here left {left.path} and maybe more: run "
+            "`segtable table drop` again, then create the new one"
+        )
+    return n
+
+
+def _exists(ports: TableContext) -> TableExists:
+    return TableExists(f"{ports.uri} is a table already: open it, or choose another place")

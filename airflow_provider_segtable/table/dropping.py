@@ -1,0 +1,322 @@
+"""Drop a table: end its log first, then delete its files.
+
+1. A drop locks all time, which waits for the holders of other locks, and revokes none. If they do
+   not end within ``WAIT_S``, it is refused, unless it is forced: then it needs no lock. That is
+   a courtesy to people. What is safe does not rest on it: the log decides.
+2. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
+   with ``TableGone``; authors then delete the files that they have written.
+3. The marker above the event keeps the event as its content (``table.log.event_log``, rule 8), and
+   is durable before the first deletion. So the rest of the log may go in any order: an incomplete
+   log always leads to the marker, and never looks like a smaller table.
+4. The logs of the indexes' own tables are ended likewise, so that a late copy of a feed, or a late
+   compaction of an index, is refused. Their markers stay.
+5. Deleted are: data files, deletion vectors, hints, the tables of indexes, what was published in
+   other formats, the coordinator's records of all of these, last the events and older markers.
+   While an event is left, no table can be created there. Only files whose names segtable gives are
+   deleted (``table.lifetime.own_files``); the others are kept and named, and with them a table of
+   another tool.
+6. The files are listed before the log is asked whether a new table begins at the marker, or has
+   begun there and put a later marker. So a dropper that was paused deletes no file of a later
+   table, and no later marker: numbers would be used twice.
+7. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
+   what authors left who came too late for the first.
+
+The marker stays, one small file. Without it an author that was paused right before its put could
+put an old table's event into a new table's log.
+
+End a log for good: its last event, and a marker above it.
+
+1. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
+   with ``TableGone``.
+2. The marker above the event has the event as its content, and is durable before anything else of
+   the log is deleted. So a writer that was paused right before its put puts nothing that counts.
+3. Both may be repeated: what another process did is found.
+
+The files below a table's root that segtable itself wrote, told by their names.
+
+A drop deletes these and no others. The names are those of ``docs/FORMAT.md``: every writer makes
+its files by them, so neither the log nor a footer has to be readable. The table of an index has
+files of the same names below its own folder. What was published in other formats lies in folders
+of its own (``table.publishing.targets``).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CorruptTable,
+    LockTimeout,
+    OutcomeUnknown,
+    SegtableError,
+    TableGone,
+    TableInUse,
+)
+from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
+from airflow_provider_segtable.core.locks import Lock, LockRequest
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Event, TableDropped
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import DATA, DELETES
+from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import EXPIRED, TIMELINE, expired_path
+from airflow_provider_segtable.table.publishing.targets import target_files, target_folders
+
+
+def end_log(ports: TableContext, guard: Callable[[], None] = lambda: None) -> Event:
+    """Commit the end of the log, unless another drop has; return its event.
+
+    Raises:
+        TableGone: another drop ended it, and a new table was created in its place.
+    """
+    try:
+        state = ports.log.load()
+        action, commit_id = end_of(state), ports.randomness.token()
+        done = commit_or_raise(
+            ports, state, Change(action=action, commit_id=commit_id, guard=guard)
+        )
+    except TableGone:
+        end = ports.log.end()  # by another drop, or by ours, whose reply was lost
+        if end is None:
+            raise
+        return end
+    return Event(
+        n=done.n, time=done.state.time, commit=commit_id, author=ports.author, action=action
+    )
+
+
+def mark_end(ports: TableContext, end: Event) -> None:
+    """Put the marker of rule 3, and make it and the event below it durable."""
+    try:
+        ports.storage.create(expired_path(end.n + 1), encode(end))
+    except (AlreadyExists, OutcomeUnknown):
+        if ports.log.first() <= end.n:
+            raise  # it is unknown whether there is a marker
+    for path in (TIMELINE, EXPIRED):
+        ports.storage.settle(path)
+
+
+def end_index_log(ports: TableContext, index: str) -> frozenset[str]:
+    """End the log of an index's own table; return its marker, which must not be deleted with it.
+
+    A log that cannot be read or ended has no marker: what comes late there, cleaning deletes.
+    """
+    own = ports.within(folder(index))
+    try:
+        end = end_log(own)
+        mark_end(own, end)
+    except SegtableError:
+        return frozenset()
+    return frozenset({f"{folder(index)}/{expired_path(end.n + 1)}"})
+
+
+def marks(path: str, end: Event) -> bool:
+    """Return whether a path is that of the marker above an end."""
+    return path == expired_path(end.n + 1)
+
+
+def end_of(state: State) -> TableDropped:
+    """Return the event that ends the log of a state."""
+    return TableDropped(table_id=state.table.table_id, name=state.table.name)
+
+
+def dropped(end: Event) -> TableDropped:
+    """Return what the last event of a log says.
+
+    Raises:
+        CorruptTable: it is another event.
+    """
+    if not isinstance(end.action, TableDropped):
+        raise CorruptTable(f"event {end.n} is {end.kind}, but a marker names it as the last one")
+    return end.action
+
+
+LOG = "_segtable"
+
+_NUMBER = r"[0-9]{20}"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_OF_INDEX = rf"{INDEXES}/({_NAME})/"
+_OWN = re.compile(
+    rf"(?:{_OF_INDEX})?(?:"
+    + "|".join(
+        (
+            rf"{DATA}/[^/]+/[0-9]{{5,}}-[A-Za-z0-9-]+\.parquet",
+            rf"{DATA}/[^/]+/[0-9]+_[0-9]+\.log\.[0-9]+_[a-z0-9]+\.parquet",  # log files
+            rf"{DATA}/[^/]+/[0-9]+_[0-9]+-[a-z0-9]+_[0-9]+\.parquet",  # base files
+            rf"{DATA}/_runs/.+",
+            rf"{DELETES}/[A-Za-z0-9-]+\.arrow",
+            rf"{LOG}/timeline/{_NUMBER}\.json",
+            rf"{LOG}/checkpoints/({_NUMBER}\.parquet|_last)",
+            rf"{LOG}/expired/{_NUMBER}",
+            rf"{LOG}/tags/{_NAME}-[0-9]+\.parquet",
+            rf"{LOG}/(clock|results)/{_NAME}",
+            rf"{LOG}/probe-{_NAME}",
+            rf"{LOG}/lost/.+",
+            rf"{LOG}/reserve/space",
+        )
+    )
+    + ")"
+)
+_LOG_OF_INDEX = re.compile(rf"{_OF_INDEX}{LOG}/(?:timeline|checkpoints)/")
+_MARKER = re.compile(rf"{_OF_INDEX}{LOG}/expired/{_NUMBER}")
+
+
+def is_own(path: str) -> bool:
+    """Return whether the name of a file is one that segtable gives."""
+    return bool(_OWN.fullmatch(path))
+
+
+def is_index_marker(path: str) -> bool:
+    """Return whether a file is a marker in the log of an index's table."""
+    return bool(_MARKER.fullmatch(path))
+
+
+def indexes_with_logs(paths: Iterable[str]) -> frozenset[str]:
+    """Return the ids of indexes whose tables have a log; of an ended one a marker stays."""
+    found = (_LOG_OF_INDEX.match(path) for path in paths)
+    return frozenset(match[1] for match in found if match)
+
+
+def indexes_of(paths: Iterable[str]) -> frozenset[str]:
+    """Return the ids of the indexes to whose tables segtable's own files belong."""
+    found = (_OWN.fullmatch(path) for path in paths)
+    return frozenset(match[1] for match in found if match and match[1])
+
+
+def list_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
+    """Yield the files in the folders of a table, each with whether segtable wrote it."""
+    for folder in (DATA, DELETES, LOG):
+        yield from ((entry, is_own(entry.path)) for entry in ports.storage.list(folder))
+    yield from target_files(ports)
+
+
+WAIT_S = 5.0
+"""How long a drop waits for the locks of others, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropResult:
+    """What a drop deleted, or a dry run would delete.
+
+    Attributes:
+        name: the table's name.
+        n: the event that dropped the table; None for a dry run of a table that exists.
+        rows: rows that readers saw, before deletes; None if the table was dropped before.
+        segments: segments that readers saw; None likewise.
+        files: number of deleted files: data, deletes, log.
+        bytes: their size.
+        kept: paths of files that segtable did not make, in the table's folders.
+        locks: locks and waiting requests of others, at the first look.
+    """
+
+    name: str
+    n: int | None
+    rows: int | None
+    segments: int | None
+    files: int
+    bytes: int
+    kept: tuple[str, ...] = ()
+    locks: tuple[Lock, ...] = field(default=(), repr=False)
+
+
+def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> DropResult:
+    """Drop a table; see ``Table.drop``."""
+    end = ports.log.end()
+    told = _told(ports, end)
+    if dry_run:
+        return told
+    if end is None:
+        end = end_log(ports) if force else _ended_alone(ports)
+    mark_end(ports, end)
+    kept = _ended_indexes(ports, end)
+    own = [e.path for e, is_own in list_files(ports) if is_own and e.path not in kept]
+    if _is_newest(ports, end):
+        _delete(ports, end, own)
+    else:
+        ports.coordinator.forget(dropped(end).table_id)
+    return replace(told, n=end.n)
+
+
+def _ended_indexes(ports: TableContext, end: Event) -> frozenset[str]:
+    """End the logs of the indexes' tables; return the markers, which stay."""
+    found = sorted(indexes_of(entry.path for entry in ports.storage.list(INDEXES)))
+    if not _is_newest(ports, end):
+        return frozenset()
+    return frozenset().union(*(end_index_log(ports, index) for index in found))
+
+
+def _is_newest(ports: TableContext, end: Event) -> bool:
+    """Return whether no table was created after the end of this one (rule 6).
+
+    A later marker is put before the events below it are deleted, so it is looked for afterwards.
+    """
+    following = end.n + 1
+    if ports.log.event(following) is not None:
+        return False
+    overtaken = ports.log.first() > following
+    if overtaken:
+        ports.storage.delete(expired_path(following))
+    return not overtaken
+
+
+def _told(ports: TableContext, end: Event | None) -> DropResult:
+    """Return what is there: the table, or the rest of one that was dropped by ``end``."""
+    action = dropped(end) if end else end_of(ports.log.load())
+    chunks = () if end else ports.log.load().timeline.visible_summaries().values()
+    files = [*list_files(ports)]
+    own = [each for each, is_own in files if is_own and not (end and _stays(each.path, end))]
+    coordinator = ports.coordinator
+    return DropResult(
+        name=action.name,
+        n=end.n if end else None,
+        rows=None if end else sum(each.rows for each in chunks),
+        segments=None if end else sum(each.visible for each in chunks),
+        files=len(own),
+        bytes=sum(each.size for each in own),
+        kept=tuple(each.path for each, is_own in files if not is_own),
+        locks=(*coordinator.locks(action.table_id), *coordinator.waiters(action.table_id)),
+    )
+
+
+def _stays(path: str, end: Event) -> bool:
+    return marks(path, end) or is_index_marker(path)
+
+
+def _ended_alone(ports: TableContext) -> Event:
+    """End the log under a lock on all time."""
+    request = LockRequest(
+        table=ports.log.load().table.table_id,
+        group=f"drop-{ports.randomness.token()}",
+        purpose="drop",
+        holder=ports.author,
+        priority=0,
+        intervals=(ALL_TIME,),
+    )
+    try:
+        lease = ports.coordinator.acquire(request, wait_s=WAIT_S)
+    except LockTimeout as error:
+        raise TableInUse(
+            f"{ports.uri} is in use: {error}; or drop it all the same, with force (--force): their "
+            "work fails then, and they delete its files"
+        ) from error
+    with ports.leased(lease, request.table):
+        return end_log(ports, lease.check)
+
+
+def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
+    """Delete files in the order of rule 5, and the coordinator's records."""
+    markers = [path for path in own if path.startswith(EXPIRED) and not marks(path, end)]
+    events = [path for path in own if path.startswith(TIMELINE)]
+    for path in own:
+        if not path.startswith((EXPIRED, TIMELINE)):
+            ports.storage.delete(path)
+    for table in (dropped(end).table_id, *sorted(indexes_of(own))):
+        ports.coordinator.forget(table)
+    for path in (*events, *markers):
+        ports.storage.delete(path)
+    for folder in (DATA, DELETES, LOG, *target_folders(ports)):
+        ports.storage.prune(folder)

@@ -1,0 +1,266 @@
+"""Look up what is known of keys: their facts in an index, and their records in the table itself.
+
+1. ``facts_of`` reads the buckets of the keys in the index's own table, and the feeds that it has
+   not got yet. Facts may be about records that are gone.
+2. ``records_of`` reads the records themselves, in the places that some facts name. So it tells the
+   facts that still hold; it costs a read of the keys' columns in all files of these places.
+
+Facts of some keys in the files of an index's own table.
+
+1. Rows of other keys are left out before anything is merged: so a look-up costs the reading of
+   files, and its keys. Row groups without the keys are not read.
+2. Small files, as writers feed them, are kept in memory (``table.indexes.entry_cache``): a writer
+   reads each of them once, however many commits it makes. Files never change.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    Compare,
+    Compares,
+    Day,
+    Moment,
+    Predicate,
+    Value,
+)
+from airflow_provider_segtable.core.reads.selection import PrunedBy
+from airflow_provider_segtable.core.segment import Place, Segment
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.data.indexes.records.decision import places_of
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.keyed_files import described_roots, own_root
+from airflow_provider_segtable.data.keyed.log_files import Records
+from airflow_provider_segtable.data.keyed.part import Part
+from airflow_provider_segtable.data.keyed.record_bytes import decode_records
+from airflow_provider_segtable.data.keyed.record_layers import layer_of, rows_of_layers
+from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.merge.merging import merged
+from airflow_provider_segtable.data.merge.root_orders import SCHEMA, RootOrders
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
+from airflow_provider_segtable.table.indexes.index_entries import (
+    entry_rules,
+    index_ports,
+    waiting_feeds,
+)
+from airflow_provider_segtable.table.parts import groups_to_read
+
+SMALL = 1 << 20
+"""Size of a file up to which it is kept in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactFiles:
+    """The files of an index's own table, as far as they have some keys.
+
+    Attributes:
+        own: the ports of the index's own table.
+        state: a version of it.
+        cache: keeps small files.
+        buckets: the buckets of the keys.
+        wanted: the condition that a fact is about one of the keys.
+    """
+
+    own: TableContext
+    state: State
+    cache: EntryCache
+    buckets: Collection[int]
+    wanted: Condition
+
+    def groups(self) -> tuple[FileGroup, ...]:
+        """Return the file groups that may have facts of the keys."""
+        return groups_to_read(self.state, None).pruned(PrunedBy.ROOTS, self._may_have).left
+
+    def _may_have(self, group: FileGroup) -> bool:
+        return group.segments[0].id.bucket in self.buckets
+
+    def of_group(self, group: FileGroup) -> pa.Table:
+        """Return the facts that a file group has, in all columns, merged."""
+        found = {segment: self._records(segment) for segment in group.segments}
+        filled = {segment: rows for segment, (rows, _) in found.items() if rows.num_rows}
+        columns = self.state.table.schema.names
+        if not filled:
+            return next(iter(found.values()))[0].select(columns)
+        roots = [_roots(segment, found[segment][1]) for segment in filled]
+        orders = RootOrders.of_table(pa.concat_tables(roots))
+        rows = merged([*filled.values()], entry_rules(self.own, self.state), orders)
+        return rows.filter(pc.not_equal(rows.column(OP), DELETE)).select(columns)
+
+    def of_feed(self, feed: Feed) -> list[Records]:
+        """Return the facts and tombstones that a feed brings, as layers."""
+        if feed.inline:
+            records = decode_records(feed.entries, self.own.uri)
+            flagged = records.rows.append_column(OP, pa.array(records.deleted))
+            kept = self._kept(flagged)
+            return [Records(rows=kept.drop_columns([OP]), deleted=np.asarray(kept.column(OP)))]
+        near = (segment for segment in feed.segments if segment.id.bucket in self.buckets)
+        found = (self._records(segment)[0] for segment in near)
+        return [
+            Records(rows=rows, deleted=np.asarray(pc.equal(rows.column(OP), DELETE)))
+            for rows in found
+        ]
+
+    def _records(self, segment: Segment) -> tuple[pa.Table, pa.Table | None]:
+        """Return the records of the keys in a file, and the roots that it describes."""
+        if segment.size > SMALL:
+            return self._read(segment, self.wanted)
+
+        def made() -> tuple[tuple[pa.Table, pa.Table | None], int]:
+            rows, roots = self._read(segment, None)
+            return (rows, roots), rows.nbytes
+
+        rows, roots = self.cache.view((self.own.uri, segment.path), made)
+        return self._kept(rows), roots
+
+    def _kept(self, rows: pa.Table) -> pa.Table:
+        kept: Sequence[pa.RecordBatch] = [*map(self.wanted.keep, rows.to_batches())]
+        return pa.Table.from_batches(kept, rows.schema)
+
+    def _read(self, segment: Segment, where: Condition | None) -> tuple[pa.Table, pa.Table | None]:
+        with GroupReader(self.own.files, self.state.table).opened((segment,)) as reader:
+            schema = reader.schema
+            (run,) = reader.runs((segment,), schema.names, where)
+            found = [rows.cast(schema) for rows in run]
+            rows = pa.concat_tables([schema.empty_table(), *found])
+            return rows, described_roots(reader.files, segment)
+
+
+def _roots(segment: Segment, described: pa.Table | None) -> pa.Table:
+    if described is not None:
+        return described
+    return pa.Table.from_pylist([asdict(own_root(segment))], schema=SCHEMA)
+
+
+FEW = 256
+"""Number of keys up to which row groups are chosen by each single one."""
+
+
+def among(keys: Keys, rows: pa.Table) -> pa.Table:
+    """Return the rows with one of the keys."""
+    return rows.filter(pa.array(keys.find(rows.combine_chunks()) >= 0))
+
+
+def facts_of(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Table:
+    """Return all facts about the keys of some facts, in all columns.
+
+    Args:
+        ports: the indexed table's ports.
+        index: the index, in the newest version.
+        wanted: facts, or rows with their key columns.
+
+    Raises:
+        SegtableError: the index cannot be read.
+    """
+    own = index_ports(ports, index.definition)
+    state = own.log.load()
+    key = index.definition.kind.divided_by
+    keys = Keys.of(wanted, key, nulls=False)
+    schema = to_arrow(state.table.schema)
+    buckets = frozenset(buckets_of(wanted, key, state.layout.buckets).tolist())
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pa.array(keys.find(batch) >= 0))
+
+    files = FactFiles(
+        own=own,
+        state=state,
+        cache=ports.entries,
+        buckets=buckets,
+        wanted=Condition(columns=key, keep=keep, test=_test(wanted, key)),
+    )
+    found = (files.of_group(group).cast(schema) for group in files.groups())
+    base = pa.concat_tables([schema.empty_table(), *found])
+    above = [layer for feed in waiting_feeds(index, state) for layer in files.of_feed(feed)]
+    if not above:
+        return base
+    return rows_of_layers(schema, [layer_of(base), *above], entry_rules(own, state))
+
+
+def _test(wanted: pa.Table, key: Sequence[str]) -> Predicate | None:
+    """Return what rows of the keys satisfy, by which row groups are chosen; None if unknown."""
+    column = pc.unique(wanted.column(key[0]))
+    if len(column) <= FEW:
+        values = _values(column)
+        return Among(key[0], values) if values else None
+    bounds = pc.min_max(column) if not pa.types.is_boolean(column.type) else None
+    if bounds is None:
+        return None
+    least, most = (
+        _values(pa.array([bounds[name].as_py()], column.type)) for name in ("min", "max")
+    )
+    if not least:
+        return None
+    return AllOf(
+        (
+            Compare(key[0], Compares.AT_LEAST, least[0]),
+            Compare(key[0], Compares.AT_MOST, most[0]),
+        )
+    )
+
+
+def _values(column: pa.Array) -> tuple[Value, ...]:
+    """Return values as predicates have them; none if they have no such."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return tuple(map(Day, column.cast(pa.int32()).to_pylist()))
+    if pa.types.is_timestamp(kind):
+        micros = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+        return tuple(map(Moment, micros.to_pylist()))
+    if pa.types.is_signed_integer(kind) or pa.types.is_string(kind):
+        return tuple(column.to_pylist())
+    return ()
+
+
+def records_of(ports: TableContext, state: State, index: IndexState, facts: pa.Table) -> pa.Table:
+    """Return the facts about the records that a version has in the places of some facts.
+
+    Args:
+        ports: the indexed table's ports.
+        state: the version.
+        index: the index.
+        facts: the facts; only records of their keys are returned.
+
+    Raises:
+        SegtableError: a file of the table cannot be read.
+    """
+    keys = Keys.of(facts, index.definition.kind.divided_by, nulls=False)
+    found = [facts.slice(0, 0)]
+    for part in _parts(state, index, facts):
+        segments = _files(state, part)
+        rows = among(keys, entries(index.definition, state.table, segments, ports.files))
+        numbers, chunks = places_of(rows, state.layout)
+        inside = np.asarray([chunk == part.place.interval for chunk in chunks], bool)
+        found.append(rows.filter(pa.array(inside[numbers])))
+    return pa.concat_tables(found).group_by(facts.column_names).aggregate([])
+
+
+def _parts(state: State, index: IndexState, facts: pa.Table) -> Iterator[Part]:
+    """Yield the places of facts."""
+    key = index.definition.kind.divided_by
+    numbers, chunks = places_of(facts, state.layout)
+    for number, chunk in enumerate(chunks):
+        count = state.layout.buckets_at(chunk.start)
+        some = facts.filter(pa.array(numbers == number))
+        for bucket in np.unique(buckets_of(some, key, count)).tolist():
+            yield Part(
+                place=Place(chunk, bucket), buckets=count, standard=state.layout.buckets, key=key
+            )
+
+
+def _files(state: State, part: Part) -> list[Segment]:
+    visible = state.timeline.visible_segments(part.place.interval)
+    return [segment for segment in visible if segment.path and part.reaches(segment)]

@@ -1,0 +1,519 @@
+"""The routes of one change: for each index of records, what its event brings besides its files.
+
+1. Upserts, deletes and updates of a primary-key table append records. Before they are committed,
+   their keys are routed in each index of records (``table.routing.route``): of equal keys in other
+   time chunks one record wins, and the others are corrected in the same event.
+2. An index that was requested meanwhile is seen in the next attempt of the commit. A route that
+   does not hold any more is made again, as is one whose files a cleaning deleted. So two writers
+   that bring one key to two time chunks end with one row, without a lock: the log decides who was
+   first, and the other one corrects.
+3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
+   or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
+   that the index lacks it, and its next run settles the keys (``services.indexing.settle``).
+
+Write corrections: tombstones over records that lose, as log files in their places.
+
+1. The order of a correction is in the name of its file (instant, log version, write token) and in
+   its ordering value. So there is a file for each order and place.
+2. No correction may roll over to a file of a higher version: files have at most ``MOST_ROWS``.
+
+Route the keys of an event: decide which records win, and write what corrects the others.
+
+1. The facts of the new records and all that is known of their keys are decided together
+   (``data.indexes.records.decision``).
+2. A new record that wins is certain: a correction below it hides what is lower, if that is there at
+   all. Where a known record wins and another is to be corrected, the records of the key are read,
+   because facts outlive their records; what is there decides.
+3. The feed leaves one fact of each key whose winner is certain. Where a known record wins and there
+   is nothing to correct, all facts stay, because none was compared with the table.
+4. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
+   keys, or published files without feeding the index, and the time chunks are the same. If it
+   rests on records that were read, no event may have taken records back, either.
+
+Correct records of keys that a finer granularity parts, when log files come late.
+
+1. A major compaction that cuts a time chunk into several merges the records of each key before it
+   divides them (``data.keyed.division``), so its outputs have one row for a key of the old chunk.
+2. A log file that came meanwhile has further records of these keys. It is divided, and may then lie
+   in another of the new chunks than what it hid, or was hidden by. What loses is *corrected*, as if
+   the chunks had been new ones before: by tombstones right above it, in its place, in the event of
+   the compaction (``data.indexes.records.decision`` has the rules).
+3. The old chunk decides, as its readers see it. Other chunks need nothing: whoever wrote the late
+   file has corrected what loses there (``table.routing.router``).
+4. Corrections are no ingested rows, so they do not count in the compaction's balance.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import NotFound, SegtableError
+from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
+from airflow_provider_segtable.core.indexes.record_index import TOKEN, RecordIndex, rules_of
+from airflow_provider_segtable.core.log.events import (
+    Action,
+    Appended,
+    TableRepaired,
+    VersionRestored,
+)
+from airflow_provider_segtable.core.log.families.index_events import index_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time import Instant, Layout
+from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.data.indexes.records.correction_rows import correction_rows
+from airflow_provider_segtable.data.indexes.records.decision import (
+    Decision,
+    Orders,
+    correction_orders,
+    decided,
+    places_of,
+    tops,
+)
+from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
+from airflow_provider_segtable.ports.files import Ready
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.facts import among, facts_of, records_of
+from airflow_provider_segtable.table.indexes.feeding import left_out
+from airflow_provider_segtable.table.indexes.index_entries import (
+    discard_feed,
+    fed_entries,
+    write_feed,
+)
+
+MOST_ROWS = 100_000
+"""Number of corrections of a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where corrections go that a compaction brings: its time chunks, at its version."""
+
+    layout: Layout
+    version: Instant
+
+
+def corrections(
+    ports: TableContext,
+    state: State,
+    index: IndexDefinition,
+    facts: pa.Table,
+    decision: Decision,
+    target: Target | None = None,
+) -> Iterator[Segment]:
+    """Write the corrections of all losers; yield the segments.
+
+    Args:
+        ports: the table's ports.
+        state: a version of the table.
+        index: its index of records.
+        facts: the facts that were decided.
+        decision: what was decided.
+        target: where they go, if a compaction brings them; else where new records go.
+
+    Raises:
+        SegtableError: a file could not be written.
+    """
+    if not len(decision.losers):
+        return
+    rows = correction_rows(index.kind.columns, state.table, facts, decision)
+    for order, places in _by_order(correction_orders(facts, decision)):
+        for start in range(0, len(places), MOST_ROWS):
+            some = rows.take(pa.array(places[start : start + MOST_ROWS]))
+            deleted = np.ones(some.num_rows, bool)
+            writer = _writer(ports, state, order, target)
+            yield from writer.written(Records(rows=some, deleted=deleted))
+
+
+def _by_order(orders: Orders) -> Iterator[tuple[tuple[int, int, str], list[int]]]:
+    """Yield each order with the numbers of its corrections."""
+    found: dict[tuple[int, int, str], list[int]] = defaultdict(list)
+    instants, versions = orders.instants.tolist(), orders.versions.tolist()
+    for at, order in enumerate(zip(instants, versions, orders.tokens, strict=True)):
+        found[order].append(at)
+    yield from found.items()
+
+
+def _writer(
+    ports: TableContext, state: State, order: tuple[int, int, str], target: Target | None
+) -> LogWriter:
+    instant, version, token = order
+    return LogWriter(
+        files=ports.files,
+        table=state.table,
+        rules=rules_of(state.table),
+        layout=target.layout if target else state.layout,
+        base_version=state.base_version,
+        version=target.version if target else None,
+        ingested=target is None,
+        instant=instant,
+        token=ports.randomness.token,
+        first_version=version,
+        token_start=token,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What an event brings besides its own files, as of a version.
+
+    Attributes:
+        index: the id of the index.
+        n: the version.
+        layout: its time chunks.
+        keys: the keys that were routed.
+        corrections: log files of the table.
+        feed: the feed of the index.
+        read: whether it rests on records that were read.
+    """
+
+    index: str
+    n: int
+    layout: Layout
+    keys: Keys
+    corrections: tuple[Segment, ...]
+    feed: Feed
+    read: bool
+
+    @property
+    def corrected(self) -> int:
+        """Return the number of records that it corrects."""
+        return sum(segment.rows for segment in self.corrections)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What was decided of facts, which of them win, and what the index is fed."""
+
+    facts: pa.Table
+    decision: Decision
+    wins: npt.NDArray[np.bool_]
+    fed: pa.Table
+    gone: pa.Table
+    read: bool
+
+
+def routed(ports: TableContext, state: State, index: IndexState, new: pa.Table) -> Route:
+    """Route the records of an event after a version.
+
+    Args:
+        ports: the table's ports.
+        state: the version.
+        index: the index of records.
+        new: the facts about the new records.
+
+    Raises:
+        SegtableError: the index or the table could not be read or written.
+    """
+    known = _not_of(facts_of(ports, index, new), new)
+    return _written(ports, state, index, new, _planned(ports, state, index, new, known))
+
+
+def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Table) -> Route:
+    """Route the records of some keys, without a new one; otherwise as ``routed``.
+
+    Args:
+        ports: the table's ports.
+        state: the version.
+        index: the index of records.
+        known: all facts about these keys.
+    """
+    plan = _planned(ports, state, index, known.slice(0, 0), known)
+    return _written(ports, state, index, known, plan)
+
+
+def _written(
+    ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
+) -> Route:
+    """Write what a plan says about the keys of some facts."""
+    written = tuple(corrections(ports, state, index.definition, plan.facts, plan.decision))
+    try:
+        feed = write_feed(ports, index.definition, plan.fed, plan.gone)
+    except Exception:
+        discard_files(ports, written)
+        raise
+    return Route(
+        index=index.definition.id,
+        n=state.n,
+        layout=state.layout,
+        keys=Keys.of(keys, index.definition.kind.divided_by, nulls=False),
+        corrections=written,
+        feed=feed,
+        read=plan.read,
+    )
+
+
+def _planned(
+    ports: TableContext, state: State, index: IndexState, new: pa.Table, known: pa.Table
+) -> _Plan:
+    plan = _proposed(state, index, new, known, new.slice(0, 0), None)
+    doubtful = plan.decision.over[plan.decision.over >= new.num_rows]
+    if not len(doubtful):
+        return plan
+    key = index.definition.kind.divided_by
+    keys = Keys.of(plan.facts.take(pa.array(doubtful)), key, nulls=False)
+    met = keys.find(known.combine_chunks()) >= 0
+    checked, left = known.filter(pa.array(met)), known.filter(pa.array(~met))
+    there = _not_of(records_of(ports, state, index, checked), new)
+    found = _proposed(state, index, new, left, there, keys)
+    kept = found.facts.filter(pa.array(found.wins))
+    return replace(
+        found,
+        fed=_without(found.fed, checked, index.definition.kind.key),
+        gone=pa.concat_tables([found.gone, _without(checked, kept, index.definition.kind.key)]),
+    )
+
+
+def _proposed(
+    state: State,
+    index: IndexState,
+    new: pa.Table,
+    known: pa.Table,
+    there: pa.Table,
+    checked: Keys | None,
+) -> _Plan:
+    """Decide new facts, known ones, and those of records that are there, of the keys checked."""
+    facts = pa.concat_tables([new, known, there]).combine_chunks()
+    decision = decided(facts, places_of(facts, state.layout)[0], index.definition.kind.divided_by)
+    rows = np.arange(facts.num_rows)
+    is_new, is_there = rows < new.num_rows, rows >= new.num_rows + known.num_rows
+    wins = decision.winner_of == rows
+    certain = is_new[decision.winner_of]
+    if checked is not None:
+        certain = certain | (checked.find(facts) >= 0)
+    fed = np.where(certain, wins & (is_new | is_there), is_new)
+    return _Plan(
+        facts=facts,
+        decision=decision,
+        wins=wins,
+        fed=facts.filter(pa.array(fed)),
+        gone=facts.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
+        read=checked is not None,
+    )
+
+
+def _not_of(facts: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the facts about records of other files than some whole files of new ones."""
+    of_new = pc.is_in(facts.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
+    return facts.filter(pc.invert(of_new))
+
+
+def _without(rows: pa.Table, others: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the rows whose keys others do not have."""
+    found = Keys.of(others, key, nulls=False).find(rows.combine_chunks())
+    return rows.filter(pa.array(found < 0))
+
+
+def holds(ports: TableContext, route: Route, state: State) -> bool:
+    """Return whether a route is right for an event after a version, too.
+
+    Raises:
+        SegtableError: what came in between cannot be read.
+    """
+    if state.n == route.n:
+        return True
+    index = index_of(route.index, state)
+    if index is None or state.layout != route.layout:
+        return False
+    if any(lack.n > route.n for lack in index.lacks):
+        return False
+    if route.read and any(_taken_back(ports, route.n)):
+        return False
+    return not among(route.keys, fed_entries(ports, index, route.n)).num_rows
+
+
+def _taken_back(ports: TableContext, after: int) -> Iterator[bool]:
+    """Yield for each event after a version whether it may have taken records back."""
+    for event in ports.log.events(after + 1):
+        yield isinstance(event.action, VersionRestored | TableRepaired)
+
+
+def discard(ports: TableContext, route: Route) -> None:
+    """Delete the files of a route that no event names, and none ever will."""
+    discard_files(ports, route.corrections)
+    discard_feed(ports, route.feed)
+
+
+def discard_files(ports: TableContext, segments: tuple[Segment, ...]) -> None:
+    """Delete files of the table that no event names, and none ever will."""
+    for segment in segments:
+        with suppress(SegtableError):  # an orphan, which cleaning removes
+            ports.files.delete(segment.path)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class Router:
+    """The routes of one change, kept from attempt to attempt while they hold."""
+
+    def __init__(
+        self,
+        ports: TableContext,
+        action: Action,
+        given: Iterable[Feed] = (),
+        ready: Ready | None = None,
+    ) -> None:
+        """Begin without routes; indexes that the author of the change has fed need none.
+
+        ``ready`` waits until the files of the action can be read; None if they can.
+        """
+        self._ports = ports
+        self._ready = ready
+        self._files = action.segments if isinstance(action, Appended) else ()
+        self._given = {feed.index for feed in given}
+        self._facts: dict[str, pa.Table] = {}
+        self._routes: dict[str, Route | None] = {}
+        self._stale: list[Route] = []
+
+    def prepare(self, state: State) -> None:
+        """Route the keys in the indexes of a state that have no route which holds."""
+        for index in self._unrouted(state):
+            name = index.definition.id
+            old = self._routes.get(name)
+            self._stale += [] if old is None else [old]
+            self._routes[name] = self._routed(index, state)
+
+    def ready(self, state: State) -> bool:
+        """Return whether the keys are routed in all indexes of a state."""
+        return not self._unrouted(state)
+
+    def routed(self, action: Action, state: State) -> Action:
+        """Return the action with the corrections of its routes."""
+        found = [segment for route in self._of(state) for segment in route.corrections]
+        if not found or not isinstance(action, Appended):
+            return action
+        return replace(action, segments=(*action.segments, *found))
+
+    def feeds(self, state: State) -> tuple[Feed, ...]:
+        """Return the feeds of an event after a state."""
+        return tuple(route.feed for route in self._of(state))
+
+    def tidy(self) -> None:
+        """Delete the files of routes that did not hold: the event certainly does not name them."""
+        while self._stale:
+            discard(self._ports, self._stale.pop())
+
+    def discard(self) -> None:
+        """Delete the files of all routes: the event certainly does not land."""
+        self._stale += [route for route in self._routes.values() if route is not None]
+        self._routes.clear()
+        self.tidy()
+
+    def _of(self, state: State) -> list[Route]:
+        found = (self._routes.get(each.definition.id) for each in state.indexes.values())
+        return [route for route in found if route is not None]
+
+    def _unrouted(self, state: State) -> list[IndexState]:
+        if not self._files:
+            return []
+        return [
+            index
+            for index in state.indexes.values()
+            if not index.definition.kind.about_files
+            and index.definition.id not in self._given
+            and not self._holds(index, state)
+        ]
+
+    def _holds(self, index: IndexState, state: State) -> bool:
+        if index.definition.id not in self._routes:
+            return False
+        route = self._routes[index.definition.id]
+        try:
+            return route is None or holds(self._ports, route, state)
+        except (SegtableError, OSError):
+            return False
+
+    def _routed(self, index: IndexState, state: State) -> Route | None:
+        if left_out(self._files, index):
+            return None
+        try:
+            return self._route(index.definition.id, state)
+        except (SegtableError, OSError) as error:
+            name = index.definition.name
+            _LOG.warning("%s: keys were not routed by index %s: %s", self._ports.uri, name, error)
+            return None
+
+    def _route(self, index_id: str, state: State) -> Route | None:
+        """Route the keys as of a version; of a newer one if cleaning deleted files of it."""
+        index = index_of(index_id, state)
+        if index is None:
+            return None
+        try:
+            return routed(self._ports, state, index, self._new(index, state))
+        except NotFound:
+            newest = self._ports.log.refresh(state)
+            if newest.n == state.n:
+                raise
+        return self._route(index_id, newest)
+
+    def _new(self, index: IndexState, state: State) -> pa.Table:
+        """Return the facts about the new records, computed once."""
+        name = index.definition.id
+        if name not in self._facts:
+            if self._ready is not None:
+                self._ready()
+            filled = [segment for segment in self._files if segment.path]
+            found = entries(index.definition, state.table, filled, self._ports.files)
+            self._facts[name] = found
+        return self._facts[name]
+
+
+def parted_corrections(
+    ports: TableContext, state: State, target: Target, late: Sequence[Segment]
+) -> Iterator[Segment]:
+    """Write the corrections of records that late log files part from others of their keys.
+
+    Args:
+        ports: the table's ports.
+        state: the version that has the late files, divided as before.
+        target: the time chunks, and the version, that come after the compaction.
+        late: the late files; they are divided into the new chunks.
+
+    Yields:
+        The log files, with provisional ids.
+
+    Raises:
+        SegtableError: a file could not be read or written.
+    """
+    indexes = (each.definition for each in state.indexes.values())
+    index = next((each for each in indexes if isinstance(each.kind, RecordIndex)), None)
+    if index is None:
+        return
+    chunks = dict.fromkeys(s.id.chunk for s in late if _cut(s.id.chunk, target.layout))
+    for chunk in chunks:
+        mine = [segment for segment in late if segment.id.chunk == chunk]
+        facts = _facts(ports, state, index, mine)
+        decision = decided(facts, places_of(facts, target.layout)[0], index.kind.divided_by)
+        yield from corrections(ports, state, index, facts, decision, target)
+
+
+def _cut(chunk: ChunkKey, layout: Layout) -> bool:
+    return layout.holds(chunk.interval.start, chunk.interval.end - 1) is None
+
+
+def _facts(
+    ports: TableContext, state: State, index: IndexDefinition, late: Sequence[Segment]
+) -> pa.Table:
+    """Return the facts of late files, and of each of their keys the one that was on top before."""
+    (chunk,) = {segment.id.chunk for segment in late}
+    names = {segment.id for segment in late}
+    before = [
+        segment
+        for segment in state.timeline.visible_among({chunk})
+        if segment.path and segment.id not in names
+    ]
+    new = entries(index, state.table, late, ports.files)
+    keys = Keys.of(new, index.kind.divided_by, nulls=False)
+    old = [among(keys, entries(index, state.table, [each], ports.files)) for each in before]
+    known = pa.concat_tables([new.slice(0, 0), *old]).combine_chunks()
+    top = tops(known, np.zeros(known.num_rows, np.int64), index.kind.divided_by)
+    return pa.concat_tables([new, known.take(pa.array(top))]).combine_chunks()

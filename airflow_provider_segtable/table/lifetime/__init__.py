@@ -1,1 +1,0 @@
-"""The beginning and the end of a table."""

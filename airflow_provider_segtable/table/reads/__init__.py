@@ -1,1 +1,0 @@
-"""Reads of a table: snapshots and scans."""

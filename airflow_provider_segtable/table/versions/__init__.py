@@ -1,1 +1,0 @@
-"""Versions of a table: its history, tags and restores."""

@@ -1,1 +1,0 @@
-"""Appends: incoming rows become first-generation segments."""
