@@ -48,7 +48,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.data.deletes.row_filter import hidden_of
+from airflow_provider_segtable.data.row_filter import hidden_of
 from airflow_provider_segtable.services.compaction import compaction
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

@@ -34,11 +34,11 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     Rollup,
 )
 from airflow_provider_segtable.core.time import Granularity, parse_instant
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.sort.sorting import SortSpec, sort_stages
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.services.compaction.execution import Execute, in_process
 from airflow_provider_segtable.spark.driver.distribution import spark_execute
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.keyed.merge_job import MergeJob
-from airflow_provider_segtable.data.merge.merge_runs import ALWAYS
-from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
+from airflow_provider_segtable.data.keyed.merging import ALWAYS
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.upsert import merge_rules
 

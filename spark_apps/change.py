@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     add_change_arguments,
     request_of,
 )
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, parser, run
 from airflow_provider_segtable.spark.reads.input_source import read_source
 from airflow_provider_segtable.spark.writes.dataframe_change import change

@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import TableContext

@@ -55,7 +55,7 @@ def overwritten(
 
 def only_spark(table: Any, request: Overwrite) -> str:
     """Return why only Spark can find the rows to overwrite; empty if this process can."""
-    from airflow_provider_segtable.data.arrow.where import why_not_here
+    from airflow_provider_segtable.data.sql.sql_conditions import why_not_here
 
     return why_not_here(request.where, table.snapshot().schema)
 

@@ -16,11 +16,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, damaged_file, unread_file
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.parquet.checksums.inspection import (
-    inspect_bytes,
-    inspect_footer,
-    inspect_rows,
-)
+from airflow_provider_segtable.data.inspection import inspect_bytes, inspect_footer, inspect_rows
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 

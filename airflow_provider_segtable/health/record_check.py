@@ -18,9 +18,9 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.record_index import DELETED
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.records.decision import decided, places_of
+from airflow_provider_segtable.data.indexes.records import decided, places_of
+from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.facts import records_of
 

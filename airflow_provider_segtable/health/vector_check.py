@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     unread_vectors,
 )
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.data.deletes.vector_file import Rows, read_vectors
+from airflow_provider_segtable.data.vector_file import Rows, read_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 

@@ -26,9 +26,9 @@ from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Granularity, TimeRange, as_interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.arrow.given_rows import Rows
-from airflow_provider_segtable.data.files.bad_rows import BadRows
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.files.text_values import BadRows
+from airflow_provider_segtable.data.rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.library.log_reader import TableLogReader

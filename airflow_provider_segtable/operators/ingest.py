@@ -38,8 +38,8 @@ from airflow_provider_segtable.table.context import TableContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_segtable.data.files.bad_rows import BadRows
     from airflow_provider_segtable.data.files.input_files import InputFile
+    from airflow_provider_segtable.data.files.text_values import BadRows
 
 
 NOTHING: Mapping[str, Any] = {"event": None, "segments": 0, "rows": 0, "bytes": 0}
@@ -146,7 +146,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
 
     def _for_spark(self) -> Iterator[str]:
         """Yield the names for Spark, which finds no format in a local pattern like ``day.*``."""
-        from airflow_provider_segtable.data.files.input_paths import expanded, readable
+        from airflow_provider_segtable.data.files.input_files import expanded, readable
 
         for file in given_files(self.files):
             as_it_is = "://" in file or readable(file, self.format)
@@ -201,7 +201,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         Raises:
             InvalidInput: the path is no file's of this machine.
         """
-        from airflow_provider_segtable.data.files.bad_rows import BadRows
+        from airflow_provider_segtable.data.files.text_values import BadRows
 
         return BadRows(plain("bad_rows", self.bad_rows)) if self.bad_rows else None
 
@@ -223,7 +223,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
             files: paths, URIs and patterns.
             stored: storage options of the files.
         """
-        from airflow_provider_segtable.data.files.input_paths import only_spark_reads
+        from airflow_provider_segtable.data.files.input_files import only_spark_reads
 
         if self.options:
             return f"option {next(iter(self.options))} is one of Spark's reader"
@@ -264,7 +264,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         Raises:
             NotFound: a path or pattern has no file.
         """
-        from airflow_provider_segtable.data.files.input_paths import found_files
+        from airflow_provider_segtable.data.files.input_files import found_files
 
         for name in files:
             found = found_files(name, self.format, stored, self.form())
@@ -364,7 +364,7 @@ def rows_of(
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
     """
     from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
-    from airflow_provider_segtable.data.jobs.row_checks import check_rows
+    from airflow_provider_segtable.data.jobs.segment_writer import check_rows
     from airflow_provider_segtable.table.definition import given_schema, needed_values
     from airflow_provider_segtable.table.load import flagged_rows
 

@@ -32,18 +32,18 @@ from airflow_provider_segtable.core.recovery.claims import Deletes, Doubt, Reaso
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
-from airflow_provider_segtable.data.deletes.row_filter import hidden_of
-from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
-from airflow_provider_segtable.data.deletes.vector_file import (
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.row_filter import hidden_of
+from airflow_provider_segtable.data.vector_file import (
     FOLDER,
     Rows,
+    deleted_rows,
     read_vectors,
     united,
     write_vectors,
 )
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.recovery.evidence import LogLeft
 from airflow_provider_segtable.table.context import TableContext
 

@@ -41,17 +41,17 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import MergedRoots
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.keyed.keyed_files import merged_roots
-from airflow_provider_segtable.data.log_store.file_offsets import decode_offsets
-from airflow_provider_segtable.data.parquet.metadata.descriptor import (
+from airflow_provider_segtable.data.file_offsets import decode_offsets
+from airflow_provider_segtable.data.keyed.group_reader import merged_roots
+from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
     decode_definition,
     described,
 )
-from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
-from airflow_provider_segtable.data.sort.runs import FOLDER as RUNS
+from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
+from airflow_provider_segtable.data.sort.blocks import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import indexes_with_logs

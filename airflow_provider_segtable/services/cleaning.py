@@ -62,7 +62,7 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
+from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.cleaning_run import CleaningRun

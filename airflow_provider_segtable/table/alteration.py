@@ -27,8 +27,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     evolved,
 )
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.data.arrow.column_types import column_type
-from airflow_provider_segtable.data.arrow.storable_types import storable_type
+from airflow_provider_segtable.data.arrow_schema import column_type, storable_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.table.context import TableContext

@@ -42,7 +42,7 @@ from airflow_provider_segtable.core.reads.selection import (
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval, aligned
-from airflow_provider_segtable.data.indexes.index_view import (
+from airflow_provider_segtable.data.indexes.entries import (
     IndexView,
     LayeredView,
     entry_columns_for,

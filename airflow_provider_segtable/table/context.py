@@ -16,8 +16,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.files.nested_files import NestedFiles
-from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.files.open_files import NestedFiles, open_files
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.clock import Clock, Randomness

@@ -32,16 +32,16 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.schema import Order, Schema, check_name, did_you_mean, no_column
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Cut, Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import (
+from airflow_provider_segtable.data.arrow_schema import (
     check_once,
     check_zones,
     from_arrow,
     parse_type,
+    storable,
 )
-from airflow_provider_segtable.data.arrow.event_times import is_time
-from airflow_provider_segtable.data.arrow.storable_types import storable
-from airflow_provider_segtable.data.files.bad_rows import Needed
+from airflow_provider_segtable.data.files.text_values import Needed
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
+from airflow_provider_segtable.data.rows import is_time
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
 from airflow_provider_segtable.planning.properties.index_settings import PROPERTIES as INDEX
 from airflow_provider_segtable.planning.properties.index_settings import (

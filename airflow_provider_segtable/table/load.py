@@ -36,12 +36,11 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import LastPart, LoadPart, State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_outside, unquoted
-from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
-from airflow_provider_segtable.data.files.input_files import InputFile
-from airflow_provider_segtable.data.files.input_paths import found_files
-from airflow_provider_segtable.data.jobs.row_checks import check_rows
-from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.data.files.input_files import InputFile, found_files
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.rows import Rows, arrow_table
+from airflow_provider_segtable.data.sketches import Checksum, checksum_of
+from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.table.append import (
     AppendResult,
     Check,
@@ -57,7 +56,7 @@ from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.upsert import records_of, upsert_rows
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.data.files.bad_rows import BadRows
+    from airflow_provider_segtable.data.files.text_values import BadRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +169,7 @@ def _cast(rows: "pa.Table", schema: "pa.Schema") -> "pa.Table":
 def _cast_column(column: "pa.ChunkedArray", wanted: "pa.Field") -> "pa.ChunkedArray":
     import pyarrow as pa
 
-    from airflow_provider_segtable.data.arrow.text_times import parsed_times
+    from airflow_provider_segtable.data.files.text_values import parsed_times
 
     try:
         if pa.types.is_timestamp(wanted.type) and pa.types.is_string(column.type):

@@ -42,16 +42,12 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter, hidden_of
-from airflow_provider_segtable.data.keyed.file_groups import (
-    FileGroup,
-    MergedRead,
-    file_groups,
-)
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.data.row_filter import RowFilter, hidden_of
 from airflow_provider_segtable.ports.files import DataFiles
 
 

@@ -50,20 +50,23 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
-from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
-from airflow_provider_segtable.data.arrow.where import condition, timed
-from airflow_provider_segtable.data.deletes.row_origins import read_columns, with_origin_columns
-from airflow_provider_segtable.data.deletes.segment_filters import row_filters
-from airflow_provider_segtable.data.files.segment_files import THREADS
-from airflow_provider_segtable.data.keyed.feed_pieces import labelled_rows
-from airflow_provider_segtable.data.keyed.file_groups import FileGroup
+from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arrow
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.parquet.segment_files import THREADS
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.data.row_filter import read_columns, with_origin_columns
+from airflow_provider_segtable.data.rows import (
+    duckdb_relation,
+    pandas_frame,
+    polars_frame,
+    with_change_columns,
+)
+from airflow_provider_segtable.data.sql.sql_conditions import condition, timed
+from airflow_provider_segtable.data.table_kinds import arrow_kind_of
+from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted

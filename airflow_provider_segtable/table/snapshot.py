@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import TimeRange, as_interval
 from airflow_provider_segtable.core.timeline import Visible
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import PartReader, visible_groups
 from airflow_provider_segtable.table.scan import Scan

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.tables.keyed_kind import DEFAULT_BUCKETS, ki
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Granularity, Time, TimeRange
-from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.data.rows import Rows
 from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.append import AppendResult
 from airflow_provider_segtable.table.context import TableContext, open_context

@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite, extent_of
 from airflow_provider_segtable.core.time import TimeRange
-from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.data.rows import Rows
 from airflow_provider_segtable.table.changes.arrow_engine import (
     ArrowEngine,
     arrow_rows,

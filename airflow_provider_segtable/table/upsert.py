@@ -27,10 +27,10 @@ from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
-from airflow_provider_segtable.data.indexes.records.one_each import one_each
+from airflow_provider_segtable.data.indexes.records import one_each
+from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, deletions
-from airflow_provider_segtable.data.merge.key_groups import Flags
+from airflow_provider_segtable.data.rows import Rows, arrow_table
 from airflow_provider_segtable.table.append import (
     TRIES,
     AppendResult,

@@ -64,11 +64,7 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segment import Place, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval, iso
-from airflow_provider_segtable.data.deletes.row_bits import Bits, bits_of
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.deletes.segment_filters import row_filters
-from airflow_provider_segtable.data.deletes.vector_file import read_vectors, united
-from airflow_provider_segtable.data.keyed.feed_pieces import (
+from airflow_provider_segtable.data.keyed.file_groups import (
     Changed,
     Comparison,
     FeedPiece,
@@ -77,6 +73,8 @@ from airflow_provider_segtable.data.keyed.feed_pieces import (
     Stretch,
 )
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of
+from airflow_provider_segtable.data.vector_file import read_vectors, row_filters, united
 from airflow_provider_segtable.table.kept_versions import known_consumer, known_tag
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.parts import (

@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     line,
 )
-from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
+from airflow_provider_segtable.data.sketches import Checksum, checksum_of
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.event_log import EventLog

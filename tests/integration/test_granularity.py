@@ -16,7 +16,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.sketches.row_checksum import Checksum, checksum_of
+from airflow_provider_segtable.data.sketches import Checksum, checksum_of
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process

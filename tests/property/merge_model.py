@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine, MergeRules
-from airflow_provider_segtable.data.merge.keyed_rows import log_rows, with_root
-from airflow_provider_segtable.data.merge.root_orders import Root, RootOrders
+from airflow_provider_segtable.data.keyed.key_groups import Root, RootOrders
+from airflow_provider_segtable.data.keyed.keyed_rows import log_rows, with_root
 
 Row = dict[str, Any]
 GROUPS = (

@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 )
 from airflow_provider_segtable.core.tables.rollup_kind import bound as bind
 from airflow_provider_segtable.core.time import Granularity, instant
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 
 Row = Mapping[str, Any]
 

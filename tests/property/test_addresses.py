@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, Shard, roots_of
-from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
-from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.row_filter import RowFilter, bits_of
 from airflow_provider_segtable.data.sort.sorting import run_stages, sort_stages
 from tests.examples import examples
 from tests.unit.data.making import MONTH, MOVE, REWRITE, job, segment_id

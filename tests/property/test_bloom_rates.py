@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import HOUR_US, Interval
-from airflow_provider_segtable.data.indexes.index_view import IndexView, view_of
+from airflow_provider_segtable.data.indexes.entries import IndexView, view_of
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.indexes.index_kind import (
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import DAY_US
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.table.indexes import index_entries
 from airflow_provider_segtable.table.indexes.feeding import forward
 from airflow_provider_segtable.table.indexes.index_entries import (

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.publishing import FileFacts
-from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID, from_arrow
+from airflow_provider_segtable.data.arrow_schema import FIELD_ID, from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.publishing.file_facts import facts_of, file_facts
+from airflow_provider_segtable.data.publishing import facts_of, file_facts
 from airflow_provider_segtable.testing.builders import DEFINITION, first
 from tests.examples import examples
 

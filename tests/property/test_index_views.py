@@ -38,11 +38,10 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.index_view import entry_columns_for, view_of
+from airflow_provider_segtable.data.indexes.entries import entries, entry_columns_for, view_of
 from airflow_provider_segtable.data.jobs import segment_writer
 from tests.unit.data.making import START, written
 

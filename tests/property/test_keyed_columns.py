@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage.system_clock import SystemClock

@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval, moment
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.job import Done, Job

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
-from airflow_provider_segtable.data.merge.merge_runs import merge_runs, read_runs
-from airflow_provider_segtable.data.merge.root_orders import Root
+from airflow_provider_segtable.data.keyed.key_groups import Root
+from airflow_provider_segtable.data.keyed.merging import merge_runs, read_runs
 from tests.examples import examples
 from tests.property.merge_model import FIXED, File, Record, roots_of, rules, run_of, schema, visible
 

@@ -20,8 +20,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.keyed.keyed_files import own_root
-from airflow_provider_segtable.data.merge.root_orders import Root
+from airflow_provider_segtable.data.keyed.group_reader import own_root
+from airflow_provider_segtable.data.keyed.key_groups import Root
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

@@ -37,7 +37,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut files into row groups of a few rows."""
     for name in ("jobs.segment_writer.GROUP_ROWS", "parquet.sorted_writer.SORTED_ROWS"):
         monkeypatch.setattr(f"airflow_provider_segtable.data.{name}", 2)
-    monkeypatch.setattr("airflow_provider_segtable.data.parquet.rewrite.GROUP_ROWS", 3)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.passthrough.GROUP_ROWS", 3)
 
 
 def drawn_rows(draw: Random) -> pa.Table:

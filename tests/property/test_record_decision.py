@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.indexes.record_index import (
     TOKEN,
 )
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Layout
-from airflow_provider_segtable.data.indexes.records.decision import (
+from airflow_provider_segtable.data.indexes.records import (
     below,
     correction_orders,
     decided,

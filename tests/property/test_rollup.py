@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
+from airflow_provider_segtable.data.arrow_schema import physical_schema
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, rolled_up
 from tests.examples import examples
 from tests.property import rollup_model as model
@@ -97,7 +97,7 @@ def test_rows_come_sorted_by_dimensions_then_time(rows: pa.Table) -> None:
 def test_the_schema_is_the_physical_one(rows: pa.Table) -> None:
     """What is made has the stored schema's columns and types, then the hidden ones."""
     from airflow_provider_segtable.core.tables.rollup_kind import stored_schema
-    from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
+    from airflow_provider_segtable.data.arrow_schema import from_arrow, to_arrow
 
     stored = to_arrow(stored_schema(HOW, from_arrow(model.INPUT), time_column="at"))
     assert physical(rows).schema == physical_schema(stored, HOW)

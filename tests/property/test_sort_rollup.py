@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.time import ALL_TIME, Granularity, Interval,
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
-from airflow_provider_segtable.data.rollup.distinct import groups, noted
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, visible
-from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
+from airflow_provider_segtable.data.sort.sort_jobs import groups, noted
+from airflow_provider_segtable.data.table_kinds import RollupArrow
 from tests.examples import examples
 from tests.property import rollup_model as model
 from tests.unit.data.making import VERSION

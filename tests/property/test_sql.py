@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.predicate import (
     may_hold,
     reach,
 )
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, to_sql
 from tests.examples import examples
 

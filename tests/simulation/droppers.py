@@ -24,7 +24,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
 from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.table.dropping import drop, is_index_marker
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, expired_path
 from airflow_provider_segtable.table.table import create_table

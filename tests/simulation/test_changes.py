@@ -15,9 +15,9 @@ from airflow_provider_segtable.core.log.families import change_events, cleaning_
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ROW, Segment
-from airflow_provider_segtable.data.deletes import filtered_concat as sifting
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.parquet import blocks
+from airflow_provider_segtable.data.jobs import concat as sifting
+from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.sort import blocks
 from airflow_provider_segtable.table import scan
 from airflow_provider_segtable.table.changes import row_change as change
 from airflow_provider_segtable.table.log import committer

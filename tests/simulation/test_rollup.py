@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.log.families import restore_events
-from airflow_provider_segtable.data.deletes.segment_filters import row_filters
+from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.services.compaction import stages
 from tests.simulation.rollup import simulate
 from tests.simulation.world import EVERYBODY, Shape

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
 from tests.unit.data.key_vectors import VECTORS
 
 pytestmark = pytest.mark.spark

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.time import parse_instant
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 
 pytestmark = pytest.mark.spark

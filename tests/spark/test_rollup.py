@@ -21,14 +21,14 @@ from airflow_provider_segtable.core.schema import Order
 from airflow_provider_segtable.core.segment import Place, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
-from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
+from airflow_provider_segtable.data.arrow_schema import physical_schema
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input as arrow_from_input
 from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up as arrow_rolled_up
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.sort.sorting import SortSpec
-from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
+from airflow_provider_segtable.data.table_kinds import RollupArrow
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
 from airflow_provider_segtable.spark.writes import dataframe_rollup as in_spark

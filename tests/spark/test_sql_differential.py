@@ -17,9 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
-from airflow_provider_segtable.data.sql.sql_checks import check_tree
-from airflow_provider_segtable.data.sql.sql_predicates import predicate_of
+from airflow_provider_segtable.data.conditions import matches
+from airflow_provider_segtable.data.sql.sql_predicates import check_tree, predicate_of
 from airflow_provider_segtable.data.sql.sql_text import parsed
 from airflow_provider_segtable.data.sql.sql_values import computed, folded
 from tests.spark.sql_expressions import ROWS, WRITTEN, expressions

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.data.arrow.column_types import parse_schema
+from airflow_provider_segtable.data.arrow_schema import parse_schema
 
 
 def parse_changes(

@@ -2,22 +2,239 @@
 
 1. Options are those of ``data.files.filesystems``.
 2. ``memory://name`` is one store per process, shared by all its users; for tests.
+
+Data files on object stores, through ``pyarrow.fs``.
+
+1. Closing an object's stream is the commit: it makes the whole object visible.
+2. pyarrow cannot abort an upload: an uncommitted sink is closed and its object deleted. If the
+   process dies before that, it leaves an object that the log never names, or an unfinished
+   multipart upload: both are garbage.
+3. ``create`` checks whether the name is taken. The check is not a lock, and none is needed: names
+   include a random token.
+
+Object stores as ``pyarrow.fs`` file systems: one set of options for tables and for input files.
+
+Options have obstore's names, so that one set serves the log and the data files. Options that only
+obstore supports (time-outs, retries) are ignored here.
+
+Data files over others that are only read: new files stay in memory.
+
+The files in memory are plain bytes by path, so that a task in another process may have them, too.
+
+A folder of data files as data files of their own: for a table that lies inside another one.
 """
 
+import contextlib
+import errno
 import io
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.data.files.arrow_files import ArrowFiles
-from airflow_provider_segtable.data.files.filesystems import STORES, object_store
 from airflow_provider_segtable.data.files.local_files import LocalFiles, copy_in_pieces, truncated
+from airflow_provider_segtable.disk.os_failures import accessing
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
+
+
+class _Input(Protocol):
+    def size(self) -> int: ...
+
+    def read_at(self, nbytes: int, offset: int) -> bytes: ...
+
+
+class _Output(Protocol):
+    def write(self, data: bytes) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class ArrowSource:
+    """An open object."""
+
+    def __init__(self, path: str, file: _Input) -> None:
+        """Read from an Arrow random access file."""
+        self.path = path
+        self.size = file.size()
+        self._file = file
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        with accessing(self.path):
+            data = self._file.read_at(length, offset) if length else b""
+        if len(data) != length:
+            raise truncated(self.path, offset + len(data), length - len(data))
+        return data
+
+
+class ArrowSink:
+    """An object being uploaded."""
+
+    def __init__(self, path: str, stream: _Output) -> None:
+        """Write to an Arrow output stream."""
+        self.path = path
+        self.position = 0
+        self.committed = False
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        with accessing(self.path):
+            self._stream.write(data)
+        self.position += len(data)
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        """Append a range of another file, streamed in bounded pieces."""
+        copy_in_pieces(source, self, offset, length)
+
+    def commit(self) -> None:
+        """Finish the upload; the object is visible afterwards."""
+        with accessing(self.path):
+            self._stream.close()
+        self.committed = True
+
+    def begin_commit(self) -> None:
+        """Commit: finishing an upload is one request."""
+        self.commit()
+
+
+class ArrowFiles:
+    """``ports.files.DataFiles`` on any ``pyarrow.fs`` file system."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
+        """Keep data files below ``root`` (``bucket/prefix``)."""
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open an object for reading."""
+        with accessing(path):
+            file = self._filesystem.open_input_file(self._full(path))
+            source = ArrowSource(path, file)
+        with file:
+            yield source
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new object."""
+        target = self._full(path)
+        with accessing(path):
+            if self._filesystem.get_file_info(target).type != fs.FileType.NotFound:
+                raise FileExistsError(errno.EEXIST, "exists", target)
+            sink = ArrowSink(path, self._filesystem.open_output_stream(target))
+        try:
+            yield sink
+        finally:
+            if not sink.committed:
+                with contextlib.suppress(OSError):  # garbage at worst, see rule 2
+                    sink._stream.close()  # noqa: SLF001 - same module
+                    self._filesystem.delete_file(target)
+
+    def delete(self, path: str) -> None:
+        """Delete an object; no error if it is missing."""
+        with accessing(path), contextlib.suppress(FileNotFoundError):
+            self._filesystem.delete_file(self._full(path))
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{inside(path, self._root)}"
+
+
+Place: TypeAlias = tuple[fs.FileSystem, str]
+"""A file system, and a path in it."""
+
+
+def object_store(uri: str, options: Mapping[str, str]) -> Place:
+    """Return the file system of a URI, and the path of the object or folder there.
+
+    Args:
+        uri: of one of the schemes in ``STORES``.
+        options: storage options by obstore's names.
+
+    Raises:
+        InvalidName: an Azure URI names no account.
+    """
+    parts = urlsplit(uri)
+    return STORES[parts.scheme](parts, _normalised(options))
+
+
+def _normalised(options: Mapping[str, str]) -> dict[str, str]:
+    prefixes = ("aws_", "google_", "azure_storage_", "azure_")
+    named: dict[str, str] = {}
+    for key, value in options.items():
+        short = key.lower()
+        prefix = next((prefix for prefix in prefixes if short.startswith(prefix)), "")
+        named[short.removeprefix(prefix)] = str(value)
+    return named
+
+
+def _yes(options: Mapping[str, str], key: str) -> bool:
+    return options.get(key, "").lower() in {"1", "true", "yes", "on"}
+
+
+def _object_root(parts: SplitResult) -> str:
+    return f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
+
+
+def _s3(parts: SplitResult, options: Mapping[str, str]) -> Place:
+    endpoint = options.get("endpoint", options.get("endpoint_url", ""))
+    scheme, _, host = endpoint.rpartition("://")
+    plain = scheme == "http" or (not scheme and _yes(options, "allow_http"))
+    filesystem = fs.S3FileSystem(
+        access_key=options.get("access_key_id"),
+        secret_key=options.get("secret_access_key"),
+        session_token=options.get("session_token", options.get("token")),
+        anonymous=_yes(options, "skip_signature"),
+        region=options.get("region", options.get("default_region")),
+        endpoint_override=host or None,
+        scheme="http" if plain else "https",
+        force_virtual_addressing=_yes(options, "virtual_hosted_style_request"),
+    )
+    return filesystem, _object_root(parts)
+
+
+def _gcs(parts: SplitResult, options: Mapping[str, str]) -> Place:
+    endpoint = options.get("endpoint", options.get("base_url", ""))
+    scheme, _, host = endpoint.rpartition("://")
+    filesystem = fs.GcsFileSystem(
+        anonymous=_yes(options, "skip_signature"),
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+    )
+    return filesystem, _object_root(parts)
+
+
+def _azure(parts: SplitResult, options: Mapping[str, str]) -> Place:
+    container, _, host = parts.netloc.partition("@")
+    account = host.partition(".")[0] or options.get("account_name")
+    if not account:
+        raise InvalidName(
+            f"{parts.geturl()!r} names no account: give the storage option account_name, "
+            "or write abfs://container@account.dfs.core.windows.net/path"
+        )
+    filesystem = fs.AzureFileSystem(
+        account_name=account,
+        account_key=options.get("account_key", options.get("access_key")),
+        sas_token=options.get("sas_token"),
+    )
+    return filesystem, f"{container}{unquote(parts.path)}"
+
+
+STORES: Mapping[str, Callable[[SplitResult, Mapping[str, str]], Place]] = {
+    "s3": _s3,
+    "s3a": _s3,
+    "gs": _gcs,
+    "az": _azure,
+    "abfs": _azure,
+    "abfss": _azure,
+}
+
 
 __all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
 
@@ -178,10 +395,6 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
     return ArrowFiles(*object_store(uri, storage_options or {}))
 
 
-def _object_root(parts: SplitResult) -> str:
-    return f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
-
-
 def _local(parts: SplitResult) -> DataFiles:
     return LocalFiles(Path(unquote(parts.netloc + parts.path)))
 
@@ -191,3 +404,84 @@ def _memory(parts: SplitResult) -> DataFiles:
 
 
 _SCHEMES: dict[str, Callable[[SplitResult], DataFiles]] = {"file": _local, "memory": _memory}
+
+
+class LayeredFiles:
+    """``ports.files.DataFiles`` whose new files end with the process."""
+
+    def __init__(self, below: DataFiles, held: Mapping[str, bytes] | None = None) -> None:
+        """Read ``below``; begin with the files ``held`` in memory."""
+        self._below = below
+        self._above = MemoryFiles()
+        self._above.store.update(held or {})
+
+    @property
+    def held(self) -> Mapping[str, bytes]:
+        """Return the files in memory."""
+        return self._above.store
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file of either layer for reading."""
+        layer = self._above if path in self._above.store else self._below
+        with layer.open(path) as source:
+            yield source
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file in memory."""
+        with self._above.create(path) as sink:
+            yield sink
+
+    def delete(self, path: str) -> None:
+        """Delete a file in memory; those below stay."""
+        self._above.delete(path)
+
+
+def held_files(files: DataFiles) -> Mapping[str, bytes]:
+    """Return the data files that only this process has."""
+    return files.held if isinstance(files, LayeredFiles) else {}
+
+
+class NestedFiles:
+    """``ports.files.DataFiles`` below a folder of other files, with their guarantees.
+
+    A file that is read has its path below the folder: what is in its footer goes by it. One that is
+    being written names itself by its path from the outer root, in messages.
+    """
+
+    def __init__(self, outer: DataFiles, folder: str) -> None:
+        """Use the files of ``outer`` below ``folder``."""
+        self._outer = outer
+        self._folder = inside(folder, "the table")
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading."""
+        with self._outer.open(self._at(path)) as source:
+            yield _InnerSource(path, source)
+
+    def create(self, path: str) -> AbstractContextManager[Sink]:
+        """Start a new file."""
+        return self._outer.create(self._at(path))
+
+    def delete(self, path: str) -> None:
+        """Delete a file; no error if it does not exist."""
+        self._outer.delete(self._at(path))
+
+    def _at(self, path: str) -> str:
+        return f"{self._folder}/{inside(path, self._folder)}"
+
+
+class _InnerSource:
+    """An open file under its path below a folder."""
+
+    def __init__(self, path: str, source: Source) -> None:
+        """Read from ``source``."""
+        self.path = path
+        self.size = source.size
+        self._source = source
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        return self._source.read_at(offset, length)

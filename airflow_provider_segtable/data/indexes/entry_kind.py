@@ -1,15 +1,46 @@
-"""The part of a kind of index that needs Arrow: how entries are made of a file, and compared."""
+"""The part of a kind of index that needs Arrow: how entries are made of a file, and compared.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+The files that entries are about, and whether the entries about a file may be trusted.
+
+1. They are trusted if the path and the checksum of the footer are those of the log, all row groups
+   are there, and their rows add up to the file's.
+2. A file of an older segtable has no checksum. Its path was written once, so that is enough.
+
+Which indexed columns a condition names, and whether entries about them can exclude rows.
+
+The values of indexed columns in a file, as readers see them.
+
+1. Columns are found by their ids, whatever the file calls them; a column that the file lacks has
+   its default. Values are in the table's present types. Bytes are compared with their checksums.
+2. With ``partial_update`` a null sets nothing, so that readers may see the default instead of it.
+3. Deleted rows count, too: a file never changes, and what is known of it holds for all its rows.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ROWS, START
+from airflow_provider_segtable.core.indexes.index_kind import (
+    CHECKSUM,
+    FILE,
+    ROWS,
+    START,
+    known_columns,
+)
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.predicate import (
+    Comparison,
+    Judge,
+    Predicate,
+    comparisons,
+    possible,
+)
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.keyed.group_reader import shown_defaults, with_defaults
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
 
@@ -100,3 +131,96 @@ def common_columns(segment: Segment, count: int) -> dict[str, pa.Array]:
         CHECKSUM: pa.repeat(footer_checksum(segment), count),
         ROWS: pa.repeat(pa.scalar(segment.rows, pa.int64()), count),
     }
+
+
+TRUST_COLUMNS = (FILE, CHECKSUM, ROWS)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The entries about one file: the place of each, by its number, and what they say."""
+
+    checksum: str | None
+    rows: int = 0
+    places: dict[int, int] = field(default_factory=dict)
+
+
+class KnownFiles:
+    """The files that entries are about."""
+
+    def __init__(self, entries: pa.Table, number: str | None = None) -> None:
+        """Find the files.
+
+        Args:
+            entries: the entries, with ``TRUST_COLUMNS``.
+            number: the column that numbers the entries about a file; None if there is one each.
+        """
+        numbers = [0] * len(entries) if number is None else entries.column(number).to_pylist()
+        columns = (entries.column(name).to_pylist() for name in TRUST_COLUMNS)
+        self._files: dict[str, _Known] = {}
+        for place, (path, checksum, rows, part) in enumerate(zip(*columns, numbers, strict=True)):
+            known = self._files.get(path)
+            if known is None:
+                known = self._files[path] = _Known(checksum)
+            if checksum != known.checksum:
+                known.checksum = None  # no file has two footers
+            known.rows += rows or 0
+            known.places[part] = place
+
+    def places(self, segment: Segment, count: int = 1) -> list[int]:
+        """Return the places of the entries about a file; none if they may not be trusted.
+
+        Args:
+            segment: the file.
+            count: the number of entries that there are about the file.
+        """
+        known = self._files.get(segment.path)
+        if known is None or known.checksum != footer_checksum(segment):
+            return []
+        whole = known.rows == segment.rows and known.places.keys() == {*range(count)}
+        return [*known.places.values()] if whole else []
+
+
+def indexed_columns(ids: Collection[int], table: TableCreated) -> Mapping[str, int]:
+    """Return the ids of the indexed columns that the table still has, by their present names."""
+    return {column.name: column.id for column in table.schema.numbered if column.id in ids}
+
+
+def needed_columns(test: Predicate, indexed: Mapping[str, int], excludes: Judge) -> Sequence[int]:
+    """Return the ids of columns whose entries may exclude a condition; none if they never do.
+
+    Args:
+        test: the condition.
+        indexed: the ids of the indexed columns, by name.
+        excludes: whether entries about its column can exclude a comparison.
+    """
+
+    def told(comparison: Comparison, wanted: bool) -> bool:  # noqa: FBT001
+        return comparison.column in indexed and excludes(comparison, wanted)
+
+    if possible(test, lambda comparison, wanted: not told(comparison, wanted)):
+        return ()
+    used = (each.column for each, wanted in comparisons(test) if told(each, wanted))
+    return tuple(indexed[name] for name in dict.fromkeys(used))
+
+
+def row_groups(
+    ids: Sequence[int], table: TableCreated, segment: Segment, files: DataFiles
+) -> Iterator[pa.Table]:
+    """Yield the values of columns, row group by row group, in the order of the ids.
+
+    Raises:
+        NotFound: the file is missing.
+        CorruptTable, ChecksumMismatch: it is damaged, or differs from its entry in the log.
+    """
+    names = [column.name for column in known_columns(ids, table)]
+    read = SegmentRead(
+        files,
+        segment,
+        schema=stored_columns(table.schema),
+        time_column=table.time_column,
+        columns=names,
+    )
+    defaults = shown_defaults(table)
+    for rows in read.row_groups():
+        yield with_defaults(rows, defaults)

@@ -15,6 +15,10 @@
    the job deletes the files that it wrote: no reader can have seen them.
 
 Source of the idea: Druid's minor compaction; ``passthrough``.
+
+Find the time chunks of a file's rows, where its first and last event do not tell them.
+
+Only the column of event times is read. Rows that are deleted count, too: their chunks get no rows.
 """
 
 import secrets
@@ -36,30 +40,35 @@ from airflow_provider_segtable.core.segment import (
     inherited,
     roots_of,
 )
-from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.deletes.filtered_concat import Tally, sift
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
+from airflow_provider_segtable.core.time import Instant, Interval, Layout
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles, discard
 from airflow_provider_segtable.data.jobs.concat import (
     Grain,
     Input,
     Piece,
+    Tally,
     merge,
     newest_of,
     read_input,
+    sift,
 )
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
-from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
-from airflow_provider_segtable.data.parquet.metadata.descriptor import (
+from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
+    ChecksumSink,
+    decode_definition,
     decode_descriptor,
     definition_entry,
     encode_descriptor,
     file_schema,
     segment_path,
 )
+from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, discard
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
+from airflow_provider_segtable.data.rows import chunks_of
 from airflow_provider_segtable.ports.files import DataFiles
 
 FILE_COST = 1024 * 1024
@@ -342,3 +351,46 @@ def _check_books(inputs: Sequence[Segment], outputs: Sequence[Segment]) -> None:
         raise RowsOutOfBalance(
             f"{rows_out} rows out, {rows_in} rows in for {outputs[0].id}; nothing was published"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksJob:
+    """Find the time chunks of a file's rows in a layout."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+    segment: Segment
+    layout: Layout
+    definition: bytes
+    attempt: str
+
+    @property
+    def cost(self) -> int:
+        """Return the approximate number of bytes it handles."""
+        return self.segment.size
+
+    @property
+    def title(self) -> str:
+        """Return the job's title in the Spark UI."""
+        return f"find time chunks: {self.segment.id.chunk}"
+
+    def run(self, files: DataFiles | None = None) -> tuple[Interval, ...]:
+        """Return the time chunks.
+
+        Raises:
+            CorruptTable: the file differs from its entry in the log.
+        """
+        if not self.segment.rows:
+            return (self.layout.chunk(self.segment.time_min),)
+        files = open_files(self.uri, self.storage_options) if files is None else files
+        table, _ = decode_definition(self.definition, "the job's definition")
+        found: set[Interval] = set()
+        for batch in SegmentRead(
+            files,
+            self.segment,
+            schema=stored_columns(table.schema),
+            time_column=table.time_column,
+            columns=[table.time_column],
+        ).batches():
+            found.update(chunks_of(batch, table.time_column, self.layout))
+        return tuple(sorted(found))

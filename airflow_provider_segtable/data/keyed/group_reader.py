@@ -2,26 +2,214 @@
 
 The runs share the rows that are held at once, in proportion to their own rows. So a window of keys
 takes about one batch of each run (``merge_runs``), and memory does not grow with their number.
+
+Files of primary-key tables: their names, their rows as runs, and the roots of their records.
+
+1. Names say what RFC-66's say: ``<bucket>_<instant>.log.<version>_<token>.parquet`` for log files,
+   ``<bucket>_<token>_<instant>.parquet`` for base files, below the folder of the time chunk. The
+   token is unguessable, and every author has its own, so no two authors ever share a name.
+2. The root of a record is the number in the id that its log file was written with: it is random,
+   and stays the file's own wherever the log puts the file.
+3. A log file's records have one root, its own, which its descriptor and its name describe. If its
+   name has ``IN_ORDER`` for the instant, the log orders it: by the time of its commit. A file
+   that compaction wrote has records of many; its footer describes them (``ROOTS``), as far as they
+   occur in its rows.
+4. All files are sorted by key, so a file is a run as it is. The files of a base are one run.
+
+The columns of records, and those of the rows that readers see.
+
+1. Files of earlier schemas are read in the table's present columns, hidden ones included, by the
+   ids of columns (``data.parquet.table_file``).
+2. With ``partial_update`` a record that lacks a column does not set it, so it has no default: a
+   null stays null through all merges, and the default is put in for the readers of a merged row.
+   Else a late record of an earlier schema would set a default over another record's value.
+3. With ``latest`` a record is the whole row: it has the default of what its file lacks.
+
+Checking the records of a primary-key table's file: reads nothing, is given the rows.
+
+1. A file is sorted by key and has one row a key; with ``partial_update`` two, a tombstone, then an
+   upsert.
+2. The operation is one that exists, and every root is known: ``OWN`` in a log file, in others one
+   of those that the footer describes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.merge_rules import (
+    DELETE,
+    GROUPS_ONLY,
+    OP,
+    OWN,
+    ROOT_OF,
+    ROOT_PARTITION,
+    UPSERT,
+    MergeRules,
+)
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.core.timeline import sorted_run
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.files.segment_files import OpenedOnce, SegmentFiles
-from airflow_provider_segtable.data.keyed.keyed_files import roots_in, run_of
-from airflow_provider_segtable.data.keyed.part import Part
-from airflow_provider_segtable.data.keyed.record_columns import record_columns
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
+from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.segment_files import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
-from airflow_provider_segtable.data.parquet.table_file import plain_columns
+from airflow_provider_segtable.data.parquet.table_file import (
+    default_of,
+    files_columns,
+    plain_columns,
+    stored_columns,
+)
+from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
+
+ROOTS = b"segtable.roots"
+IN_ORDER: Instant = 0
+"""Stands, in the name of a log file, for the time of its commit."""
+_LOG = re.compile(
+    r"(?P<bucket>\d+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_(?P<token>\w+)\.parquet"
+)
+
+
+def log_path(segment_id: SegmentId, instant: Instant, version: int, token: str) -> str:
+    """Return the path of a log file; ``version`` counts the files of one write in the bucket."""
+    name = f"{segment_id.bucket}_{instant}.log.{version}_{token}.parquet"
+    return f"data/{segment_id.interval.name}/{name}"
+
+
+def base_path(segment_id: SegmentId, instant: Instant, token: str) -> str:
+    """Return the path of a base file; the later-generation id tells those of one write apart."""
+    name = f"{segment_id.bucket}_{segment_id.partition}-{token}_{instant}.parquet"
+    return f"data/{segment_id.interval.name}/{name}"
+
+
+def own_root(segment: Segment) -> Root:
+    """Return the root that a log file is.
+
+    Raises:
+        CorruptTable: its name is not that of a log file.
+    """
+    found = _LOG.fullmatch(segment.path.rpartition("/")[2])
+    if not found:
+        raise CorruptTable(
+            f"{segment.path} of segment {segment.id} is neither a log file by its name, nor does "
+            "its footer describe its records: restore the file"
+        )
+    return Root(
+        partition=segment.file_id.partition,
+        instant=int(found["instant"]) or segment.completed,
+        log_version=int(found["version"]),
+        write_token=found["token"],
+        completed=segment.completed,
+    )
+
+
+def roots_in(files: DataFiles, segments: Iterable[Segment]) -> pa.Table:
+    """Return the roots of the records in some files, as a table of ``root_orders.SCHEMA``.
+
+    The files are not checked here.
+    """
+    tables = [SCHEMA.empty_table()]
+    for segment in (one for one in segments if one.rows):
+        described = described_roots(files, segment)
+        if described is None:
+            own = own_root(segment)
+            row = {name: [getattr(own, name)] for name in SCHEMA.names}
+            described = pa.table(row, schema=SCHEMA)
+        tables.append(described)
+    return pa.concat_tables(tables)
+
+
+def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
+    """Return the roots that a file's footer describes; None of a log file, which is its own root.
+
+    Raises:
+        CorruptTable: the entry of the footer is broken.
+    """
+    with files.open(segment.path) as source:
+        entry = read_footer(source).metadata.get(ROOTS)
+    return None if entry is None else _decoded(entry, segment)
+
+
+def merged_roots(metadata: Mapping[bytes, bytes], segment: Segment) -> tuple[int, ...]:
+    """Return the numbers of the roots that a footer describes; none of a log file.
+
+    Raises:
+        CorruptTable: the entry is broken.
+    """
+    entry = metadata.get(ROOTS)
+    if entry is None:
+        return ()
+    numbers: list[int] = _decoded(entry, segment).column("partition").to_pylist()
+    return tuple(numbers)
+
+
+def roots_entry(roots: pa.Table) -> dict[bytes, bytes]:
+    """Return the footer entry that describes the roots of a file's records."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
+        writer.write_table(roots)
+    return {ROOTS: base64.b64encode(sink.getvalue())}
+
+
+def _decoded(entry: bytes, segment: Segment) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(base64.b64decode(entry, validate=True)) as reader:
+            found = reader.read_all()
+        return found.select(SCHEMA.names).cast(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise CorruptTable(
+            f"{segment.path} of segment {segment.id}: the footer's roots are broken ({error})"
+        ) from None
+
+
+def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
+    """Yield the rows of one run's files that match, with their roots.
+
+    Args:
+        reads: the files, in the order of their ids; a condition's columns are among those read.
+    """
+    for read in reads:
+        for batch in read.batches():
+            kept = batch if read.where is None else read.where.keep(batch)
+            yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)
+
+
+def record_columns(table: TableCreated) -> pa.Schema:
+    """Return the columns of a table's files to read records by, with ids."""
+    return files_columns(table.kind.input_schema(table.schema, table.time_column), table.kind)
+
+
+def shown_defaults(table: TableCreated) -> dict[str, pa.Scalar]:
+    """Return the values that readers see where no record has set a column; those of null not."""
+    rules = table.kind.rules
+    if rules is None or not rules.partial:
+        return {}
+    found = {field.name: default_of(field) for field in stored_columns(table.schema)}
+    return {name: value for name, value in found.items() if value.is_valid}
+
+
+def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
+    """Return merged rows with defaults in place of nulls."""
+    for at, name in enumerate(rows.column_names):
+        if name in defaults and rows.column(at).null_count:
+            filled = pc.fill_null(rows.column(at), defaults[name])
+            rows = rows.set_column(at, rows.schema.field(at), filled)
+    return rows
+
 
 _ROWS_HELD = 262_144
 _BYTES_HELD = 32 << 20
@@ -114,3 +302,70 @@ def _share(segments: Sequence[Segment]) -> float:
     rows = sum(segment.rows for segment in segments)
     size = sum(segment.size for segment in segments)
     return min(_ROWS_HELD / max(1, rows), _BYTES_HELD / max(1, size))
+
+
+Fault = tuple[str, str]
+"""A stable word, and what is wrong."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordCheck:
+    """The check of one file; ``last`` is the last row's key and operation.
+
+    Attributes:
+        rules: how the records of a key become its row.
+        roots: the roots that its rows may name.
+        last: the last row that was seen.
+    """
+
+    rules: MergeRules
+    roots: pa.Array
+    last: pa.Table | None = None
+
+    @staticmethod
+    def of(files: DataFiles, segment: Segment, rules: MergeRules) -> "RecordCheck":
+        """Return the check of a file.
+
+        Raises:
+            CorruptTable: the footer does not describe its roots.
+        """
+        known = described_roots(SegmentFiles(files, [segment]), segment)
+        own = pa.array([OWN], pa.int64())
+        return RecordCheck(rules=rules, roots=own if known is None else known.column("partition"))
+
+    def look(self, batch: pa.RecordBatch) -> Iterator[Fault]:
+        """Yield what is wrong with more rows."""
+        rows = pa.Table.from_batches([batch]).select([*self.rules.key, OP])
+        joined = rows if self.last is None else pa.concat_tables([self.last, rows])
+        yield from self._keys(joined)
+        self.last = rows.slice(rows.num_rows - 1)
+        if not np.isin(np.asarray(batch.column(OP)), (UPSERT, DELETE, GROUPS_ONLY)).all():
+            yield "unknown-operation", "a row is neither an upsert nor a delete"
+        yield from self._roots(batch)
+
+    def _keys(self, rows: pa.Table) -> Iterator[Fault]:
+        codes = []
+        for name in self.rules.key:
+            column = pa.concat_arrays(rows.column(name).chunks)
+            if column.null_count:
+                yield "null-key", f"{counted(column.null_count, 'row')} without {name}"
+            codes.append(column_codes(column, column.slice(0, 0)))
+        order = composed(codes).rows
+        if (order[1:] < order[:-1]).any():
+            yield "unsorted", f"its rows are not sorted by {', '.join(self.rules.key)}"
+        deletes = np.asarray(rows.column(OP)) == DELETE
+        pair = deletes[:-1] & ~deletes[1:] if self.rules.partial else False
+        twice = np.flatnonzero((order[1:] == order[:-1]) & ~np.asarray(pair, bool))
+        if len(twice):
+            key = rows.select(list(self.rules.key)).slice(int(twice[0]), 1).to_pylist()[0]
+            yield "doubled-key", f"key {key} occurs twice"
+
+    def _roots(self, batch: pa.RecordBatch) -> Iterator[Fault]:
+        for name in batch.schema.names:
+            if name != ROOT_PARTITION and not name.startswith(ROOT_OF):
+                continue
+            found = pc.unique(batch.column(name)).drop_null()
+            strange = found.filter(pc.invert(pc.is_in(found, value_set=self.roots)))
+            if len(strange) or (name == ROOT_PARTITION and batch.column(name).null_count):
+                which = f"root {strange[0]}" if len(strange) else "no root"
+                yield "unknown-root", f"a row has {which} in {name}, which nothing describes"

@@ -5,30 +5,44 @@
    no two attempts ever share a name.
 3. Of equal keys in one write the later record wins: in a file by its place, of two files of a
    bucket by their versions.
+
+Records as bytes, to travel where no file is worth its cost.
+
+1. The bytes are an Arrow IPC stream, compressed as a whole with zstd: of a few rows, the schema is
+   most of it.
+2. Its columns are those of the rows, and ``GONE``: whether a row is a tombstone of its key.
+
+Layers of records in memory: writes of one table in the order in which they count.
+
+1. A layer is what one write did (``log_files.Records``): rows, and tombstones of keys.
+2. Of equal keys the later layer wins, and within a layer the later row. A key whose last record is
+   a tombstone is absent.
+3. Layers may have a part of the table's columns, if the primary key is among them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
-from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.jobs.segment_writer import (
     Described,
     SegmentPlacement,
     write_segment,
 )
-from airflow_provider_segtable.data.keyed.keyed_files import log_path
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
-from airflow_provider_segtable.data.merge.key_groups import Flags
-from airflow_provider_segtable.data.merge.keyed_rows import log_rows
-from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
+from airflow_provider_segtable.data.keyed.group_reader import log_path
+from airflow_provider_segtable.data.keyed.key_groups import Flags
+from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of, log_rows
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
+from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 LOG_BYTES = 128 * 1024 * 1024
@@ -159,3 +173,71 @@ class LogWriter:
                 version = self.base_version if self.version is None else self.version
                 chunk = ChunkKey(interval, version, bucket)
                 yield chunk, Records(rows=some.drop_columns([flag, place]), deleted=flags)
+
+
+GONE = HIDDEN + "gone"
+
+
+def encode_records(records: Records) -> bytes:
+    """Return records as bytes."""
+    rows = records.rows.append_column(GONE, pa.array(records.deleted))
+    rows = rows.combine_chunks()
+    sink = pa.BufferOutputStream()
+    with (
+        pa.CompressedOutputStream(sink, "zstd") as packed,
+        pa.ipc.new_stream(packed, rows.schema) as writer,
+    ):
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def decode_records(data: bytes, where: str) -> Records:
+    """Return the records of ``encode_records``.
+
+    Raises:
+        CorruptTable: the bytes are broken.
+    """
+    try:
+        packed = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
+        with pa.ipc.open_stream(packed) as reader:
+            rows = reader.read_all()
+        deleted = np.asarray(rows.column(GONE).to_numpy())
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise CorruptTable(
+            f"{where}: its entries are broken ({error}): rebuild the index"
+        ) from None
+    return Records(rows=rows.drop_columns([GONE]), deleted=deleted)
+
+
+def layer_of(rows: pa.Table) -> Records:
+    """Return rows as a layer without tombstones."""
+    return Records(rows=rows, deleted=np.zeros(rows.num_rows, bool))
+
+
+def joined_records(schema: pa.Schema, layers: Sequence[Records]) -> Records:
+    """Return layers as one, in their order, with the columns of a schema."""
+    parts = [_in_schema(layer.rows, schema) for layer in layers]
+    flags = [np.zeros(0, bool), *(layer.deleted for layer in layers)]
+    return Records(
+        rows=pa.concat_tables([schema.empty_table(), *parts]), deleted=np.concatenate(flags)
+    )
+
+
+def _in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the columns of a schema; mostly they have them, and a cast costs much."""
+    found = rows.select(schema.names)
+    return found if found.schema.equals(schema) else found.cast(schema)
+
+
+def rows_of_layers(schema: pa.Schema, layers: Sequence[Records], rules: MergeRules) -> pa.Table:
+    """Return the row of each key, sorted by key, with the columns of a schema.
+
+    Args:
+        schema: the columns, with those of the primary key.
+        layers: the lowest first.
+        rules: the table's rules.
+    """
+    records = joined_records(schema, layers)
+    rows = log_rows(records.rows, rules, records.deleted)
+    kept = rows.filter(pc.not_equal(rows.column(OP), DELETE))
+    return kept.select(schema.names).cast(schema)

@@ -40,27 +40,20 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     Rollup,
 )
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.arrow.arrow_schema import (
-    parse_type,
-    physical_schema,
-    to_arrow,
-)
-from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
+from airflow_provider_segtable.data.arrow_schema import parse_type, physical_schema, to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles, discard
-from airflow_provider_segtable.data.jobs.row_checks import check_times, conformed
 from airflow_provider_segtable.data.jobs.segment_writer import (
     SegmentPlacement,
+    check_times,
+    conformed,
     emptied,
     write_segment,
 )
-from airflow_provider_segtable.data.parquet.metadata.descriptor import (
-    read_definition,
-    read_descriptor,
-)
+from airflow_provider_segtable.data.parquet.descriptor import read_definition, read_descriptor
+from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, discard
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rollup.rollup_codes import (
+    REDUCED,
     Groups,
     Longs,
     coded,
@@ -68,8 +61,12 @@ from airflow_provider_segtable.data.rollup.rollup_codes import (
     cut_times,
     grouped,
     plain,
+    sizes,
+    summed,
+    timed,
 )
-from airflow_provider_segtable.data.rollup.rollup_metrics import REDUCED, sizes, summed, timed
+from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
+from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles
 
 Columns = dict[str, pa.Array]

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.time import Interval, iso
-from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.sort.sort_keys import (
     Codes,
     column_codes,

@@ -9,11 +9,25 @@
 4. Rows of equal keys are merged in part when scattered, and completely when gathered, if the
    table's kind merges rows.
 5. A segment without rows is empty: it exists but has no file.
+
+Estimates of the number of groups after rollup across runs, without reading the rows.
+
+1. A group's key is hashed; keys whose hash falls into one of 64 parts are *noted*. Equal keys are
+   noted in every run or in none, so the number of groups is about 64 times the number of distinct
+   noted keys.
+2. Hashes are the same in every process.
+
+Source of the idea: distinct sampling, Gibbons, "Distinct sampling for highly-accurate answers"
+(2001).
+
+What sorting needs to know of a kind of table: how rows are merged, and their columns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -21,21 +35,38 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, StorageError
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
-from airflow_provider_segtable.data.files.segment_files import discard
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied, ingested
-from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
-from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
-from airflow_provider_segtable.data.parquet.metadata.descriptor import (
+from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
+    ChecksumSink,
     definition_entry,
     encode_descriptor,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.sorted_writer import (
+from airflow_provider_segtable.data.parquet.segment_files import discard
+from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.sort import ranges
+from airflow_provider_segtable.data.sort.blocks import (
+    FOLDER,
+    Block,
+    Shape,
+    SortRun,
+    read_blocks,
+    read_run,
+    write_run,
+)
+from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Slices, assigned
+from airflow_provider_segtable.data.sort.sort_keys import (
+    Numbers,
+    is_sorted,
+    ordered_bits,
+    stable_order,
+)
+from airflow_provider_segtable.data.sort.sorted_writer import (
     ARROW_SCHEMA,
     arrow_schema_entry,
     group_rows,
@@ -44,13 +75,73 @@ from airflow_provider_segtable.data.parquet.sorted_writer import (
     sorted_rows,
     writer,
 )
-from airflow_provider_segtable.data.rollup.distinct import noted
-from airflow_provider_segtable.data.sort import ranges
-from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Slices, assigned
-from airflow_provider_segtable.data.sort.runs import FOLDER, SortRun, read_run, write_run
-from airflow_provider_segtable.data.sort.sort_keys import Numbers, is_sorted, stable_order
-from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
 from airflow_provider_segtable.ports.files import DataFiles
+
+PARTS = 64
+ENOUGH = 30
+"""With fewer noted keys the estimate of a single range is too inexact."""
+
+
+def noted(rows: pa.Table, columns: Sequence[str]) -> Numbers:
+    """Return the hash of each row's key, 0 if the key is not noted."""
+    mixed = np.zeros(rows.num_rows, np.uint64)
+    for name in columns:
+        mixed = _mixed(mixed * np.uint64(31) + _values(rows.column(name).combine_chunks()))
+    return np.where(mixed % np.uint64(PARTS) == 0, mixed | np.uint64(1), np.uint64(0))
+
+
+def _values(column: pa.Array) -> Numbers:
+    bits = ordered_bits(column)
+    if bits is not None:
+        bits[column.is_null().to_numpy(zero_copy_only=False)] = 0x5BD1E995
+        return bits
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    words = (repr(word).encode() for word in column.dictionary.to_pylist())
+    hashes = np.array([*map(crc32, words), 0x5BD1E995], np.uint64)
+    places = column.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)
+    return np.asarray(hashes[places], np.uint64)
+
+
+def _mixed(values: Numbers) -> Numbers:
+    """Spread the values over 64 bits (the end of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def groups(rows: Sequence[float], found: Sequence[Sequence[Numbers]]) -> list[float]:
+    """Estimate the number of groups in each range.
+
+    Args:
+        rows: the rows of each range, rolled up within each run only.
+        found: the noted hashes of each range, by run.
+    """
+    counts = [len(np.unique(np.concatenate(some))) if some else 0 for some in found]
+    total = sum(rows)
+    ratio = min(1.0, sum(counts) * PARTS / total) if sum(counts) >= ENOUGH else 1.0
+    return [
+        max(1.0, min(one, count * PARTS if count >= ENOUGH else one * ratio))
+        for one, count in zip(rows, counts, strict=True)
+    ]
+
+
+class RowKind(Protocol):
+    """The rows of a kind of table, in Arrow; it is sent to Spark's tasks within jobs."""
+
+    @property
+    def kind(self) -> TableKind:
+        """Return the pure part."""
+        ...
+
+    def merged(self, rows: pa.Table, time_column: str) -> pa.Table:
+        """Return rows of files with rows of equal keys merged; all rows if the kind merges none."""
+        ...
+
+    def sorted_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns of sorted files, given those of the inputs without addresses."""
+        ...
+
 
 PROBE_ROWS = 32_768
 

@@ -26,9 +26,11 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.parquet.blocks import (
+from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY
+from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
+from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.sort.blocks import (
     Block,
     Shape,
     blocks_of,
@@ -39,11 +41,9 @@ from airflow_provider_segtable.data.parquet.blocks import (
     opened,
     sifted,
 )
-from airflow_provider_segtable.data.parquet.metadata.descriptor import TABLE_KEY
-from airflow_provider_segtable.data.parquet.sorted_writer import probed, sorted_rows
-from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
 from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Sample, joined
-from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
+from airflow_provider_segtable.data.sort.sort_jobs import RowKind
+from airflow_provider_segtable.data.sort.sorted_writer import probed, sorted_rows
 from airflow_provider_segtable.ports.files import DataFiles
 
 PROBES = 4

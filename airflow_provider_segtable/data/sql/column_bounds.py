@@ -31,13 +31,16 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.time import DAY_US
-from airflow_provider_segtable.data.sql.sql_text import Kind, Literal, instant, is_double
-from airflow_provider_segtable.data.sql.text_values import (
+from airflow_provider_segtable.data.sql.sql_text import (
+    Kind,
+    Literal,
     OnlySpark,
     as_day,
     as_double,
     as_integer,
     as_truth,
+    is_double,
+    literal_instant,
 )
 
 _EXACT = Context(prec=1500)
@@ -133,7 +136,7 @@ def bounds(found: Literal, kind: pa.DataType) -> Bounds:
     if pa.types.is_floating(kind):
         return Bounds.at(_finite(_as_double(found)))
     if pa.types.is_timestamp(kind) and found.kind in _TIMES:
-        return _of_times(instant(found), kind)
+        return _of_times(literal_instant(found), kind)
     if pa.types.is_date(kind) and found.kind in _TIMES:
         return _of_days(found)
     if pa.types.is_boolean(kind) and found.kind in {Kind.BOOLEAN, Kind.TEXT}:
@@ -274,7 +277,7 @@ def _of_times(us: int, kind: pa.DataType) -> Bounds:
 def _of_days(found: Literal) -> Bounds:
     if found.kind in {Kind.TEXT, Kind.DATE}:
         return Bounds.at(Day(as_day(found.text)))
-    us = instant(found)
+    us = literal_instant(found)
     return Bounds(Day(-(-us // DAY_US)), Day(us // DAY_US), Day(0))
 
 

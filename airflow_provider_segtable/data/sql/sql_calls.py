@@ -15,13 +15,11 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql import sql_collections as collections
+from airflow_provider_segtable.data.sql import sql_casts as collections
 from airflow_provider_segtable.data.sql import sql_functions as functions
-from airflow_provider_segtable.data.sql.computed_types import BINARY, TEXT, TIME
-from airflow_provider_segtable.data.sql.decimal_results import Values
+from airflow_provider_segtable.data.sql.arrow_numbers import BINARY, TEXT, TIME, Values
 from airflow_provider_segtable.data.sql.sql_casts import brought, cast_to, mapped
-from airflow_provider_segtable.data.sql.sql_text import Kind, Tree, literal
-from airflow_provider_segtable.data.sql.text_values import OnlySpark
+from airflow_provider_segtable.data.sql.sql_text import Kind, OnlySpark, Tree, literal
 
 
 class Computer(Protocol):

@@ -3,20 +3,46 @@
 1. A predicate (``data.sql.sql_predicates``) bounds the event time, and skips files and row groups.
 2. Any other condition is computed with Arrow (``data.sql.sql_values``). The parts of its ``AND``
    that are predicates bound and skip all the same.
+
+Conditions of users: SQL, or a ``pyarrow.compute.Expression``.
+
+New values of columns in SQL: read once, then computed for the rows that change.
+
+1. A literal takes the column's type, as in a condition: ``'2026-01-01'`` is a time for a column of
+   times. All else is computed (``data.sql.sql_values``) and must be a value of the column's type.
+2. Columns are those of the old row, also as ``target.column``. In a merge ``source.column`` is a
+   column of the source; a bare name that both sides have is refused.
 """
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
-from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.predicate import AllOf, Predicate, reach
-from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
-from airflow_provider_segtable.data.sql.sql_checks import check_tree
-from airflow_provider_segtable.data.sql.sql_predicates import and_parts, predicate_of
-from airflow_provider_segtable.data.sql.sql_text import Tree, column_path, parsed
-from airflow_provider_segtable.data.sql.sql_values import folded, holds
+from airflow_provider_segtable.core.requests.change_request import Sql, Where
+from airflow_provider_segtable.core.schema import no_column
+from airflow_provider_segtable.core.time import Instant, moment
+from airflow_provider_segtable.data.conditions import Condition, by_expression, by_predicate, scalar
+from airflow_provider_segtable.data.sql import arrow_numbers as numbers
+from airflow_provider_segtable.data.sql.arrow_numbers import SIGNED, TEXT, is_text, widened
+from airflow_provider_segtable.data.sql.sql_predicates import and_parts, check_tree, predicate_of
+from airflow_provider_segtable.data.sql.sql_text import (
+    Kind,
+    OnlySpark,
+    Tree,
+    at_time,
+    column_path,
+    fitted,
+    literal,
+    parsed,
+)
+from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed, folded, holds
 
 
 def sql_condition(
@@ -75,3 +101,187 @@ def _predicates(tree: Tree, schema: pa.Schema) -> list[Predicate]:
         except NeedsSpark:
             continue
     return found
+
+
+def condition(
+    where: Where | Predicate | Condition, schema: pa.Schema, time_column: str
+) -> Condition:
+    """Return a condition over the columns of a table; one that was made before stays itself.
+
+    Raises:
+        SchemaMismatch: a column is missing.
+        NeedsSpark: this process cannot evaluate it.
+        InvalidInput: it is no condition.
+    """
+    if isinstance(where, Condition):
+        return where
+    if isinstance(where, str):
+        # slow
+
+        return sql_condition(where, schema, time_column)
+    if isinstance(where, Predicate):
+        return by_predicate(where, time_column)
+    if isinstance(where, pc.Expression):
+        return by_expression(where, schema)
+    raise InvalidInput(
+        f"{where!r} is not a condition: give SQL text, or a pyarrow.compute.Expression"
+    )
+
+
+def timed(given: Any, at: Instant, names: Collection[str]) -> Any:
+    """Return a condition, or ``Sql``, with a time in place of names for the present.
+
+    A statement is read several times: to choose files, to compare rows, by Spark. It has to see
+    one time, that of its request.
+
+    Args:
+        given: a condition, or a new value; what is no SQL stays as it is.
+        at: the time.
+        names: the columns.
+    """
+    if isinstance(given, Sql):
+        return Sql(at_time(given.text, moment(at), names))
+    return at_time(given, moment(at), names) if isinstance(given, str) else given
+
+
+def why_not_here(where: Where | None, schema: pa.Schema) -> str:
+    """Return why only Spark can evaluate a condition; empty if this process can.
+
+    Raises:
+        InvalidInput: the condition is wrong, for Spark too.
+    """
+    try:
+        if where is not None:
+            condition(where, schema, "")
+    except NeedsSpark as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedSql:
+    """An SQL expression as the new value of a column."""
+
+    text: str
+    field: pa.Field
+    tree: Tree
+
+    @staticmethod
+    def read(
+        field: pa.Field, text: str, names: Sequence[str], source: Mapping[str, str] | None = None
+    ) -> "AssignedSql":
+        """Read an expression.
+
+        Args:
+            field: the column to set.
+            text: the expression, in Spark's SQL.
+            names: the table's columns.
+            source: of a merge, the names of its source's columns in the rows.
+
+        Raises:
+            InvalidInput: it is no SQL, or names a column of both sides.
+        """
+        try:
+            known = [*names, *(source or ())]
+            tree = parsed(text, "a value", "amount * 2", names=known)
+            check_tree(tree, known)
+            tree = _resolved(tree, names, source or {})
+        except RecursionError:
+            raise NeedsSpark(f"the new value is nested too deeply; {WAY_OUT}") from None
+        return AssignedSql(text, field, tree)
+
+    def over(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the new values of rows.
+
+        Raises:
+            SchemaMismatch: a value is not one of the column's type.
+            NeedsSpark: only Spark computes it.
+        """
+        try:
+            one = _constant(self.tree, self.field)
+            if one is not None:
+                return pa.chunked_array([pa.repeat(one, len(rows))])
+            return pa.chunked_array([_stored(computed(self.tree, rows), self.field.type)])
+        except (RecursionError, OnlySpark) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise NeedsSpark(f"{self.text!r} cannot be computed here: {why}; {WAY_OUT}") from None
+        except (ArithmeticError, TypeError, ValueError, pa.ArrowException) as error:
+            raise SchemaMismatch(
+                f"column {self.field.name!r} is {self.field.type} and cannot be set to "
+                f"{self.text}: {error}"
+            ) from None
+
+
+def _constant(tree: Tree, field: pa.Field) -> pa.Scalar | None:
+    """Return a literal as a value of a column; None if it is no literal."""
+    found = literal(tree)
+    if found is None or (isinstance(tree.unnest(), exp.Cast) and found.kind is Kind.NUMBER):
+        return None
+    if found.kind is Kind.NULL:
+        return pa.scalar(None, field.type)
+    value = fitted(found, field.type)
+    if value is None:
+        raise TypeError(f"it is {found.kind}")
+    try:
+        return scalar(value, field.type, field.name)
+    except InvalidInput as error:
+        raise SchemaMismatch(str(error)) from None
+
+
+def _resolved(tree: Tree, names: Sequence[str], source: Mapping[str, str]) -> Tree:
+    """Return a tree whose columns are named as in the rows, without a side."""
+
+    def resolve(node: Tree) -> Tree:
+        if not isinstance(node, exp.Column):
+            return node
+        name, side = node.name, node.table
+        if not side and name in source:
+            if name in names:
+                raise InvalidInput(
+                    f"{name!r} is a column of both sides: write target.{name} or source.{name}"
+                )
+            side = "source"
+        if side == "source" and source and side not in names and not _known(name, source):
+            raise no_column(name, source, of="the source")
+        if side == "source" and name in source:
+            return exp.column(source[name], quoted=True)
+        return exp.column(name, quoted=True) if side == "target" else node
+
+    return tree.transform(resolve)
+
+
+def _known(name: str, names: Iterable[str]) -> bool:
+    """Return whether a name is a column, of which Spark ignores the case."""
+    return name.lower() in {each.lower() for each in names}
+
+
+def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return computed values in a column's type.
+
+    Raises:
+        TypeError, ValueError: a value is not one of the type's.
+        OnlySpark: Spark may know how to convert it.
+    """
+    found = values.type
+    if found == kind or pa.types.is_null(found):
+        return values.cast(kind)
+    if numbers.is_number(found) and numbers.is_number(SIGNED.get(kind, kind)):
+        return _stored_number(values, kind)
+    if found == TEXT and is_text(kind):
+        return values.cast(kind)
+    if pa.types.is_temporal(found) and pa.types.is_timestamp(kind):
+        return values.cast(kind)
+    if all(is_text(each) or pa.types.is_temporal(each) for each in (found, kind)):
+        raise OnlySpark(f"it is {found}, and the column is {kind}")
+    raise TypeError(f"it is {found}: cast it")
+
+
+def _stored_number(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(kind):
+        return numbers.cast(values, kind, safe=False)
+    if not (pa.types.is_decimal(kind) and pa.types.is_floating(values.type)):
+        return widened(values, kind) if pa.types.is_decimal(kind) else values.cast(kind)
+    near = values.cast(kind)
+    if not near.cast(values.type).equals(values):
+        raise ValueError("a value has more digits than the column")
+    return near

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, MIN_INSTANT
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql.computed_types import TEXT, TIME
-from airflow_provider_segtable.data.sql.decimal_results import Values
+from airflow_provider_segtable.data.sql.arrow_numbers import TEXT, TIME, Values
 from airflow_provider_segtable.data.sql.sql_casts import mapped
-from airflow_provider_segtable.data.sql.text_values import OnlySpark
+from airflow_provider_segtable.data.sql.sql_text import OnlySpark
 
 _FAR = "a time is before the year 1 or after 9998"
 _INT = pa.int32()

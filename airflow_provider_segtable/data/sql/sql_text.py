@@ -1,19 +1,45 @@
-"""SQL text as trees, and the literals in them.
+r"""SQL text as trees, and the literals in them.
 
 1. ``data.sql.sql_lexer`` reads texts, comments and long lists of values; sqlglot reads the rest.
 2. A literal is kept as it was written, with its kind. ``data.sql.column_bounds`` says where it lies
    among a column's values; ``fitted`` gives the column's value that it is, for assignments.
 3. A number with an exponent, or with the suffix D or F, is a double; all others are exact.
+
+Spark's literals in SQL text, before the parser reads it.
+
+The parser's Spark dialect is older than Spark 4 in how it reads texts, and takes seconds for a long
+list of values. So its input is rewritten:
+
+1. A text is read as Spark 4 reads it: ``'O''Hare'`` is ``O'Hare``, adjacent texts are one,
+   ``\n``, ``\101``, ``\u00e9`` and ``\U0001F600`` are characters, ``\%`` and ``\_`` stay as they
+   are, ``r'\n'`` has no escapes. It is given to the parser with backslashes alone.
+2. Comments become blanks. Comments between ``/*`` and ``*/`` nest.
+3. A list of plain values after ``IN`` is read here. The parser sees one name in its place, which
+   ``sql_text.parsed`` replaces by the list.
+4. What is neither is passed on as it is; an unclosed text or comment is the parser's error.
+5. Names for the present, such as ``now()``, become one time for a whole statement (``at_time``),
+   for whichever engine reads it.
+
+Texts as numbers, truths, days and instants, as Spark casts them (ANSI, session zone UTC).
+
+1. A text has blanks around it, which do not count.
+2. A time may lack its last parts: ``2026``, ``2026-1``, ``2026-01-01 12``, ``2026-01-01 12:30``.
+   Digits below a microsecond are cut off. Its zone is an offset, ``Z``, ``UTC`` or a region. One
+   form more than Spark's is read: a zone after the minutes, as ISO 8601 has it.
+3. A date may be followed by ``T`` or a blank and anything.
+4. ``ValueError`` means that Spark refuses the text, too; ``OnlySpark`` that it may know better.
 """
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
+from itertools import groupby
 from math import isfinite
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +49,292 @@ from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Day, Moment, Value
-from airflow_provider_segtable.core.time import DAY_US
-from airflow_provider_segtable.data.sql.sql_lexer import at_time, prepared, unescaped
-from airflow_provider_segtable.data.sql.text_values import OnlySpark, as_day, as_instant
+from airflow_provider_segtable.core.time import DAY_US, instant
+
+_TEXT = r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+\""""
+_RAW = r"""[rR](?:'[^']*+'|"[^"]*+")"""
+_PARTS = re.compile(
+    rf"""
+    (?P<name>`(?:[^`]|``)*+`)
+    | (?P<raw>{_RAW})
+    | (?P<text>{_TEXT})
+    | (?P<line>--(?:\\\n|[^\r\n])*+)
+    | (?P<block>/\*)
+    | (?P<within>\bin\s*+(?=\())
+    | (?P<hex>[xX](?:{_TEXT}))
+    | (?P<other>[\w$.]++|\s++|.)
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_BLOCK = re.compile(r"/\*|\*/")
+_ESCAPE = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([01][0-7]{2})|(.))"
+_LONE = re.compile("[\ud800-\udfff]")
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_ESCAPED |= {each: f"\\{each}" for each in "%_"}
+_PLAIN = (
+    r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[+-]?\d++)?[LD]?(?![\w.])"
+    r"|(?:(?:date|timestamp)\s*+)?'(?:[^'\\]|'')*+'|null\b"
+)
+_VALUES = re.compile(
+    rf"\(\s*+(?:{_PLAIN})\s*+(?:,\s*+(?:{_PLAIN})\s*+)*+\)", re.IGNORECASE | re.DOTALL
+)
+_VALUE = re.compile(_PLAIN, re.IGNORECASE | re.DOTALL)
+_MARK = "\0values "
+_BARE = "current_timestamp|current_date|localtimestamp"
+_PRESENT = re.compile(
+    rf"(?<![\w$.])(?:(now|curdate|unix_timestamp|{_BARE})\s*+\(\s*+\)"
+    rf"|({_BARE})(?![\w$.]|\s*+\())",
+    re.IGNORECASE,
+)
+"""Names for the present: calls without arguments, and those that need no parentheses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """SQL text for the parser, and value lists by the names that stand for them.
+
+    Values are as they are written: texts still have their quotes.
+    """
+
+    text: str
+    lists: dict[str, list[str]]
+
+
+def prepared(text: str) -> Prepared:
+    """Return SQL text as the parser is to see it."""
+    lists: dict[str, list[str]] = {}
+    pieces: list[str] = []
+    waiting: list[str] = []  # adjacent texts
+
+    def end_text() -> None:
+        if waiting:
+            pieces.append(quoted("".join(waiting)))
+            waiting.clear()
+
+    for kind, piece in _tokens(text):
+        if kind == "text":
+            waiting.append(unescaped(piece))
+        elif kind == "raw":
+            waiting.append(piece[2:-1])
+        elif piece.isspace():
+            pieces.extend([] if waiting else [piece])
+        else:
+            spaced = " " if waiting else ""
+            end_text()
+            pieces.append(spaced)
+            name = f"{_MARK}{len(lists)}"
+            if kind == "values":
+                lists[name] = _VALUE.findall(piece)
+            pieces.append(f"(`{name}`)" if kind == "values" else piece)
+    end_text()
+    return Prepared("".join(pieces), lists)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a text with their kinds; comments are blanks."""
+    at = 0
+    while at < len(text):
+        found = _PARTS.match(text, at)
+        if found is None:  # never: any character is a part
+            break
+        kind, at = str(found.lastgroup), found.end()
+        if kind == "line":
+            yield "other", " "
+        elif kind == "block":
+            at = _block_end(text, at)
+            yield "other", " " if at else text[found.start() :]
+            at = at or len(text)
+        else:
+            yield kind, found.group()
+            values = _VALUES.match(text, at) if kind == "within" else None
+            if values:
+                yield "values", values.group()
+                at = values.end()
+
+
+def _block_end(text: str, at: int) -> int:
+    """Return where a comment ends, or 0 if it does not."""
+    depth = 1
+    for found in _BLOCK.finditer(text, at):
+        depth += 1 if found.group() == "/*" else -1
+        if not depth:
+            return found.end()
+    return 0
+
+
+def unescaped(text: str) -> str:
+    """Return what a text literal stands for, quotes and all escapes taken off."""
+    quote, within = text[0], text[1:-1]
+    if "\\" not in within:
+        return within.replace(quote * 2, quote)
+    plain = re.sub(rf"{_ESCAPE}|{quote}{quote}", _escaped, within, flags=re.DOTALL)
+    paired = plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return _LONE.sub("?", paired)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    short, long, octal, one = found.groups()
+    if one is not None:
+        return _ESCAPED.get(one, one)
+    if not (short or long or octal):
+        return found[0][0]  # a doubled quote
+    code = int(octal, 8) if octal else int(short or long, 16)
+    return chr(code) if code <= 0x10FFFF else "??"
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal that every dialect of the parser reads alike."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def at_time(text: str, now: datetime, names: Collection[str] = ()) -> str:
+    """Return SQL text with a time in place of all names for the present.
+
+    Args:
+        text: an expression.
+        now: the time; its day is that of the zone UTC.
+        names: columns. ``current_date`` without parentheses is the column, if there is one.
+    """
+    if not _PRESENT.search(text):
+        return text
+    utc, known = now.astimezone(UTC), {name.lower() for name in names}
+
+    def told(found: re.Match[str]) -> str:
+        called, bare = found.groups()
+        if bare and bare.lower() in known:
+            return bare
+        match (called or bare).lower():
+            case "current_date" | "curdate":
+                return f"DATE '{utc.date()}'"
+            case "localtimestamp":
+                return f"TIMESTAMP_NTZ '{utc.replace(tzinfo=None)}'"
+            case "unix_timestamp":
+                return f"{int(utc.timestamp())}L"
+        return f"TIMESTAMP '{utc}'"
+
+    pieces = []
+    for code, some in groupby(_tokens(text), key=lambda each: each[0] == "other"):
+        piece = "".join(each for _, each in some)
+        pieces.append(_PRESENT.sub(told, piece) if code else piece)
+    return "".join(pieces)
+
+
+class OnlySpark(Exception):
+    """Raised for what only Spark computes; the text says why."""
+
+
+_BLANK = "".join(map(chr, range(0x21))) + "\x7f"
+"""What Spark trims before it casts a text: blanks and control characters."""
+_DAY = re.compile(r"\+?(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+_ZONE = r"Z|UTC|[+-]\d{1,2}(?::\d{2})?|[A-Za-z]+(?:/[A-Za-z_]+)+"
+_CLOCK = rf"(\d{{1,2}})(?::(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?(?: ?(?P<zone>{_ZONE}))?)?"
+_TIME = re.compile(rf"\+?(\d{{4}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?", re.ASCII)
+_SPECIAL = re.compile(r"(epoch|now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_FAR_YEAR = re.compile(r"[+-]?\d{5,6}(-|$)|-\d{4}|\+?0000|T?\d{1,2}:", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_NO_NUMBER = {"inf": "inf", "+inf": "inf", "infinity": "inf", "+infinity": "inf"}
+_NO_NUMBER |= {"-inf": "-inf", "-infinity": "-inf", "nan": "nan"}
+_TRUTHS = {"true": True, "t": True, "yes": True, "y": True, "1": True}
+_TRUTHS |= {"false": False, "f": False, "no": False, "n": False, "0": False}
+_WAY_OUT = "write ISO 8601, e.g. 2013-01-31 or 2013-01-31T12:00:00Z"
+_MOST_OFFSET = 18 * 60
+
+
+def as_integer(text: str) -> int:
+    """Return a text as an integer of any size."""
+    found = _INTEGER.fullmatch(text.strip(_BLANK))
+    if not found:
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(found[0])
+
+
+def as_double(text: str) -> float:
+    """Return a text as a floating number, infinities and NaN included."""
+    plain = text.strip(_BLANK)
+    if _DOUBLE.fullmatch(plain):
+        return float(plain)
+    if plain.lower() in _NO_NUMBER:
+        return float(_NO_NUMBER[plain.lower()])
+    if _DOUBLE.fullmatch(plain[:-1]) or "0x" in plain.lower():
+        raise OnlySpark(f"it reads {text!r} as Java does")
+    raise ValueError(f"{text!r} is not a number")
+
+
+def as_decimal(text: str) -> Decimal:
+    """Return a text as a decimal, with all of its digits."""
+    plain = text.strip(_BLANK)
+    if not _DOUBLE.fullmatch(plain):
+        raise ValueError(f"{text!r} is not a number")
+    return Decimal(plain)
+
+
+def as_truth(text: str) -> bool:
+    """Return a text as true or false."""
+    found = _TRUTHS.get(text.strip(_BLANK).lower())
+    if found is None:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return found
+
+
+def as_day(text: str, *, literal: bool = True) -> int:
+    """Return a text as days since 1970; special names such as ``today`` are for literals."""
+    plain = text.strip(_BLANK)
+    found = _DAY.fullmatch(plain)
+    if not found:
+        raise _no_time(text, plain, literal=literal)
+    year, month, day = (int(part or 1) for part in found.groups())
+    if not year:
+        raise OnlySpark("it has a year 0")
+    return date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()
+
+
+def as_instant(text: str, *, literal: bool = True, zoned: bool = True) -> int:
+    """Return a text as microseconds since 1970.
+
+    Args:
+        text: the text.
+        literal: whether names such as ``today`` may be meant.
+        zoned: False for a time without zone, which ignores the zone in the text.
+    """
+    plain = text.strip(_BLANK)
+    found = _TIME.fullmatch(plain)
+    if not found:
+        raise _no_time(text, plain, literal=literal)
+    year, month, day, hour, minute, second, fraction = found.groups()[:7]
+    if not int(year):
+        raise OnlySpark("it has a year 0")
+    micros = int((fraction or "").ljust(6, "0")[:6])
+    clock = time(int(hour or 0), int(minute or 0), int(second or 0), micros)
+    when = datetime.combine(date(int(year), int(month or 1), int(day or 1)), clock)
+    zone = found["zone"]
+    if zone is None or not zoned or zone in {"Z", "UTC"}:
+        return instant(when.replace(tzinfo=UTC))
+    if "/" in zone:
+        return instant(when.replace(tzinfo=_region(zone, text)))
+    hours, _, minutes = zone[1:].partition(":")
+    offset = int(hours) * 60 + int(minutes or 0)
+    if offset > _MOST_OFFSET or int(minutes or 0) > 59:
+        raise ValueError(f"{text!r} is not a time: its zone is further than 18 hours")
+    away = offset * 60_000_000 * (-1 if zone[0] == "-" else 1)
+    return instant(when.replace(tzinfo=UTC)) - away
+
+
+def _region(zone: str, text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"{text!r} is not a time: there is no time zone {zone!r}") from None
+
+
+def _no_time(text: str, plain: str, *, literal: bool) -> Exception:
+    if literal and _SPECIAL.match(plain):
+        return OnlySpark(f"{text!r} depends on the time of the query")
+    if _FAR_YEAR.match(plain) or re.search(r"[+-]\d{4}$|\d ?[A-Z]", plain):
+        return OnlySpark(f"it may read {text!r} as a time")
+    return ValueError(f"{text!r} is not a time: {_WAY_OUT}")
+
 
 DIALECT = "spark"
 EPOCH = date(1970, 1, 1)
@@ -271,9 +580,9 @@ def fitted(found: Literal, kind: pa.DataType) -> Value:
         case Kind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             return text
         case _ if pa.types.is_timestamp(kind):
-            return Moment(instant(found))
+            return Moment(literal_instant(found))
         case Kind.TIME | Kind.LOCAL_TIME if pa.types.is_date(kind):
-            days, rest = divmod(instant(found), DAY_US)
+            days, rest = divmod(literal_instant(found), DAY_US)
             if rest:
                 raise ValueError("it is within a day")
             return Day(days)
@@ -299,7 +608,7 @@ def comparable(found: Literal, kind: pa.DataType) -> bool:
     )
 
 
-def instant(found: Literal) -> int:
+def literal_instant(found: Literal) -> int:
     """Return the microseconds since 1970 of a literal; a date alone is its midnight.
 
     Raises:

@@ -28,17 +28,18 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, Sche
 from airflow_provider_segtable.core.predicate import Compares
 from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql import sql_collections as collections
+from airflow_provider_segtable.data.sql import sql_casts as collections
 from airflow_provider_segtable.data.sql import sql_functions as functions
-from airflow_provider_segtable.data.sql.computed_types import (
+from airflow_provider_segtable.data.sql.arrow_numbers import (
     BINARY,
     TEXT,
     TIME,
+    Values,
     constant,
     constants,
     normal,
+    rounded,
 )
-from airflow_provider_segtable.data.sql.decimal_results import Values, rounded
 from airflow_provider_segtable.data.sql.sql_calls import CALLS
 from airflow_provider_segtable.data.sql.sql_casts import (
     brought,
@@ -46,14 +47,21 @@ from airflow_provider_segtable.data.sql.sql_casts import (
     common,
     common_of,
     comparable,
+    compared,
+    equatable,
+    intervals,
+    step_of,
     tried,
 )
-from airflow_provider_segtable.data.sql.sql_checks import unclear_part, unknown_part
-from airflow_provider_segtable.data.sql.sql_intervals import intervals, step_of
-from airflow_provider_segtable.data.sql.sql_predicates import COMPARISONS
+from airflow_provider_segtable.data.sql.sql_predicates import (
+    COMPARISONS,
+    unclear_part,
+    unknown_part,
+)
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
     Literal,
+    OnlySpark,
     Tree,
     column_path,
     listed,
@@ -61,8 +69,6 @@ from airflow_provider_segtable.data.sql.sql_text import (
     plain_list,
     written,
 )
-from airflow_provider_segtable.data.sql.text_values import OnlySpark
-from airflow_provider_segtable.data.sql.value_order import compared, equatable
 
 WAY_OUT = (
     "Spark computes any expression: --engine spark of delete, update and merge; to read, "

@@ -16,7 +16,7 @@ import pyarrow.types as is_
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
+from airflow_provider_segtable.data.arrow_schema import parse_type
 from airflow_provider_segtable.formats.delta.log_files import Json, written
 
 NAIVE = "timestamp_ntz"

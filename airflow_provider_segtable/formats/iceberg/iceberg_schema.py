@@ -24,8 +24,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.field_ids import field_ids
-from airflow_provider_segtable.data.parquet.file_ids import id_of, inner_fields
-from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.data.parquet.table_file import id_of, inner_fields, stored_columns
 
 LAST_ID = 2_147_480_000
 Json = dict[str, Any]

@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.counted import MIB, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
-from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
+from airflow_provider_segtable.data.rows import Rows, arrow_table
 from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
 from airflow_provider_segtable.table.append import check_filled
 from airflow_provider_segtable.table.definition import given_schema

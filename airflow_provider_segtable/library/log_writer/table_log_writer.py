@@ -44,7 +44,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset, Position
-from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.data.rows import Rows
 from airflow_provider_segtable.library.log_writer.lane import Lane
 from airflow_provider_segtable.library.log_writer.overflow import Overflow
 from airflow_provider_segtable.library.log_writer.records import RecordSplitter

@@ -42,14 +42,12 @@ from airflow_provider_segtable.core.segment import (
     replaced,
 )
 from airflow_provider_segtable.core.time import HOUR_US, Instant
-from airflow_provider_segtable.data.deletes.segment_filters import row_filters
-from airflow_provider_segtable.data.jobs.chunks_job import ChunksJob
-from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.data.merge.merge_runs import NEVER
-from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
+from airflow_provider_segtable.data.jobs.minor_job import ChunksJob, MinorJob
+from airflow_provider_segtable.data.keyed.merging import NEVER
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, SortStages
-from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.data.table_kinds import ArrowKind, arrow_kind_of
+from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.planning.properties.index_settings import IndexSettings
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention

@@ -37,8 +37,8 @@ from airflow_provider_segtable.core.log.plan import BuildIndex
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.indexes.index_job import IndexJob, in_jobs
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.indexes.entries import IndexJob, in_jobs
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Paused, Stop

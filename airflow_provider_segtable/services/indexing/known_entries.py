@@ -15,8 +15,8 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.indexes.index_view import view_of
-from airflow_provider_segtable.data.indexes.known_files import TRUST_COLUMNS
+from airflow_provider_segtable.data.indexes.entries import view_of
+from airflow_provider_segtable.data.indexes.entry_kind import TRUST_COLUMNS
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 

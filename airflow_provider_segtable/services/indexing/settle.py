@@ -23,8 +23,8 @@ from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
-from airflow_provider_segtable.data.indexes.records.decision import decided, places_of
-from airflow_provider_segtable.data.merge.merging import key_codes
+from airflow_provider_segtable.data.indexes.records import decided, places_of
+from airflow_provider_segtable.data.keyed.merging import key_codes
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.facts import facts_of
 from airflow_provider_segtable.table.indexes.index_entries import entry_rules, index_ports

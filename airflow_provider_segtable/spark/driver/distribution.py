@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.segment import Place, SegmentId, Shard
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.rollup.sketch_job import SketchJob
 from airflow_provider_segtable.data.sort.sorting import discard
+from airflow_provider_segtable.data.table_kinds import SketchJob
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job
 from airflow_provider_segtable.spark.driver.spark_errors import translate
 from airflow_provider_segtable.spark.tasks.groups import Group, run_group

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.files.layered_files import held_files
+from airflow_provider_segtable.data.files.open_files import held_files
+from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.tasks.exact_columns import copied

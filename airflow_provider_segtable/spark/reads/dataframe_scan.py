@@ -43,12 +43,12 @@ from airflow_provider_segtable.core.requests.read_request import (
 from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, named_roots
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.where import timed
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.deletes.segment_filters import row_filters
-from airflow_provider_segtable.data.files.layered_files import held_files
-from airflow_provider_segtable.data.files.segment_files import check_footers
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.files.open_files import held_files
+from airflow_provider_segtable.data.parquet.segment_files import check_footers
+from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.sql.sql_conditions import timed
+from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.reads.file_columns import FileColumns, identified

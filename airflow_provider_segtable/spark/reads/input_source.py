@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
-from airflow_provider_segtable.data.files.bad_rows import (
+from airflow_provider_segtable.data.files.text_values import (
     BadRows,
     FoundRow,
     Needed,

@@ -20,10 +20,10 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.selection import record_tests
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
-from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
+from airflow_provider_segtable.data.arrow_schema import physical_schema
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
-from airflow_provider_segtable.data.keyed.record_columns import shown_defaults
+from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
+from airflow_provider_segtable.data.row_filter import with_origin_columns
 from airflow_provider_segtable.spark.reads.arrow_scan import held_by
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column

@@ -19,8 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
-from airflow_provider_segtable.data.deletes.row_bits import Flags, flags_of
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.row_filter import Flags, RowFilter, flags_of
 from airflow_provider_segtable.spark.reads.file_locations import place
 
 Words: TypeAlias = npt.NDArray[np.int64]

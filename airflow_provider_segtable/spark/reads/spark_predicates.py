@@ -30,9 +30,8 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.requests.change_request import Where
-from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.where import condition
+from airflow_provider_segtable.data.conditions import Condition, scalar
+from airflow_provider_segtable.data.sql.sql_conditions import condition
 from airflow_provider_segtable.spark.reads.spark_times import column
 
 _UTC = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00"})

@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes 
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.data.jobs.row_checks import check_rows
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
 from airflow_provider_segtable.spark.reads.spark_times import column
 

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.time import ALL_TIME
-from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.keyed_scan import dealt, merged_rows

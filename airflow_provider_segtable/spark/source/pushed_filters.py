@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
+from airflow_provider_segtable.data.conditions import Condition, by_predicate
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -23,10 +23,10 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.row_filter import with_origin_columns
+from airflow_provider_segtable.data.rows import with_change_columns
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.spark.reads.dataframe_scan import read
 from airflow_provider_segtable.spark.reads.spark_schemas import readable as in_spark

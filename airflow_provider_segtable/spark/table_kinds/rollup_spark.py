@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
+from airflow_provider_segtable.data.arrow_schema import physical_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Stored
 from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input

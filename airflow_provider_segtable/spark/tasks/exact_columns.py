@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.data.jobs.row_checks import conformed
+from airflow_provider_segtable.data.jobs.segment_writer import conformed
 
 PREFIX = "__segtable_exact_"
 """Before the name of a column, the name of its copy."""

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.keyed.feed_pieces import FeedPiece, labelled_rows
+from airflow_provider_segtable.data.keyed.file_groups import FeedPiece, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.spark.tasks.reading import near
 

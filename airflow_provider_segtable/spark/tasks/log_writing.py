@@ -18,12 +18,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.keyed.log_files import (
-    LOG_BYTES,
-    LogWriter,
-    Records,
-    deletions,
-)
+from airflow_provider_segtable.data.keyed.log_files import LOG_BYTES, LogWriter, Records, deletions
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.tasks.writing import checked, results
 

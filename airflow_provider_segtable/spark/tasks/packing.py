@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import hidden_of
+from airflow_provider_segtable.data.row_filter import bits_of, hidden_of
 
 PACKED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bits", pa.binary())])
 """A name, the number of its row numbers (duplicates included), and the packed row numbers."""

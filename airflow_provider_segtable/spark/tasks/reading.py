@@ -7,10 +7,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.files.layered_files import LayeredFiles
-from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.files.open_files import LayeredFiles, open_files
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.tasks.exact_columns import copies, floored
 

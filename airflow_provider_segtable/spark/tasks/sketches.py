@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.files.segment_files import check_whole
-from airflow_provider_segtable.data.parquet.sorted_writer import probed
+from airflow_provider_segtable.data.parquet.segment_files import check_whole
+from airflow_provider_segtable.data.sort.sorted_writer import probed
 from airflow_provider_segtable.spark.tasks.faults import reported
 
 SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.data.files.bad_rows import text_faults
-from airflow_provider_segtable.data.files.text_values import typed, without_nulls
+from airflow_provider_segtable.data.files.text_values import text_faults, typed, without_nulls
 
 _REPLACED = "\ufffd"
 """What Spark puts in place of bytes that are not in the file's encoding."""

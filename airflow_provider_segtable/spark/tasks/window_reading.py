@@ -9,10 +9,9 @@ import pyarrow as pa
 from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS, Origins, RowChange
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.deletes.row_origins import read_columns
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.row_filter import RowFilter, read_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
 

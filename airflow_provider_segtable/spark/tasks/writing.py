@@ -22,8 +22,11 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.jobs.row_checks import check_rows
-from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, write_segment
+from airflow_provider_segtable.data.jobs.segment_writer import (
+    SegmentPlacement,
+    check_rows,
+    write_segment,
+)
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, restored
 from airflow_provider_segtable.spark.tasks.faults import reported

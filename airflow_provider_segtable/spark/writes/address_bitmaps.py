@@ -21,8 +21,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
-from airflow_provider_segtable.data.deletes.row_bits import flags_of
-from airflow_provider_segtable.data.deletes.vector_file import Rows
+from airflow_provider_segtable.data.row_filter import flags_of
+from airflow_provider_segtable.data.vector_file import Rows
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import addresses
 from airflow_provider_segtable.spark.reads.file_locations import place

@@ -29,8 +29,8 @@ from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.spark_schemas import check_columns

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite, extent_of
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.reads.spark_schemas import check_columns
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing

@@ -36,11 +36,11 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.predicate import AnyOf, Predicate
 from airflow_provider_segtable.core.segment import Place, Roots, Segment, SegmentId, inherited
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
-from airflow_provider_segtable.data.deletes.row_filter import row_filter_of
+from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement
-from airflow_provider_segtable.data.parquet.metadata.descriptor import read_definition
+from airflow_provider_segtable.data.parquet.descriptor import read_definition
+from airflow_provider_segtable.data.row_filter import row_filter_of
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, without_rows
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, spark_paths

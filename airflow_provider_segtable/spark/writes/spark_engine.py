@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     held,
 )
 from airflow_provider_segtable.core.segment import ROOT, ROW
-from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
 from airflow_provider_segtable.spark.reads.spark_predicates import known_condition, matching

@@ -50,17 +50,19 @@ from airflow_provider_segtable.core.tables.keyed_kind import lost_null, unset
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time import Interval, Layout, iso
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.equality import Keys
-from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
-from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
-from airflow_provider_segtable.data.arrow.where import condition
-from airflow_provider_segtable.data.files.input_files import InputFile, read_rows, schema_of
-from airflow_provider_segtable.data.files.input_paths import found_files, only_spark_reads
-from airflow_provider_segtable.data.jobs.row_checks import check_rows
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.files.input_files import (
+    InputFile,
+    found_files,
+    only_spark_reads,
+    read_rows,
+    schema_of,
+)
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.keyed.log_files import Records
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.data.rows import Keys, Rows, arrow_table, instants, split_by_chunk
+from airflow_provider_segtable.data.sql.sql_conditions import condition
+from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.table.append import AppendResult, Prepare, check_filled, incoming
 from airflow_provider_segtable.table.changes.matching import (
     assigned,

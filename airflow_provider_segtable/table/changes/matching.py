@@ -37,13 +37,12 @@ from airflow_provider_segtable.core.requests.change_request import Matched, Merg
 from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.core.segment import ROOT, ROW, SegmentId
 from airflow_provider_segtable.core.time import ALL_TIME, Instant
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
-from airflow_provider_segtable.data.arrow.event_times import instants, is_time
-from airflow_provider_segtable.data.deletes.row_filter import hidden_of
-from airflow_provider_segtable.data.deletes.vector_file import Rows
-from airflow_provider_segtable.data.jobs.row_checks import conformed
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.jobs.segment_writer import conformed
 from airflow_provider_segtable.data.parquet.table_file import default_of
+from airflow_provider_segtable.data.row_filter import hidden_of
+from airflow_provider_segtable.data.rows import Keys, Numbers, instants, is_time
+from airflow_provider_segtable.data.vector_file import Rows
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.parts import addresses
 from airflow_provider_segtable.table.snapshot import Snapshot
@@ -174,7 +173,7 @@ def _new_value(
 ) -> NewValue:
     if not isinstance(value, Sql):
         return partial(_plain, field, value)
-    from airflow_provider_segtable.data.sql.assigned_sql import AssignedSql  # slow to import
+    from airflow_provider_segtable.data.sql.sql_conditions import AssignedSql  # slow to import
 
     return AssignedSql.read(field, value.text, schema.names, source).over
 

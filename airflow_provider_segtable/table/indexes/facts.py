@@ -35,21 +35,22 @@ from airflow_provider_segtable.core.predicate import (
 from airflow_provider_segtable.core.reads.selection import PrunedBy
 from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.records.decision import places_of
+from airflow_provider_segtable.data.indexes.records import places_of
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.keyed.keyed_files import described_roots, own_root
-from airflow_provider_segtable.data.keyed.log_files import Records
-from airflow_provider_segtable.data.keyed.part import Part
-from airflow_provider_segtable.data.keyed.record_bytes import decode_records
-from airflow_provider_segtable.data.keyed.record_layers import layer_of, rows_of_layers
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
-from airflow_provider_segtable.data.merge.merging import merged
-from airflow_provider_segtable.data.merge.root_orders import SCHEMA, RootOrders
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader, described_roots, own_root
+from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, RootOrders
+from airflow_provider_segtable.data.keyed.keyed_rows import Part, buckets_of
+from airflow_provider_segtable.data.keyed.log_files import (
+    Records,
+    decode_records,
+    layer_of,
+    rows_of_layers,
+)
+from airflow_provider_segtable.data.keyed.merging import merged
+from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
 from airflow_provider_segtable.table.indexes.index_entries import (

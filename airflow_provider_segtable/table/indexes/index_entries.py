@@ -57,13 +57,14 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.keyed.file_groups import within
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.keyed.keyed_files import IN_ORDER
-from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
-from airflow_provider_segtable.data.keyed.record_bytes import decode_records, encode_records
-from airflow_provider_segtable.data.keyed.record_layers import (
+from airflow_provider_segtable.data.keyed.group_reader import IN_ORDER, GroupReader
+from airflow_provider_segtable.data.keyed.log_files import (
+    LogWriter,
+    Records,
+    decode_records,
+    encode_records,
     joined_records,
     layer_of,
     rows_of_layers,

@@ -47,12 +47,12 @@ from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.indexes.entries import view_of
 from airflow_provider_segtable.data.indexes.entry_kind import (
     ColumnSummary,
     KeepsValues,
     footer_checksum,
 )
-from airflow_provider_segtable.data.indexes.index_view import view_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import end_index_log
 from airflow_provider_segtable.table.indexes.index_entries import (

@@ -67,18 +67,18 @@ from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import Instant, Layout
-from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.records.correction_rows import correction_rows
-from airflow_provider_segtable.data.indexes.records.decision import (
+from airflow_provider_segtable.data.indexes.records import (
     Decision,
     Orders,
     correction_orders,
+    correction_rows,
     decided,
     places_of,
     tops,
 )
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
+from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.facts import among, facts_of, records_of

@@ -63,9 +63,9 @@ from airflow_provider_segtable.core.log_store.tenure import (
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant, Interval
-from airflow_provider_segtable.data.arrow.time_chunks import Places, places_by_chunk
-from airflow_provider_segtable.data.jobs.row_checks import check_rows
-from airflow_provider_segtable.data.log_store.file_offsets import FileOffsets, encode_offsets
+from airflow_provider_segtable.data.file_offsets import FileOffsets, encode_offsets
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.rows import Places, places_by_chunk
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.append import (
     AppendResult,

@@ -76,7 +76,7 @@ from airflow_provider_segtable.core.log_store.reading import (
     followed,
     through_in,
 )
-from airflow_provider_segtable.data.merge.key_groups import Flags
+from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.ports.log_store import (
     Cut,
     LogClient,

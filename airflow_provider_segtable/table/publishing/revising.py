@@ -31,8 +31,7 @@ from airflow_provider_segtable.core.publishing import (
     shown_files,
 )
 from airflow_provider_segtable.core.reads.effects import effects
-from airflow_provider_segtable.data.publishing.file_facts import facts_of
-from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
+from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import OP, MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.data.arrow.arrow_schema import parse_type, physical_schema
+from airflow_provider_segtable.data.arrow_schema import parse_type, physical_schema
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.simulation.keyed.records import CHUNKS, SCHEMA, KeyedModel, Record

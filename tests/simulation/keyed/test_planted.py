@@ -21,12 +21,11 @@ from airflow_provider_segtable.core.log.state import RecentCommits
 from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests, Selection
 from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.core.time import Layout
-from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.keyed import division, feed_pieces
+from airflow_provider_segtable.data import table_kinds
+from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.keyed import file_groups, merge_job, merging
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
-from airflow_provider_segtable.data.merge import registers
-from airflow_provider_segtable.data.merge.record_order import Order
-from airflow_provider_segtable.data.table_kinds import keyed_arrow
+from airflow_provider_segtable.data.keyed.key_groups import Order
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.compaction import publication
 from airflow_provider_segtable.services.indexing import build as build_index
@@ -88,14 +87,14 @@ def slices_by_instant(monkeypatch: Patch) -> None:
 
 def tombstones_go_early(monkeypatch: Patch) -> None:
     """Tombstones are dropped although older files, and late records, may have the key."""
-    monkeypatch.setattr(keyed_arrow, "_drop_before", lambda *_: 2**62)
+    monkeypatch.setattr(table_kinds, "_drop_before", lambda *_: 2**62)
 
 
 def tombstones_go_above_others(monkeypatch: Patch) -> None:
     """A log compaction drops tombstones of keys that the base file still has."""
-    right = keyed_arrow._drop_before
+    right = table_kinds._drop_before
     monkeypatch.setattr(
-        keyed_arrow,
+        table_kinds,
         "_drop_before",
         lambda spec, inputs: 2**62 if inputs[0].shard.root_start else right(spec, inputs),
     )
@@ -153,13 +152,13 @@ def batches_forgotten(monkeypatch: Patch) -> None:
 
 def groups_in_record_order(monkeypatch: Patch) -> None:
     """A group is ordered by its author alone, not by its own column."""
-    right = registers.record_codes
+    right = merging.record_codes
 
     def careless(orders: Any, roots: Any) -> Any:
         single = len(orders) == 1 and orders[0].values is not None
         return right([Order(None, orders[0].roots)] if single else orders, roots)
 
-    monkeypatch.setattr(registers, "record_codes", careless)
+    monkeypatch.setattr(merging, "record_codes", careless)
 
 
 def consumers_unnoticed(monkeypatch: Patch) -> None:
@@ -169,9 +168,9 @@ def consumers_unnoticed(monkeypatch: Patch) -> None:
 
 def updates_by_the_row_alone(monkeypatch: Patch) -> None:
     """The feed takes rows of equal roots for equal, whatever became of their registers."""
-    right = feed_pieces._other_records
+    right = file_groups._other_records
     monkeypatch.setattr(
-        feed_pieces,
+        file_groups,
         "_other_records",
         lambda old, new: right(old.select(["__segtable_root_partition"]), new),
     )
@@ -215,7 +214,7 @@ def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
 
 def chunks_cut_carelessly(monkeypatch: Patch) -> None:
     """Rows are divided by their times before the records of their keys are merged."""
-    monkeypatch.setattr(division, "_cut", lambda *_: iter(()))
+    monkeypatch.setattr(merge_job, "_cut", lambda *_: iter(()))
     late_files_uncorrected(monkeypatch)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_segtable.cli.input.options import pairs
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.data.arrow.column_types import parse_schema
+from airflow_provider_segtable.data.arrow_schema import parse_schema
 
 
 def test_commas_inside_brackets_do_not_end_a_column() -> None:

@@ -8,7 +8,7 @@ from tests.guides import GUIDES
 PAGE = GUIDES / "runbook.md"
 SOURCES = (
     "core/recovery/diagnosis.py",
-    "data/parquet/checksums/inspection.py",
+    "data/inspection.py",
     "planning/findings/health_findings.py",
     "planning/findings/index_findings.py",
     "health/index_check.py",

@@ -17,11 +17,8 @@ from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.tables.table_kinds import KINDS
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.parquet.metadata.descriptor import (
-    decode_definition,
-    encode_definition,
-)
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import ARROW_KINDS, arrow_kind_of
+from airflow_provider_segtable.data.parquet.descriptor import decode_definition, encode_definition
+from airflow_provider_segtable.data.table_kinds import ARROW_KINDS, arrow_kind_of
 
 GIVEN = Schema((Column(name="at", type="timestamp[us]"), Column(name="n", type="int64")))
 EACH: tuple[TableKind, ...] = (

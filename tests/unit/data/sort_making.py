@@ -20,15 +20,14 @@ from airflow_provider_segtable.core.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.time import Granularity, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.row_filter import RowFilter, bits_of, with_addresses
+from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.sort.sorting import SortSpec, run_stages, sort_stages
-from airflow_provider_segtable.data.table_kinds.append_arrow import AppendArrow
+from airflow_provider_segtable.data.table_kinds import AppendArrow
 from tests.unit.data.making import MONTH, VERSION, segment_id, written
 
 ATTEMPT = "a" * 16

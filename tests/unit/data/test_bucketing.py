@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.merge.bucketing import buckets_of, key_hashes
+from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of, key_hashes
 from tests.unit.data.key_vectors import VECTORS
 
 FORMAT = Path(__file__).parents[3] / "docs" / "FORMAT.md"

@@ -11,19 +11,19 @@ import pytest
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.segment import FooterChecksum, Segment
 from airflow_provider_segtable.data.files.open_files import HELD, JoiningFile, MemoryFiles
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles, check_footers
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
-from airflow_provider_segtable.data.parquet.checksums import page_crc as crc
-from airflow_provider_segtable.data.parquet.checksums.file_checksums import (
+from airflow_provider_segtable.data.parquet import descriptor as crc
+from airflow_provider_segtable.data.parquet.descriptor import (
     BLOCK,
-    KEY,
+    CHECKSUMS_KEY,
     CheckedSource,
     ChecksumSink,
     footer_checksum,
+    read_descriptor,
 )
-from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
+from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, check_footers
 from tests.unit.data.test_minor import job, plain, written
 
 MOVED = Grain(rows=1, size=1)
@@ -94,7 +94,7 @@ def table(files: MemoryFiles, segment: Segment) -> set[bytes]:
     """Return the entries of a file's checksums."""
     import base64
 
-    entry = pq.read_metadata(pa.BufferReader(files.store[segment.path])).metadata[KEY]
+    entry = pq.read_metadata(pa.BufferReader(files.store[segment.path])).metadata[CHECKSUMS_KEY]
     raw = base64.b64decode(entry)
     return {raw[at : at + 8] for at in range(0, len(raw), 8)}
 

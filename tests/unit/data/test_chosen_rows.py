@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run
-from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter, RowSets
+from airflow_provider_segtable.data.row_filter import RowFilter, RowSets, bits_of
 from airflow_provider_segtable.testing.builders import CHUNK
 
 OLD, NEW = CHUNK.segment(0), CHUNK.segment(1)

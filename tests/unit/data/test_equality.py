@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.rows import Keys
 from tests.examples import examples
 
 NAN = float("nan")

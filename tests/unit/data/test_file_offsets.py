@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from airflow_provider_segtable.data.log_store.file_offsets import (
+from airflow_provider_segtable.data.file_offsets import (
     KEY,
     FileOffsets,
     decode_offsets,

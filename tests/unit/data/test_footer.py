@@ -12,9 +12,9 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.data.files.open_files import MemorySource
 from airflow_provider_segtable.data.jobs.concat import read_input
-from airflow_provider_segtable.data.parquet.metadata import thrift
-from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
-from airflow_provider_segtable.data.parquet.passthrough import examined
+from airflow_provider_segtable.data.jobs.passthrough import examined
+from airflow_provider_segtable.data.parquet import footer as thrift
+from airflow_provider_segtable.data.parquet.footer import read_footer
 from tests.unit.data.making import parquet, plain, rich
 
 FILE = parquet(rich(50), bloom_filter_options={"number": True})

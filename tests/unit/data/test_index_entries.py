@@ -47,14 +47,18 @@ from airflow_provider_segtable.core.tables.evolution import (
     evolved,
 )
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.indexes import index_job
-from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.index_job import IndexJob, in_jobs
-from airflow_provider_segtable.data.indexes.index_view import entry_columns_for, view_of
+from airflow_provider_segtable.data.indexes import entries as index_job
+from airflow_provider_segtable.data.indexes.entries import (
+    IndexJob,
+    entries,
+    entry_columns_for,
+    in_jobs,
+    view_of,
+)
 from airflow_provider_segtable.data.jobs import segment_writer
-from airflow_provider_segtable.data.sketches.distinct_sketch import estimated
+from airflow_provider_segtable.data.sketches import estimated
 from airflow_provider_segtable.ports.job import run_one
 from tests.unit.data.making import START, written
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.data.files.input_paths import (
+from airflow_provider_segtable.data.files.input_files import (
     _regex,
     expanded,
     found_files,

@@ -18,10 +18,10 @@ from airflow_provider_segtable.core.tables.merge_rules import (
     MergeEngine,
     MergeRules,
 )
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.merge.keyed_rows import file_schema, log_rows, with_root
-from airflow_provider_segtable.data.merge.merge_runs import merge_runs, read_runs, windows
-from airflow_provider_segtable.data.merge.root_orders import Root, RootOrders
+from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.data.keyed.key_groups import Root, RootOrders
+from airflow_provider_segtable.data.keyed.keyed_rows import file_schema, log_rows, with_root
+from airflow_provider_segtable.data.keyed.merging import merge_runs, read_runs, windows
 
 LATEST = MergeRules(key=("id",), ordering="seq")
 JOIN = MergeRules(

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain, read_input
 from airflow_provider_segtable.data.jobs.segment_writer import PARQUET
-from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
+from airflow_provider_segtable.data.parquet.footer import read_footer
 from tests.unit.data.making import MOVE, REWRITE, get, merged, parquet, plain, put, rich
 
 
@@ -58,7 +58,7 @@ def test_bytes_alone_make_a_group_large() -> None:
 
 def test_rewriting_bounds_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is rewritten comes as row groups of full size, not of one size for all."""
-    monkeypatch.setattr("airflow_provider_segtable.data.parquet.rewrite.GROUP_ROWS", 250)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.passthrough.GROUP_ROWS", 250)
     files = MemoryFiles()
     tables = [plain(100, seed) for seed in range(6)]
     out = merged(files, put_all(files, *tables), grain=REWRITE)

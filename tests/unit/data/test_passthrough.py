@@ -19,8 +19,8 @@ from deltalake import (
 )
 
 from airflow_provider_segtable.data.files.open_files import LocalFiles, MemoryFiles
-from airflow_provider_segtable.data.parquet.metadata import thrift
-from airflow_provider_segtable.data.parquet.metadata.footer import (
+from airflow_provider_segtable.data.parquet import footer
+from airflow_provider_segtable.data.parquet.footer import (
     FieldSpans,
     Footer,
     chunk_start,
@@ -45,12 +45,12 @@ def columns_of(files: DataFiles, path: str) -> list[FieldSpans]:
 def pages(data: bytes, column: FieldSpans) -> list[Page]:
     """Return each page's bytes and first row, found through the offset index."""
     at = column["offset_index"][2]
-    _, _, at = thrift.read_field(data, at, 0)
-    count, _, at = thrift.read_list(data, at)
+    _, _, at = footer.read_field(data, at, 0)
+    count, _, at = footer.read_list(data, at)
     found = []
     for _ in range(count):
-        spans: dict[str, thrift.Span] = {}
-        at = thrift.scan(data, at, {1: "offset", 2: "size", 3: "row"}, spans)
+        spans: dict[str, footer.Span] = {}
+        at = footer.scan(data, at, {1: "offset", 2: "size", 3: "row"}, spans)
         start = spans["offset"][2]
         found.append((data[start : start + spans["size"][2]], spans["row"][2]))
     return found
@@ -268,8 +268,8 @@ def test_empty_row_groups_are_left_out() -> None:
 
 def test_unknown_fields_survive_or_stop() -> None:
     """An unknown field in a row group makes a file foreign, because it might be an offset."""
-    found: dict[str, thrift.Span] = {}
-    field_20 = bytes([thrift.I64 | 15 << 4, 2, thrift.I64 | 5 << 4, 4, 0])
-    with pytest.raises(thrift.UnknownField, match="field 20"):
-        thrift.scan(field_20, 0, {15: "known"}, found)
+    found: dict[str, footer.Span] = {}
+    field_20 = bytes([footer.I64 | 15 << 4, 2, footer.I64 | 5 << 4, 4, 0])
+    with pytest.raises(footer.UnknownField, match="field 20"):
+        footer.scan(field_20, 0, {15: "known"}, found)
     assert found == {"known": (1, 2, 1)}

@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Among, AnyOf, Compare, Compares, Day, Not
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.conditions import matches
 
 NAN = float("nan")
 FLOATS = pa.table({"f": pa.array([-0.0, 1.0, NAN, None], pa.float32())})

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
     MergeEngine,
     MergeRules,
 )
-from airflow_provider_segtable.data.keyed.record_check import RecordCheck
+from airflow_provider_segtable.data.keyed.group_reader import RecordCheck
 
 Record = tuple[int | None, int, int | None]
 """Key, operation, root."""

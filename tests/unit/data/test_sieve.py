@@ -8,8 +8,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, SegmentId
-from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter, hidden_of
+from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter, bits_of, hidden_of
 from airflow_provider_segtable.testing.builders import CHUNK, first
 
 ROOTS = [CHUNK.segment(number) for number in range(3)]

@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.data.sketches import split_blocks
-from airflow_provider_segtable.data.sketches.distinct_sketch import estimated, merged, sketch
-from airflow_provider_segtable.data.sketches.split_blocks import Probe, bloom_filter
-from airflow_provider_segtable.data.sketches.value_hashes import (
+from airflow_provider_segtable.data import sketches
+from airflow_provider_segtable.data.sketches import (
     Hashes,
+    Probe,
+    bloom_filter,
     column_hashes,
+    estimated,
     joined,
+    merged,
+    sketch,
     value_hashes,
 )
 from tests.examples import examples
@@ -174,6 +177,6 @@ def test_an_empty_filter_has_no_value_and_a_large_one_is_not_made(
     """The latter would be larger than what it saves."""
     assert bloom_filter(numbers(0, 0), 0.01) == b""
     assert not Probe(1).may_be_in(b"")
-    monkeypatch.setattr(split_blocks, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(sketches, "MOST_BYTES", 1_000)
     assert bloom_filter(numbers(0, 700), 0.01) is not None
     assert bloom_filter(numbers(0, 800), 0.01) is None

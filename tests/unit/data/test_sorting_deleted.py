@@ -11,11 +11,11 @@ import pytest
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, SchemaMismatch
 from airflow_provider_segtable.core.predicate import Among, Compare, Compares
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, roots_of
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.sort.sorting import sort_stages
-from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
+from airflow_provider_segtable.data.table_kinds import RollupArrow
 from tests.unit.data.making import MONTH, plain
 from tests.unit.data.sort_making import (
     addresses,
@@ -100,7 +100,7 @@ def test_nothing_left_is_one_empty_segment_or_none(member: bool) -> None:  # noq
 
 def test_a_range_without_rows_is_an_empty_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should a segment that was asked for get no row, it is empty, and there."""
-    monkeypatch.setattr("airflow_provider_segtable.data.sort.sort_plan.DIRECT", 1e9)
+    monkeypatch.setattr("airflow_provider_segtable.data.sort.sorting.DIRECT", 1e9)
     files = MemoryFiles()
     table = events(2_000, 1)
     given = put_in(files, [table])

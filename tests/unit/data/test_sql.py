@@ -22,12 +22,8 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
-from airflow_provider_segtable.data.sql.sql_predicates import (
-    parse_predicate,
-    predicate_of,
-    to_sql,
-)
+from airflow_provider_segtable.data.conditions import matches
+from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, predicate_of, to_sql
 from airflow_provider_segtable.data.sql.sql_text import parsed, written
 
 SCHEMA = pa.schema(

@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, Sche
 from airflow_provider_segtable.core.predicate import AllOf, Compare
 from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.data.sql.sql_conditions import sql_condition
-from airflow_provider_segtable.data.sql.sql_lexer import at_time
+from airflow_provider_segtable.data.sql.sql_text import at_time
 from tests.unit.data.test_sql_values import CASES, ROWS
 
 (BATCH,) = ROWS.append_column("l", pa.array([[1]] * 4)).to_batches()

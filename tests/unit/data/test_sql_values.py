@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
-from airflow_provider_segtable.data.sql.assigned_sql import AssignedSql
+from airflow_provider_segtable.data.sql.sql_conditions import AssignedSql
 from airflow_provider_segtable.data.sql.sql_text import parsed
 from airflow_provider_segtable.data.sql.sql_values import computed
 

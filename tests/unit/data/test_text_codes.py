@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.data.merge.text_codes import text_codes
+from airflow_provider_segtable.data.keyed.key_groups import text_codes
 
 WORDS = [
     "",

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.time import DAY_US, instant
-from airflow_provider_segtable.data.arrow.event_times import instants, is_time
+from airflow_provider_segtable.data.rows import instants, is_time
 
 AT = instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
 

@@ -12,10 +12,15 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.deletion import Deletion
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
-from airflow_provider_segtable.data.deletes.row_bits import bits_of, flags_of
-from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows, row_filters
-from airflow_provider_segtable.data.deletes.vector_file import read_vectors, united, write_vectors
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.row_filter import bits_of, flags_of
+from airflow_provider_segtable.data.vector_file import (
+    deleted_rows,
+    read_vectors,
+    row_filters,
+    united,
+    write_vectors,
+)
 from airflow_provider_segtable.testing.builders import CHUNK, after, created, first
 
 ROOTS = [CHUNK.segment(number) for number in range(3)]

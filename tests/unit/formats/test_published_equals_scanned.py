@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.publishing import Changes
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.table.definition import of_kind

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.reading import Whence
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer import table_log_writer
 from airflow_provider_segtable.library.table import Table

@@ -11,8 +11,8 @@ from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.predicate import Bounds, Compare, Compares, Moment, can_be
 from airflow_provider_segtable.core.publishing import ShownFile, shown_files
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.publishing.hidden_rows import beyond, hidden_rows
+from airflow_provider_segtable.data.publishing import beyond, hidden_rows
+from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.table.table import Table
 from tests.unit.publishing.published_rows import compacted, published_rows, stored
 from tests.unit.table.conftest import SCHEMA, new_table, rows

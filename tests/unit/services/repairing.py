@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request

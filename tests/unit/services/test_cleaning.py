@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept, 
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

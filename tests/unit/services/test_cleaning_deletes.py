@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.log.events import Cleaned, TableCreated, Tab
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time import Granularity, Instant
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention

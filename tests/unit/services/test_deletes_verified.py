@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import AllOf
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.data.deletes.vector_file import read_vectors, write_vectors
+from airflow_provider_segtable.data.vector_file import read_vectors, write_vectors
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.services.compaction.compaction import compact

@@ -16,8 +16,7 @@ from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.keyed.part import Part, rows_in_parts
-from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.keyed.keyed_rows import Part, buckets_of, rows_in_parts
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all

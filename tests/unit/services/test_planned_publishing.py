@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
 )
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table

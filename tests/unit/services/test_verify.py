@@ -24,8 +24,8 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     stored_schema,
 )
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY, encode_descriptor
+from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.data.parquet.descriptor import KEY, encode_descriptor
 from airflow_provider_segtable.health.file_check import FileCheck
 from airflow_provider_segtable.health.verify import Verification, verify
 from airflow_provider_segtable.planning.properties.retention import Retention

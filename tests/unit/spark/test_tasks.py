@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
+from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.spark.driver.archive import package_archive
 from airflow_provider_segtable.spark.tasks.groups import run_group
 from airflow_provider_segtable.spark.tasks.log_writing import LogTask

@@ -31,8 +31,8 @@ from airflow_provider_segtable.core.time import (
     Interval,
     Layout,
 )
-from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.append import (
     TRIES,

@@ -9,18 +9,15 @@ from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import ConsumerAdvanced, PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.data.keyed.keyed_files import (
-    described_roots,
-    own_root,
-)
-from airflow_provider_segtable.data.parquet.metadata.descriptor import (
+from airflow_provider_segtable.data.keyed.group_reader import described_roots, own_root
+from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
     encode_definition,
     encode_descriptor,
     read_descriptor,
 )
-from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
+from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.table.dropping import list_files
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import checkpoint_path, event_path

@@ -7,11 +7,11 @@ import pytest
 
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log.invariants import violations
-from airflow_provider_segtable.data.deletes.vector_file import read_vectors
 from airflow_provider_segtable.data.files.open_files import LocalFiles
-from airflow_provider_segtable.data.files.segment_files import check_whole
-from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.segment_files import check_whole
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.vector_file import read_vectors
 from airflow_provider_segtable.health.verify import same_state
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path

@@ -14,10 +14,9 @@ from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.index_view import view_of
+from airflow_provider_segtable.data.indexes.entries import entries, view_of
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.table import Table, create_table

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import ALL_TIME
-from airflow_provider_segtable.data.keyed.record_bytes import decode_records
+from airflow_provider_segtable.data.keyed.log_files import decode_records
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes import feeding as forwarding

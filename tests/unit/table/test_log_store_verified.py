@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
-from airflow_provider_segtable.data.log_store.file_offsets import FileOffsets
+from airflow_provider_segtable.data.file_offsets import FileOffsets
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.log_store import checkpointing

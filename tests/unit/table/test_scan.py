@@ -13,7 +13,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.time import HOUR_US, Interval, moment
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate
 from airflow_provider_segtable.ports.files import DataFiles, Source
 from airflow_provider_segtable.table.scan import Scan

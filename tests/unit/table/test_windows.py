@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, moment
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact

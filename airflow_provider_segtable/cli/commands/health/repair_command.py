@@ -189,8 +189,8 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
     from airflow_provider_segtable.core.log.events import TableCreated
     from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
     from airflow_provider_segtable.core.time import Granularity
-    from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-    from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY
+    from airflow_provider_segtable.data.arrow_schema import from_arrow
+    from airflow_provider_segtable.data.parquet.descriptor import KEY
     from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 
     if granularity not in list(Granularity):

@@ -36,8 +36,8 @@ from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 from airflow_provider_segtable.table.load import FileColumns
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.data.files.bad_rows import BadRows
     from airflow_provider_segtable.data.files.input_files import InputFile
+    from airflow_provider_segtable.data.files.text_values import BadRows
     from airflow_provider_segtable.table.load import Loaded
 
 
@@ -198,7 +198,7 @@ def _bad_rows(path: str | None) -> "BadRows | None":
     """Return what takes bad rows, in a file of this machine."""
     if path is None:
         return None
-    from airflow_provider_segtable.data.files.bad_rows import BadRows
+    from airflow_provider_segtable.data.files.text_values import BadRows
 
     return BadRows(path)
 
@@ -215,7 +215,7 @@ def _aside(bad: "BadRows | None") -> Facts:
 
 def _objects(place: str, options: Mapping[str, str], engine: Engine) -> list[str]:
     """Return the objects of a URI's pattern; the shell expands paths, and Spark its own URIs."""
-    from airflow_provider_segtable.data.files.input_paths import expanded
+    from airflow_provider_segtable.data.files.input_files import expanded
 
     return expanded(place, options) if "://" in place and engine is not Engine.SPARK else [place]
 

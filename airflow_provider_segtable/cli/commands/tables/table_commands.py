@@ -275,7 +275,7 @@ def alter(  # noqa: PLR0913 - each is an option
 
 def _schema(text: str | None, like: "InputFile | None") -> Any:
     if text is not None and like is None:
-        from airflow_provider_segtable.data.arrow.column_types import parse_schema
+        from airflow_provider_segtable.data.arrow_schema import parse_schema
 
         return parse_schema(text)
     if text is not None or like is None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from airflow_provider_segtable.data.parquet.file_ids import identified
+from airflow_provider_segtable.data.parquet.table_file import identified
 from airflow_provider_segtable.formats.iceberg.manifests.entries import PATH_ID, POSITION_ID
 
 _SCHEMA = pa.schema(

@@ -12,9 +12,8 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing import ShownFile, difference, shown_files
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.publishing.file_facts import facts_of
-from airflow_provider_segtable.data.publishing.hidden_rows import hidden_rows
+from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
 from airflow_provider_segtable.services.compaction.compaction import compact

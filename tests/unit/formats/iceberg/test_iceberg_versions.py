@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.evolution import AddColumn, evolved
 from airflow_provider_segtable.core.time import DAY_US, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.iceberg_format import IcebergFormat

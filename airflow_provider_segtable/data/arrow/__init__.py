@@ -1,1 +1,0 @@
-"""Arrow: schemas, event times, predicates and SQL conditions."""

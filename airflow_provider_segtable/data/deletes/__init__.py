@@ -1,1 +1,0 @@
-"""Deletion vector files, and row filters that apply them."""

@@ -1,0 +1,306 @@
+"""Decide which record of each key wins in the whole table, and what has to be corrected.
+
+1. A key's records lie in *places*, the time chunks of their event times. In each place the highest
+   record is on top (``core.tables.keyed.merge_rules``); it is live unless it deletes the key.
+2. Of all records of a key the highest one *wins*, as if the table were one chunk.
+3. A live record on top of any other place *loses*. It is corrected by a tombstone in its place,
+   which is higher than the loser and lower than the winner (``correction_orders``). So a compaction
+   that joins the places, or merges any of the files in any order, keeps the winner.
+4. Records are equal only if they are the same one, so the decision is the same for everyone.
+
+The rows of corrections: tombstones of keys in the places of losers, in the table's columns.
+
+Keep one record of each key in a write: the highest, wherever their time chunks are.
+
+Of equal ordering values the later row is higher, as in one file (``data.merge.keyed_rows``). If a
+write had records of a key in several time chunks, only their random tokens would decide.
+
+Entries of the index ``record_index``: a fact about each record of a file.
+
+1. The root of a record says which log file it came from, and with that its order
+   (``data.keyed.keyed_files``). So the fact is the same, whichever file the record is read from.
+2. No entry names a file, so none tells whether a file is known, or what is in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.indexes.index_kind import START
+from airflow_provider_segtable.core.indexes.record_index import (
+    DELETED,
+    INSTANT,
+    LOG_VERSION,
+    ORDERING,
+    TOKEN,
+    RecordIndex,
+    key_column,
+    rules_of,
+)
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, ROOT_PARTITION, MergeRules
+from airflow_provider_segtable.core.time import Interval, Layout
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.key_groups import codes_of, whole
+from airflow_provider_segtable.data.keyed.keyed_rows import check_keys
+from airflow_provider_segtable.data.keyed.log_files import Records
+from airflow_provider_segtable.data.keyed.merging import key_codes
+from airflow_provider_segtable.data.rows import instants, is_date
+from airflow_provider_segtable.data.sort.sort_keys import Indices
+from airflow_provider_segtable.ports.files import DataFiles
+
+LOWEST = "0" * 16
+"""A write token that is as low as any."""
+_LEAST = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided of some facts, by their row numbers.
+
+    Attributes:
+        winner_of: of each fact, the fact that wins its key.
+        losers: the facts to correct: live, on top of their places, and not the winners.
+    """
+
+    winner_of: Indices
+    losers: Indices
+
+    @property
+    def over(self) -> Indices:
+        """Return of each loser the fact that wins."""
+        return self.winner_of[self.losers]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The orders of corrections: of each, its instant, log version and the start of its token."""
+
+    instants: Indices
+    versions: Indices
+    tokens: Sequence[str]
+
+
+def places_of(facts: pa.Table, layout: Layout) -> tuple[Indices, list[Interval]]:
+    """Return the number of each fact's time chunk, and the chunks by their numbers."""
+    times, where = np.unique(_numbers(facts, START), return_inverse=True)
+    numbers, chunks = np.empty(len(times), np.int64), dict[Interval, int]()
+    first = 0
+    while first < len(times):
+        end = int(np.searchsorted(times, layout.edge(int(times[first]))))
+        numbers[first:end] = chunks.setdefault(layout.chunk(int(times[first])), len(chunks))
+        first = end
+    return numbers[where], [*chunks]
+
+
+def decided(facts: pa.Table, places: Indices, key: Sequence[str]) -> Decision:
+    """Decide which facts win and which lose.
+
+    Args:
+        facts: facts about different records; all that are known of a key.
+        places: the number of each fact's place.
+        key: the columns of the key.
+    """
+    count = facts.num_rows
+    keys, ranks = key_codes(facts, MergeRules(key=tuple(key))).rows, _ranks(facts)
+    order = np.lexsort((ranks, keys))
+    last = _lasts(keys[order])
+    winner_of = np.empty(count, np.int64)
+    winner_of[order] = order[last][np.cumsum(np.append(0, last[:-1]))] if count else order
+    top = _tops(keys, places, ranks)
+    live = ~np.asarray(whole(facts.column(DELETED)).to_numpy(zero_copy_only=False))
+    loses = live[top] & (places[top] != places[winner_of[top]])
+    return Decision(winner_of, np.sort(top[loses]))
+
+
+def tops(facts: pa.Table, places: Indices, key: Sequence[str]) -> Indices:
+    """Return the highest fact of each key and place; arguments as of ``decided``."""
+    return _tops(key_codes(facts, MergeRules(key=tuple(key))).rows, places, _ranks(facts))
+
+
+def _tops(keys: npt.NDArray[np.uint64], places: Indices, ranks: npt.NDArray[np.uint64]) -> Indices:
+    order = np.lexsort((ranks, places, keys))
+    return order[_lasts(keys[order]) | _lasts(places[order])]
+
+
+def _lasts(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Return which rows are the last ones of equal neighbours."""
+    lasts = np.ones(len(values), bool)
+    lasts[:-1] = values[1:] != values[:-1]
+    return lasts
+
+
+def _ranks(facts: pa.Table) -> npt.NDArray[np.uint64]:
+    ordering = (ORDERING,) if ORDERING in facts.column_names else ()
+    columns = (*ordering, INSTANT, LOG_VERSION, TOKEN)
+    return codes_of([whole(facts.column(name)) for name in columns]).rows
+
+
+def correction_orders(facts: pa.Table, decision: Decision) -> Orders:
+    """Return an order for each loser's correction: above the loser, and below the winner.
+
+    A correction has the winner's ordering value. As few instants as possible are taken, because
+    each one is a file in each place: an instant that is later than a loser's and not later than its
+    winner's does. Only records of one instant, and equal ordering values, are told apart by tokens.
+    """
+    over, losers = decision.over, decision.losers
+    instants, versions = _numbers(facts, INSTANT), _numbers(facts, LOG_VERSION)
+    tied = _same_ordering(facts, losers, over)
+    twins = tied & (instants[losers] == instants[over])
+    low, high = np.where(tied, instants[losers], _LEAST), instants[over]
+    found = high.copy()
+    found[~twins] = _shared(low[~twins], high[~twins])
+    tokens = [LOWEST] * len(losers)
+    for at in np.flatnonzero(twins).tolist():
+        tokens[at] = below(facts.column(TOKEN)[int(over[at])].as_py())
+    return Orders(found, np.where(twins, versions[over], 0), tokens)
+
+
+def below(token: str) -> str:
+    """Return hex digits with which all texts begin that are next below a token."""
+    return f"{max(int(token, 16) - 1, 0):0{len(token)}x}"
+
+
+def _shared(low: Indices, high: Indices) -> Indices:
+    """Return for each range above ``low`` and up to ``high`` a number in it; few different ones."""
+    found = np.empty(len(high), np.int64)
+    left = np.argsort(high, kind="stable")
+    while len(left):
+        point = high[left[0]]
+        inside = low[left] < point
+        found[left[inside]] = point
+        left = left[~inside]
+    return found
+
+
+def _same_ordering(facts: pa.Table, some: Indices, others: Indices) -> npt.NDArray[np.bool_]:
+    if ORDERING not in facts.column_names:
+        return np.ones(len(some), bool)
+    codes = codes_of([whole(facts.column(ORDERING))]).rows
+    return np.asarray(codes[some] == codes[others])
+
+
+def _numbers(facts: pa.Table, name: str) -> Indices:
+    column = whole(facts.column(name))
+    plain = column.cast(pa.int64()) if not pa.types.is_int32(column.type) else column
+    return np.asarray(plain.to_numpy(zero_copy_only=False), np.int64)
+
+
+def correction_rows(
+    ids: Sequence[int], table: TableCreated, facts: pa.Table, decision: Decision
+) -> pa.Table:
+    """Return a row for each loser: its key and event time, the winner's ordering value.
+
+    Args:
+        ids: the ids of the key's columns, in its order.
+        table: the table.
+        facts: the facts that were decided.
+        decision: what was decided.
+    """
+    rules, losers, over = rules_of(table), pa.array(decision.losers), pa.array(decision.over)
+    schema = to_arrow(table.schema)
+    found = {
+        name: facts.column(key_column(number)).take(losers)
+        for number, name in zip(ids, rules.key, strict=True)
+    }
+    if rules.ordering:
+        found[rules.ordering] = facts.column(ORDERING).take(over)
+    time = schema.field(table.time_column)
+    found.setdefault(time.name, _times(facts.column(START).take(losers), time.type))
+    columns = [
+        found[field.name] if field.name in found else pa.nulls(len(losers), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _times(times: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return instants as event times, never later than they are."""
+    plain = times.cast(pa.timestamp("us"))
+    if is_date(kind):
+        return plain.cast(kind, safe=False)
+    return plain.cast(pa.timestamp(kind.unit), safe=False).cast(kind)
+
+
+def one_each(records: Records, rules: MergeRules) -> Records:
+    """Return the highest record of each key, in their order.
+
+    Raises:
+        InvalidInput: a key is null.
+    """
+    rows = records.rows
+    check_keys(rows, rules.key)
+    keys, count = key_codes(rows, rules).rows, rows.num_rows
+    values = np.zeros(count, np.uint64)
+    if rules.ordering:
+        values = codes_of([whole(rows.column(rules.ordering))]).rows
+    order = np.lexsort((np.arange(count), values, keys))
+    last = np.ones(count, bool)
+    last[:-1] = keys[order][1:] != keys[order][:-1]
+    kept = np.sort(order[last])
+    return Records(rows=rows.take(pa.array(kept)), deleted=records.deleted[kept])
+
+
+_ORDER = {INSTANT: "instant", LOG_VERSION: "log_version", TOKEN: "write_token"}
+"""The columns of facts that a root has, by the name that it has there."""
+
+
+class RecordEntries:
+    """Makes one entry a record."""
+
+    def entries(
+        self, kind: RecordIndex, table: TableCreated, segment: Segment, files: DataFiles
+    ) -> pa.Table:
+        """Return the facts about the records of a file."""
+        rules = rules_of(table)
+        named = {
+            key_column(number): name for number, name in zip(kind.columns, rules.key, strict=True)
+        }
+        if rules.ordering:
+            named[ORDERING] = rules.ordering
+        columns = list(dict.fromkeys([*named.values(), table.time_column, OP, ROOT_PARTITION]))
+        with GroupReader(files, table).opened((segment,)) as reader:
+            roots = reader.roots((segment,))
+            (run,) = reader.runs((segment,), columns)
+            rows = pa.concat_tables([*run])
+        found = {name: rows.column(source) for name, source in named.items()}
+        found[START] = pc.cast(instants(rows.column(table.time_column)), pa.int64()).cast(
+            pa.timestamp("us", "UTC")
+        )
+        places = pc.index_in(rows.column(ROOT_PARTITION), roots.column("partition"))
+        found |= {name: roots.column(source).take(places) for name, source in _ORDER.items()}
+        found[DELETED] = pc.equal(rows.column(OP), DELETE)
+        return pa.table(found)
+
+    def columns_for(
+        self, kind: RecordIndex, table: TableCreated, test: Predicate
+    ) -> tuple[str, ...]:
+        """Return none: facts do not tell what is in a file."""
+        del kind, table, test
+        return ()
+
+    def view(self, kind: RecordIndex, table: TableCreated, entries: pa.Table) -> "RecordView":
+        """Return a view that knows no file."""
+        del kind, table, entries
+        return RecordView()
+
+
+class RecordView:
+    """Facts, for readers of files: they tell nothing."""
+
+    def knows(self, segment: Segment) -> bool:
+        """Return False: no fact names a file."""
+        del segment
+        return False
+
+    def may_hold(self, segment: Segment, test: Predicate) -> bool:
+        """Return True."""
+        del segment, test
+        return True

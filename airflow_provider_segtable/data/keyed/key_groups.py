@@ -1,0 +1,505 @@
+"""Rows grouped by key, and the highest row of each group.
+
+1. Rows are sorted by key; of equal keys, the rows keep their order (``KeyGroups``).
+2. A key that only one row has is settled. Only *contested* rows, those of all other keys, are
+   compared any further: in an upsert merge they are few.
+3. A register's winner is the row with the highest code among candidates; of equal codes the last
+   row wins, because later rows of one file are higher.
+
+The order of roots: what a record's author adds to record order, and when it completed.
+
+1. A root is the partition that a commit gave to a log file. Rows keep it through all compactions.
+2. Of records with equal ordering values, the one with the later instant is higher, then the one
+   with the greater log version, then the one with the greater write token.
+3. A file holds rows of few roots, so what is known of them is a small table beside the rows. It may
+   be an Arrow table (``SCHEMA``), as a footer keeps it.
+
+Record order as codes: the values of an ordering column and the roots of records, as integers.
+
+1. Codes of one ``RecordOrder`` are comparable with each other, and from 1 on. Equal codes mean
+   equal ordering values and one root; the position in the file decides then (``key_groups``).
+2. Orders of several registers are coded together if they are compared with each other.
+
+Codes of text and bytes: their ranks, from eight bytes at a time compared as integers.
+
+1. Bytes that all values begin with are skipped. The next eight are a *word*: a big-endian number,
+   padded with zeros, so numbers have the order of the bytes.
+2. Values are sorted by their first word. Only values that are *tied* there are compared by their
+   next words, and in the end by length, which tells padding from zero bytes. In an upsert merge
+   most ties are equal keys: a word that parts no tie costs one comparison.
+3. The code of a value is its rank among the distinct values, from 1 on.
+
+Where each row of a merge comes from: row numbers for columns, and computed hidden columns.
+
+Decimals as their unscaled values: 128 bits each, as Arrow keeps them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.tables.merge_rules import (
+    DELETE,
+    OP,
+    ROOT_OF,
+    ROOT_PARTITION,
+    MergeRules,
+)
+from airflow_provider_segtable.data.sort.sort_keys import (
+    Codes,
+    Indices,
+    Numbers,
+    column_codes,
+    composed,
+    stable_order,
+)
+
+Flags = npt.NDArray[np.bool_]
+NONE = -1
+"""No row."""
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array."""
+    if isinstance(column, pa.Array):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    found = column.combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def numbers(column: pa.ChunkedArray | pa.Array) -> Indices:
+    """Return a column of integers; zero for null."""
+    array = whole(column)
+    filled = array.fill_null(0) if array.null_count else array
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def valid(array: pa.Array) -> Flags:
+    """Return which values are not null."""
+    if not array.null_count:
+        return np.ones(len(array), bool)
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def codes_of(columns: Sequence[pa.Array]) -> Codes:
+    """Return codes of the same order as the values of several columns."""
+    return composed([column_codes(column, plain_none(column)) for column in columns])
+
+
+def plain_none(column: pa.Array) -> pa.Array:
+    """Return no values, of a column's value type."""
+    kind = column.type
+    return pa.array([], kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroups:
+    """Rows by key.
+
+    Attributes:
+        order: row numbers, sorted by key (stable).
+        starts: the place in ``order`` of the first row of each key.
+        sizes: the number of rows of each key.
+    """
+
+    order: Indices
+    starts: Indices
+    sizes: Indices
+
+    @staticmethod
+    def of(codes: Codes) -> "KeyGroups":
+        """Group rows by the codes of their keys."""
+        order = stable_order(codes)
+        ordered = codes.rows[order]
+        first = np.ones(len(order), bool)
+        first[1:] = ordered[1:] != ordered[:-1]
+        starts = np.flatnonzero(first)
+        return KeyGroups(order, starts, np.diff(starts, append=len(order)))
+
+    @property
+    def contested(self) -> Flags:
+        """Return for each key whether it has several rows."""
+        flags: Flags = self.sizes > 1
+        return flags
+
+    def contest(self) -> "Contest":
+        """Return the rows of contested keys."""
+        some = self.contested
+        sizes = self.sizes[some]
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(starts, sizes)
+        rows = self.order[np.repeat(self.starts[some], sizes) + within]
+        return Contest(rows, starts, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The rows of contested keys, by key: row numbers, and the place where each key begins."""
+
+    rows: Indices
+    starts: Indices
+    sizes: Indices
+
+    def highest(self, codes: Numbers, candidates: Flags | None = None) -> Indices:
+        """Return for each key the place of the highest candidate; ``NONE`` if there is none.
+
+        Codes are from 1 on.
+        """
+        found = np.full(len(self.starts), NONE, np.int64)
+        if not len(self.starts):
+            return found
+        if candidates is not None:
+            codes = np.where(candidates, codes, np.uint64(0))
+        most = np.maximum.reduceat(codes, self.starts)
+        winning = (codes == np.repeat(most, self.sizes)) & (codes > 0)
+        places = np.flatnonzero(winning)
+        keys = np.repeat(np.arange(len(self.starts)), self.sizes)[places]
+        found[keys] = places  # of equal ones, the last is assigned last
+        return found
+
+
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int64()),
+        ("instant", pa.int64()),
+        ("log_version", pa.int32()),
+        ("write_token", pa.string()),
+        ("completed", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """One root.
+
+    Attributes:
+        partition: its number.
+        instant: when its author began, in µs.
+        log_version: the version in the log file's name.
+        write_token: the write token in the log file's name.
+        completed: the completion time of its commit, in µs.
+    """
+
+    partition: int
+    instant: int
+    log_version: int
+    write_token: str
+    completed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RootOrders:
+    """Roots by number, with the rank of each (from 0), its instant and its completion time."""
+
+    partitions: Indices
+    ranks: Numbers
+    instants: Indices
+    completions: Indices
+
+    @staticmethod
+    def of(roots: Iterable[Root]) -> "RootOrders":
+        """Return the order of some roots."""
+        return RootOrders.of_table(pa.Table.from_pylist([*map(asdict, roots)], schema=SCHEMA))
+
+    @staticmethod
+    def of_table(table: pa.Table) -> "RootOrders":
+        """Return the order of the roots in a table; a root counts once.
+
+        A repair publishes log files anew, while compacted files have the times of before: of
+        several completion times of one root, the latest counts.
+
+        Raises:
+            CorruptTable: two rows describe one root differently.
+        """
+        author = [name for name in SCHEMA.names if name != "completed"]
+        table = table.group_by(author).aggregate([("completed", "max")])
+        table = table.rename_columns([*author, "completed"])
+        partitions = np.asarray(table.column("partition"))
+        order = np.argsort(partitions)
+        twice = np.flatnonzero(np.diff(partitions[order]) == 0)
+        if len(twice):
+            raise CorruptTable(
+                f"root {partitions[order][twice[0]]} has two descriptions: run segtable verify"
+            )
+        by_rank = pc.sort_indices(
+            table,
+            [(name, "ascending") for name in ("instant", "log_version", "write_token")]
+            + [("partition", "ascending")],
+        )
+        ranks = np.empty(len(order), np.uint64)
+        ranks[np.asarray(by_rank)] = np.arange(len(order), dtype=np.uint64)
+        instants, completions = (np.asarray(table.column(n)) for n in ("instant", "completed"))
+        return RootOrders(partitions[order], ranks[order], instants[order], completions[order])
+
+    def ranks_of(self, partitions: Indices) -> Numbers:
+        """Return the rank of each root.
+
+        Raises:
+            CorruptTable: a root is unknown.
+        """
+        return self.ranks[self._places(partitions)]
+
+    def instants_of(self, partitions: Indices) -> Indices:
+        """Return when the author of each root began.
+
+        Raises:
+            CorruptTable: a root is unknown.
+        """
+        return self.instants[self._places(partitions)]
+
+    def completions_of(self, partitions: Indices) -> Indices:
+        """Return the completion time of each root.
+
+        Raises:
+            CorruptTable: a root is unknown.
+        """
+        return self.completions[self._places(partitions)]
+
+    def _places(self, partitions: Indices) -> npt.NDArray[np.int64]:
+        if not len(partitions):
+            return np.zeros(0, np.int64)
+        last = max(len(self.partitions) - 1, 0)
+        places = np.searchsorted(self.partitions, partitions).clip(max=last)
+        known = np.zeros(len(partitions), bool)
+        if len(self.partitions):
+            known = self.partitions[places] == partitions
+        if not known.all():
+            raise CorruptTable(
+                f"a row has root {partitions[np.argmin(known)]}, which is not among the "
+                f"{len(self.partitions)} known roots: run segtable verify"
+            )
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of some records: values (None if their instants alone decide), and roots."""
+
+    values: pa.Array | None
+    roots: Indices
+
+
+def record_codes(orders: Sequence[Order], roots: RootOrders) -> list[Numbers]:
+    """Return the codes of several orders, made together; either all have values or none."""
+    ranks = roots.ranks_of(np.concatenate([order.roots for order in orders])) + np.uint64(1)
+    whole = Codes(ranks, np.zeros(0, np.uint64), len(roots.ranks) + 1)
+    values = [order.values for order in orders if order.values is not None]
+    if values:
+        whole = composed([codes_of([pa.concat_arrays(values)]), whole])
+    ends = np.cumsum([len(order.roots) for order in orders])
+    return np.split(whole.rows, ends[:-1])
+
+
+_WORD = 8
+_KEPT = np.array([0, *((2**64 - 1) ^ (2 ** (64 - 8 * n) - 1) for n in range(1, 9))], np.uint64)
+"""The bits of a word that ``n`` bytes fill."""
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are bytes of any length."""
+    is_ = pa.types
+    return bool(
+        is_.is_string(kind)
+        or is_.is_large_string(kind)
+        or is_.is_binary(kind)
+        or is_.is_large_binary(kind)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ByteStrings:
+    """Values without null: where each begins in ``windows``, the words at any byte, and lengths."""
+
+    starts: Indices
+    lengths: Indices
+    windows: npt.NDArray[np.uint64]
+
+    @staticmethod
+    def of(array: pa.Array) -> "ByteStrings":
+        """Return the values of an array of text or bytes."""
+        wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        _, offsets, data = array.buffers()
+        kind: type[Any] = np.int64 if wide else np.int32
+        given = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
+        ends: Indices = given.astype(np.int64)
+        first, last = (int(ends[0]), int(ends[-1])) if len(array) else (0, 0)
+        padded = np.zeros(last - first + _WORD, np.uint8)
+        if last > first:
+            padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
+        count = last - first + 1
+        windows: npt.NDArray[np.uint64] = np.ndarray((count,), ">u8", padded, strides=(1,))
+        starts: Indices = ends[:-1] - first
+        return ByteStrings(starts, ends[1:] - ends[:-1], windows)
+
+    def words(self, at: int, some: Indices | slice = slice(None)) -> Numbers:
+        """Return the word of some values that begins with byte ``at``."""
+        lengths = self.lengths[some]
+        places = self.starts[some] + np.minimum(lengths, at)
+        found = self.windows[places].astype(np.uint64)
+        found &= _KEPT[np.clip(lengths - at, 0, _WORD)]
+        return found
+
+    def bytes_at(self, at: Indices, some: Indices) -> npt.NDArray[np.uint8]:
+        """Return one byte of each of some values."""
+        found: npt.NDArray[np.uint8] = self.windows[self.starts[some] + at] >> np.uint64(56)
+        return found.astype(np.uint8)
+
+    def prefix(self) -> int:
+        """Return the number of bytes that all values begin with, and longer values go on after."""
+        at, most = 0, int(self.lengths.max(initial=0))
+        while at < most:
+            words = self.words(at)
+            differ = int(np.bitwise_or.reduce(words ^ words[0]))
+            if differ:
+                return at + (64 - differ.bit_length()) // 8
+            at += _WORD
+        return at
+
+
+def text_codes(array: pa.Array) -> Codes:
+    """Code values of text or bytes; none may be null."""
+    none = np.zeros(0, np.uint64)
+    if not len(array):
+        return Codes(none, none, 1)
+    strings = ByteStrings.of(array)
+    at, most = strings.prefix(), int(strings.lengths.max())
+    words = strings.words(at)
+    order = np.argsort(words)
+    first = _changes(words[order])
+    for level in (*range(at + _WORD, most, _WORD), -1):
+        tied = np.flatnonzero(~(first & np.append(first[1:], True)))
+        if not len(tied):
+            break
+        rows = order[tied]
+        values = (
+            strings.lengths[rows].astype(np.uint64) if level < 0 else strings.words(level, rows)
+        )
+        _part(order, first, tied, values)
+    ranks = np.empty(len(order), np.uint64)
+    ranks[order] = np.cumsum(first)
+    return Codes(ranks, none, int(first.sum()))
+
+
+def _part(order: Indices, first: npt.NDArray[np.bool_], tied: Indices, values: Numbers) -> None:
+    """Sort the rows within ties by further values, in place, and note where values change."""
+    begins = first[tied]
+    if (begins[1:] | (values[1:] == values[:-1])).all():
+        return
+    ties = np.cumsum(begins)
+    sorting = np.lexsort((values, ties))
+    order[tied] = order[tied][sorting]
+    first[tied] = begins | _changes(values[sorting])
+
+
+def _changes(values: Numbers) -> npt.NDArray[np.bool_]:
+    """Return where a value differs from the one before; the first does."""
+    found = np.ones(len(values), bool)
+    found[1:] = values[1:] != values[:-1]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRows:
+    """Rows to be taken from a table.
+
+    Attributes:
+        rows: for each row, the number of the row that columns are taken from.
+        sources: columns that are taken from other rows; ``NONE`` for null.
+        values: columns that are computed.
+    """
+
+    rows: Indices
+    sources: Mapping[str, Indices] = field(default_factory=dict)
+    values: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def taken(self, table: pa.Table) -> pa.Table:
+        """Return the rows."""
+        given = {id(self.rows): pa.array(self.rows)}
+        columns = []
+        for name in table.column_names:
+            if name in self.values:
+                columns.append(self.values[name])
+                continue
+            source = self.sources.get(name, self.rows)
+            if id(source) not in given:
+                given[id(source)] = pa.array(source, mask=source == NONE)
+            columns.append(whole(table.column(name)).take(given[id(source)]))
+        return pa.table(columns, schema=table.schema)
+
+
+def kept(rows: pa.Table, rules: MergeRules, roots: RootOrders, since: int) -> pa.Table:
+    """Return rows without tombstones all of whose roots completed before ``since``."""
+    deleted = np.asarray(whole(rows.column(OP))) == DELETE
+    if not deleted.any():
+        return rows
+    places = np.flatnonzero(deleted)
+    newest = _newest(rows.take(pa.array(places)), rules, roots)
+    old = places[newest < since]
+    if not len(old):
+        return rows
+    keep: Flags = np.ones(rows.num_rows, bool)
+    keep[old] = False
+    return rows.filter(pa.array(keep))
+
+
+def _newest(rows: pa.Table, rules: MergeRules, roots: RootOrders) -> Indices:
+    """Return the completion time of the newest root of each row."""
+    own = numbers(rows.column(ROOT_PARTITION))
+    newest = roots.completions_of(own)
+    for group in rules.groups:
+        column = whole(rows.column(ROOT_OF + group.ordering))
+        of_group = np.where(valid(column), numbers(column), own)
+        newest = np.maximum(newest, roots.completions_of(of_group))
+    return newest
+
+
+@dataclass(frozen=True, slots=True)
+class Unscaled:
+    """The unscaled values of decimals, none of them null: 16 bytes each, little-endian."""
+
+    bytes: npt.NDArray[np.uint8]
+
+    @staticmethod
+    def of(column: pa.Array) -> "Unscaled":
+        """Return the unscaled values of a column of decimal128."""
+        data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+        start = column.offset * 16
+        return Unscaled(data[start : start + len(column) * 16].reshape(-1, 16))
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return len(self.bytes)
+
+    @property
+    def low(self) -> npt.NDArray[np.int64]:
+        """Return the lower 64 bits of each value."""
+        return np.ascontiguousarray(self.bytes[:, :8]).view(np.int64).ravel()
+
+    @property
+    def in_64_bits(self) -> npt.NDArray[np.bool_]:
+        """Return which values are the same as their lower 64 bits."""
+        high: npt.NDArray[np.int64] = np.ascontiguousarray(self.bytes[:, 8:]).view(np.int64).ravel()
+        found: npt.NDArray[np.bool_] = high == self.low >> np.int64(63)
+        return found
+
+    def fewest_bytes(self, some: npt.NDArray[np.bool_] | slice = slice(None)) -> pa.Array:
+        """Return values in two's complement, big-endian, in the fewest bytes: zero has one."""
+        big = self.bytes[some, ::-1]
+        sign = np.where(big[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+        # A leading byte is spare if it repeats the sign, and the next byte has the same sign bit.
+        spare = (big[:, :-1] == sign) & ((big[:, 1:] ^ sign) < 0x80)
+        starts = np.cumprod(spare, axis=1, dtype=np.int64).sum(axis=1)
+        kept = np.arange(16) >= starts[:, None]
+        offsets = np.concatenate([[0], np.cumsum(16 - starts)]).astype(np.int64)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(big[kept]))]
+        return pa.Array.from_buffers(pa.large_binary(), len(big), buffers)

@@ -1,1 +1,0 @@
-"""Records of the log store in data files."""

@@ -1,1 +1,0 @@
-"""Merging the rows of primary-key tables, and their buckets."""

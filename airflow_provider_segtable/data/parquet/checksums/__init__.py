@@ -1,1 +1,0 @@
-"""Checksums of data files, and the inspection of a file against them."""

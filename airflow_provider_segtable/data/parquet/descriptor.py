@@ -1,0 +1,449 @@
+"""Segment descriptors and table definitions in the footers of data files.
+
+1. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON.
+   Readers check its ``format`` first. If the log is lost, the table can be rebuilt from it.
+2. The entry omits properties of the file itself: path, size, number of row groups and checksum.
+3. A file is accepted as a segment's only if this entry names that segment.
+4. A second entry, ``segtable.table``, is the table's definition and the version of its first
+   appends. Compaction copies it from an input; files of older writers have none.
+
+CRC-32 by ISA-L if it is installed (extra ``fast``), five times as fast as zlib's.
+
+Checksums of data files: every byte is covered, by a chain that begins in the log.
+
+::
+
+    event         footer: [start, CRC-32]  ----.
+                                               v
+    file   PAR1 | pages ................... | indexes | footer: key-value segtable.checksums |
+                 ^ blocks of 128 KiB <------------------------- their lengths and CRC-32s
+
+1. The *body*, from the file's first byte to the last page, is cut into blocks. Their lengths and
+   CRC-32s are in the footer's key-value metadata, which is written after the last page.
+2. The *tail* is everything after the body: page indexes, footer, its length, the magic number.
+   Its start and CRC-32 are in the descriptor of the event that publishes the file.
+3. ``CheckedSource`` compares a block before it returns any byte of the block, so its readers get
+   the bytes that were written, or ``ChecksumMismatch``. Blocks are small, so that reading one
+   column does not read the whole file.
+4. A block that is copied whole from a checked file keeps its checksum: it was just compared.
+5. A file without a footer checksum in its descriptor is read unchecked: an older version wrote it.
+
+Parquet's own page checksums are also written, for readers that do not use this module (Spark's,
+other engines): they cover pages without their headers, and neither indexes nor footer.
+
+Source of the idea: HDFS, which keeps a CRC for every chunk of a block; Iceberg's manifests, which
+record a file's expected properties outside the file.
+"""
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import (
+    ChecksumMismatch,
+    CorruptTable,
+    InvalidInput,
+    UnsupportedFormat,
+)
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import FooterChecksum, Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.data.files.local_files import PIECE, copy_in_pieces
+from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
+
+try:
+    from isal.isal_zlib import crc32
+except ImportError:  # no wheel for this machine, or a bare executor: same values, but slower
+    from zlib import crc32
+
+__all__ = ["crc32"]
+
+
+CHECKSUMS_KEY = b"segtable.checksums"
+BLOCK = 128 << 10
+_ENTRY = struct.Struct("<II")
+_FEW = 4
+"""The most blocks to join to the held block; beyond that the held block is loaded again."""
+
+Block = tuple[int, int]
+"""The length and CRC-32 of consecutive bytes."""
+
+
+class ChecksumSink:
+    """A ``Sink`` that computes checksums of the bytes written; ``entry`` ends the body."""
+
+    def __init__(self, sink: Sink) -> None:
+        """Write to ``sink``, which must be empty."""
+        self._sink = sink
+        self._blocks: list[Block] = []
+        self._length = self._crc = 0
+        self._tail_start = -1
+
+    @property
+    def path(self) -> str:
+        """Return the path relative to the table's root."""
+        return self._sink.path
+
+    @property
+    def position(self) -> int:
+        """Return the number of bytes written so far."""
+        return self._sink.position
+
+    @property
+    def footer(self) -> FooterChecksum:
+        """Return the checksum of the tail."""
+        return FooterChecksum(self._tail_start, self._crc)
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._sink.write(data)
+        left = memoryview(data)
+        if self._tail_start >= 0:
+            self._crc = crc32(left, self._crc)
+            return
+        while left:
+            some = left[: BLOCK - self._length]
+            self._crc = crc32(some, self._crc)
+            self._length += len(some)
+            left = left[len(some) :]
+            if self._length == BLOCK:
+                self._end_block()
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        """Append a range of another file; whole blocks of a checked file keep their checksums."""
+        if not isinstance(source, CheckedSource) or self._tail_start >= 0:
+            copy_in_pieces(source, self, offset, length)
+            return
+        for data, blocks in source.pieces(offset, length):
+            if blocks:
+                self._sink.write(data)
+                self._end_block()
+                self._blocks += blocks
+            else:
+                self.write(data)
+
+    def commit(self) -> None:
+        """Make the file readable under its path, durably."""
+        self._sink.commit()
+
+    def begin_commit(self) -> Ready | None:
+        """Begin to make the file readable."""
+        return self._sink.begin_commit()
+
+    def entry(self) -> dict[bytes, bytes]:
+        """End the body; return the key-value metadata with its checksums."""
+        self._end_block()
+        self._tail_start = self._sink.position
+        table = b"".join(_ENTRY.pack(*block) for block in self._blocks)
+        return {CHECKSUMS_KEY: b64encode(table)}
+
+    def _end_block(self) -> None:
+        if self._length:
+            self._blocks.append((self._length, self._crc))
+        self._length = self._crc = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A compared block: its number and its bytes."""
+
+    number: int
+    data: bytes
+
+
+class CheckedSource:
+    """A ``Source`` that compares bytes with their checksums before it returns them."""
+
+    def __init__(self, source: Source, footer: FooterChecksum) -> None:
+        """Load and compare the tail.
+
+        Raises:
+            ChecksumMismatch: it differs from the log's checksum.
+        """
+        self.path = source.path
+        self.size = source.size
+        self._source = source
+        self._start = footer.start
+        if not 0 < footer.start < source.size:
+            raise _mismatch(self.path, f"its {source.size} bytes end before the footer")
+        self._tail = source.read_at(footer.start, source.size - footer.start)
+        if crc32(self._tail) != footer.crc:
+            raise _mismatch(self.path, "the footer, or an index before it")
+        self._crcs: list[int] = []
+        self._ends: list[int] = []
+        self._held = _Held(-1, b"")
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``; errors as ``view``."""
+        found = self.view(offset, length)
+        whole = found.obj
+        return whole if isinstance(whole, bytes) and len(whole) == len(found) else bytes(found)
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """Return exactly ``length`` bytes from ``offset``, without a copy where possible.
+
+        Raises:
+            ChecksumMismatch: a block in the range differs from the bytes written.
+        """
+        end = offset + length
+        if offset < 0 or length <= 0 or end > self.size:
+            return memoryview(self._source.read_at(offset, length))  # raises the right error
+        tail = memoryview(self._tail)
+        if offset >= self._start:
+            return tail[offset - self._start : end - self._start]
+        body = self._body(offset, min(end, self._start))
+        return body if end <= self._start else _joined(body, tail[: end - self._start])
+
+    def check(self) -> None:
+        """Compare every byte.
+
+        Raises:
+            ChecksumMismatch: a block differs from the bytes written.
+        """
+        for offset in range(0, self._start, PIECE):
+            self._body(offset, min(offset + PIECE, self._start))
+
+    def pieces(self, offset: int, length: int) -> Iterator[tuple[bytes, list[Block]]]:
+        """Yield a range in compared pieces, each with the whole blocks that it consists of.
+
+        A piece that is only part of a block has no blocks.
+        """
+        end = offset + length
+        while offset < end:
+            if end > self._start:
+                raise CorruptTable(f"{self.path}: row groups reach into the footer: restore it")
+            first = bisect_right(self._table(), offset)
+            begin = self._ends[first - 1] if first else 0
+            last = bisect_right(self._ends, min(end, offset + PIECE))
+            if begin == offset and first < last:
+                stop = self._ends[last - 1]
+                bounds = [offset, *self._ends[first:last]]
+                blocks = [
+                    (b - a, crc)
+                    for a, b, crc in zip(bounds, bounds[1:], self._crcs[first:last], strict=False)
+                ]
+            else:
+                stop, blocks = min(end, self._ends[first]), []
+            yield self.read_at(offset, stop - offset), blocks
+            offset = stop
+
+    def _table(self) -> list[int]:
+        """Return the ends of the blocks; loaded from the tail when first needed."""
+        if not self._ends:
+            try:
+                entries = pq.read_metadata(pa.BufferReader(self._tail)).metadata or {}
+                table = _decoded(self.path, entries[CHECKSUMS_KEY])
+            except (pa.ArrowException, KeyError) as error:
+                what = f"{self.path} has no checksums of its blocks ({error!r}): restore it"
+                raise CorruptTable(what) from None
+            self._crcs = [crc for _, crc in table]
+            ends = [*accumulate(length for length, _ in table)]
+            if not ends or ends[-1] != self._start:
+                raise _mismatch(self.path, "its blocks do not end where its footer begins")
+            self._ends = ends
+        return self._ends
+
+    def _body(self, offset: int, end: int) -> memoryview:
+        ends = self._table()
+        first, last = bisect_right(ends, offset), bisect_left(ends, end)
+        begin, held = ends[first - 1] if first else 0, self._held
+        if held.number != first or last - first > _FEW:  # loading a block again copies less
+            whole = self._blocks(first, last)
+        elif first == last:
+            whole = memoryview(held.data)
+        else:
+            whole = _joined(held.data, self._blocks(first + 1, last))
+        return whole[offset - begin : end - begin]
+
+    def _blocks(self, first: int, last: int) -> memoryview:
+        """Load and compare blocks ``first`` to ``last``; hold the last one for the next read.
+
+        Raises:
+            ChecksumMismatch: a block differs from the bytes written.
+        """
+        start, at = self._ends[first - 1] if first else 0, 0
+        raw = memoryview(self._source.read_at(start, self._ends[last] - start))
+        for number in range(first, last + 1):
+            end = self._ends[number] - start
+            if crc32(raw[at:end]) != self._crcs[number]:
+                raise _mismatch(self.path, f"bytes {start + at} to {start + end - 1}")
+            if number == last:
+                self._held = _Held(number, bytes(raw[at:end]))
+            at = end
+        return raw
+
+
+def _joined(*parts: bytes | memoryview) -> memoryview:
+    return memoryview(b"".join(parts))
+
+
+def _decoded(path: str, entry: bytes) -> list[Block]:
+    try:
+        return [*_ENTRY.iter_unpack(b64decode(entry, validate=True))]
+    except (ValueError, struct.error) as error:
+        raise CorruptTable(f"{path}: its checksums are garbled ({error}): restore it") from None
+
+
+def footer_checksum(source: Source, metadata: Mapping[bytes, bytes]) -> FooterChecksum | None:
+    """Compute the checksum of a file's current tail; None if an older version wrote the file.
+
+    Args:
+        source: the open file.
+        metadata: the key-value metadata of its footer.
+    """
+    if CHECKSUMS_KEY not in metadata:
+        return None
+    start = sum(length for length, _ in _decoded(source.path, metadata[CHECKSUMS_KEY]))
+    if start > source.size:
+        raise _mismatch(source.path, "its blocks pass its end")
+    return FooterChecksum(start, crc32(source.read_at(start, source.size - start)))
+
+
+def _mismatch(path: str, where: str) -> ChecksumMismatch:
+    return ChecksumMismatch(
+        f"{path} was damaged after it was written ({where}): restore it from a backup; "
+        "`segtable verify --deep` finds all such files"
+    )
+
+
+KEY = b"segtable"
+TABLE_KEY = b"segtable.table"
+FORMAT = 1
+_TOLD_BY_THE_FILE = ("path", "size", "row_groups", "footer")
+
+
+def segment_path(segment_id: SegmentId, token: str) -> str:
+    """Return the path of a segment's file; ``token`` makes it unguessable."""
+    return f"data/{segment_id.interval.name}/{segment_id.partition:05d}-{token}.parquet"
+
+
+def encode_descriptor(segment: Segment) -> bytes:
+    """Return the footer entry of a segment."""
+    body = {"format": FORMAT, **encode_segment(segment)}
+    for name in _TOLD_BY_THE_FILE:
+        body.pop(name, None)
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> Segment:
+    """Parse a footer entry.
+
+    Args:
+        data: the entry's value.
+        path: the file's path, relative to the table's root.
+        size: the file's size, in bytes.
+        row_groups: the file's number of row groups.
+
+    Raises:
+        UnsupportedFormat: written by a newer segtable.
+        CorruptTable: it is not a descriptor.
+    """
+    try:
+        body = json.loads(data)
+        found = body["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
+    if found != FORMAT:
+        raise UnsupportedFormat(
+            f"{path}: descriptor has format {found!r}, this segtable reads {FORMAT}: "
+            "upgrade segtable"
+        )
+    try:
+        return decode_segment({**body, "path": path, "size": size, "row_groups": row_groups})
+    except (ValueError, KeyError, TypeError, IndexError, InvalidInput) as error:
+        raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
+
+
+def read_descriptor(files: DataFiles, path: str) -> Segment:
+    """Load the descriptor from a data file.
+
+    Raises:
+        NotFound: there is no such file.
+        CorruptTable: it is not a Parquet file, or has no descriptor.
+        UnsupportedFormat: written by a newer segtable.
+    """
+    with files.open(path) as source:
+        footer = read_footer(source)
+        if KEY not in footer.metadata:
+            raise CorruptTable(f"{path} carries no segtable descriptor: it is not a segment's file")
+        return described(source, footer)
+
+
+def described(source: Source, footer: Footer) -> Segment:
+    """Return the segment that a footer describes, with the file's own path, size and checksum.
+
+    Raises:
+        CorruptTable: the footer has no descriptor, or a broken one.
+        UnsupportedFormat: written by a newer segtable.
+    """
+    segment = decode_descriptor(
+        footer.metadata.get(KEY, b"null"),
+        path=source.path,
+        size=source.size,
+        row_groups=footer.group_count,
+    )
+    return replace(segment, footer=footer_checksum(source, footer.metadata))
+
+
+def encode_definition(table: TableCreated, base_version: Instant) -> bytes:
+    """Return the footer entry that defines a file's table."""
+    body = {"format": FORMAT, "base_version": base_version, **encode_table(table)}
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
+    """Parse the output of ``encode_definition``: the table, and its base version.
+
+    Raises:
+        UnsupportedFormat: written by a newer segtable.
+        CorruptTable: it is not a definition.
+    """
+    try:
+        body = json.loads(data)
+        if body["format"] != FORMAT:
+            raise UnsupportedFormat(
+                f"{where}: the table's definition has format {body['format']!r}, this segtable "
+                f"reads {FORMAT}: upgrade segtable"
+            )
+        return decode_table(body), int(body["base_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(f"{where}: the table's definition is broken ({error!r})") from None
+
+
+def file_definition(metadata: Mapping[bytes, bytes]) -> TableCreated | None:
+    """Return the table's definition in a file's key-value metadata; None if it has none."""
+    data = metadata.get(TABLE_KEY)
+    return decode_definition(data, "a footer")[0] if data else None
+
+
+def file_schema(metadata: Mapping[bytes, bytes]) -> Schema:
+    """Return the table's schema in a file's key-value metadata; an empty one if it has none."""
+    table = file_definition(metadata)
+    return table.schema if table else Schema(())
+
+
+def definition_entry(data: bytes | None) -> dict[bytes, bytes]:
+    """Return the key-value metadata for a definition; empty without one."""
+    return {TABLE_KEY: data} if data else {}
+
+
+def read_definition(files: DataFiles, path: str) -> bytes:
+    """Load the raw definition from a data file; empty if it has none.
+
+    Raises:
+        NotFound: there is no such file.
+        CorruptTable: it is not a Parquet file.
+    """
+    with files.open(path) as source:
+        return read_footer(source).metadata.get(TABLE_KEY, b"")

@@ -1,1 +1,0 @@
-"""Footers of Parquet files, and the descriptors inside them."""

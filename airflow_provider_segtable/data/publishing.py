@@ -1,0 +1,435 @@
+"""What the footers of data files tell of their columns, for the statistics of other formats.
+
+1. Only footers are read, those of many files at once, and compared with their checksums.
+2. Columns go by the ids of the schema that the file was written with. Nested columns have a size,
+   and nothing else.
+3. A bound is true of every row of the file, hidden ones too: the least of the row groups' lower
+   bounds, the greatest of the upper ones. If a row group with values has none, the file has none.
+4. Parquet's bounds leave out NaN, and nothing tells whether a floating column has any
+   (``ColumnFacts.nan``).
+5. A bound of text that is cut inside of a character is left out. A type whose order or unit is not
+   certain has no bounds (96-bit times, half floats, intervals).
+
+The positions in files of rows that a version hides: what other formats call deletes.
+
+1. Deletions name rows by root address. If the log records where each row came from, the positions
+   follow from the runs of the segment, and no data file is read. Else its hidden columns are.
+2. Clips hide the rows with event times outside of them. Only the time column is read, of row
+   groups that may have such rows.
+3. In a primary-key table the rows that record the deletion of a key are hidden. Only the column of
+   the operation is read, and only row groups whose statistics allow for such a row.
+4. In a rollup table the rows that match a delete's predicate are hidden, by the columns it names.
+5. Each vector file is read once, several data files at once. Of a file that hides nothing, nothing
+   is read.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Compares,
+    Moment,
+    Predicate,
+)
+from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
+from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
+from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.data.arrow_schema import FIELD_ID
+from airflow_provider_segtable.data.conditions import Condition, by_predicate
+from airflow_provider_segtable.data.parquet.footer import MAGIC, read_footer
+from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.table_file import (
+    file_names,
+    files_columns,
+    stored_columns,
+)
+from airflow_provider_segtable.data.row_filter import Flags, RowFilter
+from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.vector_file import VectorReader
+from airflow_provider_segtable.ports.files import DataFiles
+
+FOOTER_THREADS = 16
+BATCH = 256
+"""Most footers that are held at once."""
+
+_Bounds: TypeAlias = Callable[[Any], tuple[Any, Any]]
+_UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A top-level column of files: its id, where it is stored, and what reads its bounds."""
+
+    id: int
+    leaves: range
+    nested: bool
+    bounds: _Bounds | None
+    nan: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """The columns of files of one Parquet schema; most files of a table have the same."""
+
+    schema: pq.ParquetSchema
+    columns: tuple[_Column, ...]
+    numbered: bool
+
+
+def facts_of(
+    files: DataFiles,
+    table: TableCreated,
+    segments: Iterable[Segment],
+    report: Callable[[int, int], None] = lambda _done, _total: None,
+) -> dict[str, FileFacts]:
+    """Return the facts of the files of segments, by path; ``report`` is told how many, of all.
+
+    Raises:
+        NotFound, CorruptTable: a file is missing or broken.
+    """
+    shapes: dict[int, _Shape] = {}
+    found: dict[str, FileFacts] = {}
+    wanted = tuple(segments)
+    for segment, metadata in _footers(files, wanted):
+        shape = shapes.get(segment.schema)
+        if shape is None or not shape.schema.equals(metadata.schema):
+            shape = _shape(metadata.schema, table.schema_of(segment.schema))
+            shapes[segment.schema] = shape
+        found[segment.path] = _facts(metadata, shape)
+        report(len(found), len(wanted))
+    return found
+
+
+def file_facts(files: DataFiles, table: TableCreated, segment: Segment) -> FileFacts:
+    """Return the facts of a segment's file; errors as ``facts_of``."""
+    return facts_of(files, table, [segment])[segment.path]
+
+
+def _footers(
+    files: DataFiles, segments: Sequence[Segment]
+) -> Iterator[tuple[Segment, pq.FileMetaData]]:
+    """Yield the footers of segments' files; many are loaded at once."""
+    load = partial(_footer, files)
+    if len(segments) <= 1:
+        yield from zip(segments, map(load, segments), strict=True)
+        return
+    with ThreadPoolExecutor(min(FOOTER_THREADS, len(segments))) as pool:
+        for at in range(0, len(segments), BATCH):
+            some = segments[at : at + BATCH]
+            yield from zip(some, pool.map(load, some), strict=True)
+
+
+def _footer(files: DataFiles, segment: Segment) -> pq.FileMetaData:
+    """Return the footer of a segment's file: its last bytes alone are read."""
+    try:
+        with SegmentFiles(files, [segment]).open(segment.path) as source:
+            if segment.footer is None:
+                data = read_footer(source).data
+                tail = data + len(data).to_bytes(4, "little") + MAGIC
+            else:
+                start = segment.footer.start
+                tail = source.read_at(start, source.size - start)
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptTable(
+            f"the footer of {segment.path} cannot be read ({error}): restore the file"
+        ) from error
+
+
+def _shape(schema: pq.ParquetSchema, written: Schema) -> _Shape:
+    """Return the columns of files, which were written with a schema of the table."""
+    stored = schema.to_arrow_schema()
+    names = file_names(stored, stored_columns(written))
+    ids = {names[column.name]: column.id for column in written.numbered}
+    ends = accumulate((_leaves(field.type) for field in stored), initial=0)
+    spans = zip(stored, pairwise(ends), strict=True)
+    return _Shape(
+        schema=schema,
+        columns=tuple(
+            _column(schema, ids[field.name], range(*span), nested=_is_nested(field.type))
+            for field, span in spans
+            if field.name in ids
+        ),
+        numbered=all(map(_is_numbered, stored)),
+    )
+
+
+def _column(schema: pq.ParquetSchema, number: int, leaves: range, *, nested: bool) -> _Column:
+    stored = schema.column(leaves.start)
+    floating = stored.physical_type in {"FLOAT", "DOUBLE"}
+    return _Column(
+        id=number,
+        leaves=leaves,
+        nested=nested,
+        bounds=None if nested else _bounds_of(stored),
+        nan=not nested and (floating or stored.logical_type.type == "FLOAT16"),
+    )
+
+
+def _facts(metadata: pq.FileMetaData, shape: _Shape) -> FileFacts:
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return FileFacts(
+        columns={column.id: _column_facts(groups, column) for column in shape.columns},
+        numbered=shape.numbered,
+        split_offsets=tuple(sorted(_start(group.column(0)) for group in groups)),
+    )
+
+
+def _column_facts(groups: Sequence[Any], column: _Column) -> ColumnFacts:
+    chunks = [[group.column(leaf) for leaf in column.leaves] for group in groups]
+    size = sum(chunk.total_compressed_size for some in chunks for chunk in some)
+    if column.nested:
+        return ColumnFacts(size=size)
+    statistics = [(chunk.statistics, chunk.num_values) for (chunk,) in chunks]
+    low, high = _range(statistics, column.bounds)
+    nulls = _nulls(found for found, _ in statistics)
+    return ColumnFacts(low=low, high=high, nulls=nulls, size=size, nan=column.nan)
+
+
+def _nulls(statistics: Iterable[Any]) -> int | None:
+    total = 0
+    for found in statistics:
+        if not (found and found.has_null_count):
+            return None
+        total += found.null_count
+    return total
+
+
+def _range(statistics: Iterable[tuple[Any, int]], bounds: _Bounds | None) -> tuple[Any, Any]:
+    """Return the bounds of all row groups; None if one with values has none."""
+    if bounds is None:
+        return None, None
+    found = [
+        bounds(s) if s and s.has_min_max else (None, None)
+        for s, rows in statistics
+        if not (s and s.has_null_count and s.null_count == rows)
+    ]
+    return _outmost([low for low, _ in found], min), _outmost([high for _, high in found], max)
+
+
+def _outmost(bounds: list[Any], of: Callable[[list[Any]], Any]) -> Any:
+    return of(bounds) if bounds and None not in bounds else None
+
+
+def _bounds_of(column: Any) -> _Bounds | None:
+    """Return what reads the bounds of a column's statistics; None if it has none to rely on."""
+    match column.logical_type.type, column.physical_type:
+        case ("TIMESTAMP" | "TIME", _):
+            times, parts = _UNITS[json.loads(column.logical_type.to_json())["timeUnit"]]
+            return lambda s: (s.min_raw * times // parts, -(-s.max_raw * times // parts))
+        case ("DATE", _):
+            return lambda s: (s.min_raw, s.max_raw)
+        case ("STRING", _):
+            return lambda s: (_text(s.min_raw), _text(s.max_raw))
+        case (_, "INT96"):
+            return None
+        case ("INT" | "DECIMAL" | "NONE", _):
+            return lambda s: (s.min, s.max)
+    return None
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _start(chunk: Any) -> int:
+    """Return where a column chunk begins: at its dictionary, if it has one."""
+    first = chunk.dictionary_page_offset
+    return int(chunk.data_page_offset if not first else min(first, chunk.data_page_offset))
+
+
+def _inside(kind: pa.DataType) -> Iterator["pa.Field[Any]"]:
+    """Yield the fields inside of a nested type."""
+    if pa.types.is_map(kind):
+        yield from (kind.key_field, kind.item_field)
+    elif pa.types.is_struct(kind):
+        yield from kind
+    elif _is_nested(kind):
+        yield kind.value_field
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind))
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """Return the number of columns that a type is stored in."""
+    return sum(_leaves(field.type) for field in _inside(kind)) if _is_nested(kind) else 1
+
+
+def _is_numbered(field: "pa.Field[Any]") -> bool:
+    """Return whether a field and all inside of it have ids."""
+    return FIELD_ID in (field.metadata or {}) and all(map(_is_numbered, _inside(field.type)))
+
+
+ROW_THREADS = 8
+
+_DELETES = Compare(OP, Compares.EQUAL, DELETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scan:
+    """A read of some columns of a segment's file, which finds hidden rows.
+
+    Attributes:
+        segment: the segment.
+        columns: the columns.
+        test: returns flags of the hidden rows; None if there are none.
+        where: a condition that all hidden rows satisfy.
+    """
+
+    segment: Segment
+    columns: Sequence[str]
+    test: Callable[[pa.RecordBatch], Flags | None]
+    where: Condition | None = None
+
+    def rows(self, files: DataFiles, table: TableCreated) -> BitMap:
+        """Return the positions of the hidden rows."""
+        read = SegmentRead(
+            files,
+            self.segment,
+            schema=files_columns(table.schema, table.kind),
+            time_column=table.time_column,
+            columns=self.columns,
+            where=self.where,
+        )
+        found = BitMap()
+        for first, rows in read.numbered():
+            flags = self.test(rows)
+            if flags is not None:
+                found |= BitMap(np.flatnonzero(flags) + first)
+        return found
+
+
+def hidden_rows(
+    files: DataFiles,
+    table: TableCreated,
+    shown: Iterable[ShownFile],
+    report: Callable[[int, int], None] = lambda _done, _total: None,
+) -> dict[str, BitMap]:
+    """Return the positions of the rows that a version hides, of files with any, by path.
+
+    Args:
+        files: the table's data files.
+        table: its definition.
+        shown: files that the version shows.
+        report: called with how many reads of files are done, and of how many.
+
+    Raises:
+        NotFound, CorruptTable: a vector file, or a file that has to be read, is missing or broken.
+    """
+    vectors = VectorReader(files)
+    found: dict[str, BitMap] = {}
+    scans: list[_Scan] = []
+    for each in (each for each in shown if not each.whole):
+        found[each.path] = _by_runs(each, vectors)
+        scans += _scans(table, each, vectors)
+    with ThreadPoolExecutor(ROW_THREADS) as pool:
+        positions = pool.map(lambda scan: scan.rows(files, table), scans)
+        for done, (scan, rows) in enumerate(zip(scans, positions, strict=True), 1):
+            found[scan.segment.path] |= rows
+            report(done, len(scans))
+    return {path: rows for path, rows in found.items() if rows}
+
+
+def _by_runs(file: ShownFile, vectors: VectorReader) -> BitMap:
+    """Return the rows that deletions name, if the log records where each row came from."""
+    gone = {root: vectors.rows(root, some) for root, some in file.deletions if file.segment.traced}
+    return _positions(file.segment.runs, gone) if gone else BitMap()
+
+
+def _positions(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
+    """Return the positions of addresses in a file of these runs."""
+    found, at = BitMap(), 0
+    for run in runs:
+        rows = gone.get(run.root)
+        if rows:
+            inside = rows & BitMap(range(run.start, run.start + run.rows))
+            found |= inside.shift(at - run.start)
+        at += run.rows
+    return found
+
+
+def _scans(table: TableCreated, file: ShownFile, vectors: VectorReader) -> Iterator[_Scan]:
+    """Yield the reads that find the hidden rows of a file which the log does not tell."""
+    segment, time = file.segment, table.time_column
+    if file.deletions and not segment.traced:
+        deleted = RowFilter(deleted=vectors.bits(dict(file.deletions)))
+        yield _Scan(segment=segment, columns=deleted.reads, test=partial(_left_out, deleted))
+    if file.clips:
+        yield _Scan(
+            segment=segment,
+            columns=(time,),
+            test=partial(_outside, time, file.clips),
+            where=by_predicate(beyond(time, file.clips), time),
+        )
+    if file.predicates:
+        matching = RowFilter(predicates=file.predicates)
+        yield _Scan(
+            segment=segment,
+            columns=matching.reads,
+            test=partial(_left_out, matching),
+            where=by_predicate(AnyOf(file.predicates), time),
+        )
+    if file.tombstones:
+        yield _Scan(
+            segment=segment,
+            columns=(OP,),
+            test=_is_delete,
+            where=by_predicate(_DELETES, time),
+        )
+
+
+def _left_out(row_filter: RowFilter, rows: pa.RecordBatch) -> Flags | None:
+    """Return flags of the rows that a filter without runs leaves out; None if it keeps all."""
+    kept = row_filter.kept(rows, 0)
+    return None if kept is None else ~kept
+
+
+def beyond(name: str, clips: Sequence[Interval]) -> Predicate:
+    """Return the condition that an event time lies outside of disjoint intervals, in order."""
+
+    def at(how: Compares, instant: Instant) -> Compare:
+        return Compare(name, how, Moment(instant))
+
+    gaps = (
+        AllOf((at(Compares.AT_LEAST, one.end), at(Compares.LESS, next_.start)))
+        for one, next_ in pairwise(clips)
+    )
+    before, after = at(Compares.LESS, clips[0].start), at(Compares.AT_LEAST, clips[-1].end)
+    return AnyOf((before, *gaps, after))
+
+
+def _outside(name: str, clips: Sequence[Interval], rows: pa.RecordBatch) -> Flags:
+    times = np.asarray(instants(rows.column(name)))
+    inside = np.zeros(len(times), np.bool_)
+    for clip in clips:
+        inside |= (times >= clip.start) & (times < clip.end)
+    return ~inside
+
+
+def _is_delete(rows: pa.RecordBatch) -> Flags:
+    found: Flags = pc.equal(rows.column(OP), DELETE).to_numpy(zero_copy_only=False)
+    return found

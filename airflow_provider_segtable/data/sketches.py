@@ -1,0 +1,440 @@
+"""Sketches of the number of distinct values: HyperLogLog with 256 registers of a byte.
+
+1. The lowest 8 bits of a value's hash choose its register. The register keeps the greatest *rank*:
+   one more than the number of trailing zeros of the other 56 bits, at most 57.
+2. Sketches of parts merge into that of the whole: of each register the greater one. So a file has
+   the merged sketch of its row groups, a table that of its files.
+3. The standard error of an estimate is 1.04 / 16 = 6.5 %; of few values it is smaller.
+4. A sketch of no values has only zeros. Sketches are 256 bytes, without a header.
+
+Spark's own sketches are larger (4 KiB and more) and need a JVM; the libraries for Python are no
+lighter than these lines.
+
+Source: Flajolet and others, "HyperLogLog" (2007); the estimator, without tables of corrections, is
+that of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
+
+Hashes of values: 64 bits, the same for equal values of every type that a column may widen to.
+
+1. The hash is XXH64 with seed 0 of these bytes:
+
+   ===============================  ==============================================================
+   integers, bool, date, timestamp  8 bytes, little-endian: the value; 0 or 1; days since 1970; µs
+                                    since 1970-01-01 UTC, rounded down, whatever the unit and zone
+   float, double                    8 bytes: the double; minus zero as zero, one pattern for NaN
+   text, bytes                      the bytes
+   decimal                          the unscaled value: 8 bytes, little-endian, if 64 bits hold it;
+                                    else two's complement, big-endian, in the fewest bytes
+   ===============================  ==============================================================
+
+   So a decimal keeps its hash when it gets more digits. Parquet and Spark choose between these two
+   forms by the number of digits, and Spark's second form is the same.
+
+2. Nulls have no hash.
+
+Source: XXH64, Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md;
+``docs/FORMAT.md`` has test vectors.
+
+Bloom filters of split blocks: whether a set may have a value, in 32 bytes of memory each.
+
+1. A filter is a sequence of blocks of 256 bits, eight words of 32 bits each, little-endian. The
+   upper half of a value's hash chooses the block: ``(upper * blocks) >> 32``.
+2. In each word the value has one bit: ``(lower * salt) >> 27``, modulo 2^32, where lower is the
+   other half of the hash. A filter may have a value if all eight bits are set.
+3. A filter has as few blocks as keep the rate of false positives, given the number of distinct
+   values. Numbers of values in a block have a Poisson distribution, so the rate is that of a block
+   with k values, ``(1 - (1 - 1/32)^k)^8``, in the mean over k.
+4. A filter of no values has no blocks. A filter of more than ``MOST_BYTES`` is not made.
+
+Source: Apache Parquet, ``BloomFilter.md``, with any number of blocks; Putze, Sanders and Singler,
+"Cache-, hash- and space-efficient Bloom filters" (2007).
+
+Compute a checksum over rows that is independent of their order and of files.
+
+1. A row's hash mixes the hashes of its values, in column order; null has its own hash.
+2. The checksum is the sum of the rows' hashes modulo 2^64, so order and batches do not matter. A
+   lost, duplicated or changed row changes it (except with probability 2^-64). The sum of each
+   column's hashes tells in which columns two sets of rows differ.
+3. Values are hashed by their type's canonical form (integers and times as 64 bits, floats as
+   doubles, text by BLAKE2 of each distinct value), so checksums are comparable between runs and
+   machines. All NaN are one value, and so are both zeros.
+
+It detects accidental errors, not deliberate manipulation.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from math import ceil, exp, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.data.keyed.key_groups import ByteStrings, Unscaled, is_text
+from airflow_provider_segtable.data.rows import instants
+
+Hashes = npt.NDArray[np.uint64]
+
+_PRIMES = (
+    *(0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9),
+    *(0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5),
+)
+_P1, _P2, _P3, _P4, _P5 = map(np.uint64, _PRIMES)
+_LANES = np.array([(_PRIMES[0] + _PRIMES[1]) % 2**64, _PRIMES[1], 0, 2**64 - _PRIMES[0]], np.uint64)
+_STRIPE = 32
+_WORD = 8
+_HALF = 4
+
+
+def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Return the hashes of the values of a column, in any order: each distinct value at least once.
+
+    Raises:
+        InvalidInput: values of this type have no hash.
+    """
+    if pa.types.is_dictionary(column.type) or is_text(column.type):
+        column = pc.unique(column)  # texts cost more to hash than to tell apart
+    found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(found, pa.DictionaryArray):
+        found = found.dictionary_decode()
+    return value_hashes(found.drop_null())
+
+
+def joined(parts: Sequence[Hashes]) -> Hashes:
+    """Return the distinct hashes of several parts."""
+    found: Hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
+    first = np.ones(len(found), np.bool_)
+    first[1:] = found[1:] != found[:-1]
+    return np.extract(first, found)
+
+
+def value_hashes(values: pa.Array) -> Hashes:
+    """Return the hash of each value; none may be null.
+
+    Raises:
+        InvalidInput: values of this type have no hash.
+    """
+    is_, kind = pa.types, values.type
+    if is_text(kind):
+        return _of_bytes(ByteStrings.of(values))
+    if is_.is_date32(kind):
+        return _of_words(values.cast(pa.int32()).cast(pa.int64()))
+    if is_.is_timestamp(kind):
+        return _of_words(instants(values))
+    if is_.is_signed_integer(kind) or is_.is_boolean(kind):
+        return _of_words(values.cast(pa.int64()))
+    if is_.is_floating(kind):
+        doubles = np.array(values.cast(pa.float64())) + 0.0  # minus zero becomes zero
+        doubles[np.isnan(doubles)] = np.nan
+        return _of_words(doubles)
+    if is_.is_decimal128(kind):
+        return _of_decimals(Unscaled.of(values))
+    raise InvalidInput(
+        f"values of {kind} have no hash: use signed integers, floating numbers, decimals, "
+        "booleans, text, bytes, dates or timestamps"
+    )
+
+
+def _of_decimals(numbers: Unscaled) -> Hashes:
+    found = np.zeros(len(numbers), np.uint64)
+    short = numbers.in_64_bits
+    found[short] = _of_words(numbers.low[short])
+    found[~short] = _of_bytes(ByteStrings.of(numbers.fewest_bytes(~short)))
+    return found
+
+
+def _of_words(values: Any) -> Hashes:
+    """Hash values of 8 bytes."""
+    words = np.asarray(values).view(np.uint64)
+    return _finished(_with_word(np.full(len(words), _P5 + np.uint64(_WORD), np.uint64), words))
+
+
+def _of_bytes(strings: ByteStrings) -> Hashes:
+    lengths = strings.lengths
+    hashes = np.full(len(lengths), _P5, np.uint64)
+    long = np.flatnonzero(lengths >= _STRIPE)
+    hashes[long] = _of_stripes(strings, long)
+    hashes += lengths.astype(np.uint64)
+    at = lengths // _STRIPE * _STRIPE
+    while len(rows := np.flatnonzero(lengths - at >= _WORD)):
+        hashes[rows] = _with_word(hashes[rows], _words_at(strings, at[rows], rows))
+        at[rows] += _WORD
+    rows = np.flatnonzero(lengths - at >= _HALF)
+    halves = _words_at(strings, at[rows], rows) & np.uint64(0xFFFFFFFF)
+    hashes[rows] = _rotated(hashes[rows] ^ (halves * _P1), 23) * _P2 + _P3
+    at[rows] += _HALF
+    while len(rows := np.flatnonzero(lengths > at)):
+        byte = strings.bytes_at(at[rows], rows).astype(np.uint64)
+        hashes[rows] = _rotated(hashes[rows] ^ (byte * _P5), 11) * _P1
+        at[rows] += 1
+    return _finished(hashes)
+
+
+def _of_stripes(strings: ByteStrings, rows: npt.NDArray[np.int64]) -> Hashes:
+    """Return the state of long values after their whole stripes of 32 bytes."""
+    sums = np.repeat(_LANES[:, None], len(rows), axis=1)
+    stripes = strings.lengths[rows] // _STRIPE
+    for number in range(int(stripes.max(initial=0))):
+        some = np.flatnonzero(stripes > number)
+        for lane in range(4):
+            at = np.full(len(some), number * _STRIPE + lane * _WORD, np.int64)
+            sums[lane, some] = _round(sums[lane, some], _words_at(strings, at, rows[some]))
+    turns = zip(sums, (1, 7, 12, 18), strict=True)
+    state = sum((_rotated(lane, bits) for lane, bits in turns), np.zeros(len(rows), np.uint64))
+    for lane in sums:
+        state = (state ^ _round(np.zeros_like(lane), lane)) * _P1 + _P4
+    return state
+
+
+def _words_at(
+    strings: ByteStrings, at: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
+) -> Hashes:
+    """Return the 8 bytes of each value from a place on, little-endian."""
+    found: Hashes = strings.windows[strings.starts[rows] + at].astype(np.uint64).byteswap()
+    return found
+
+
+def _round(lane: Hashes, words: Hashes) -> Hashes:
+    return _rotated(lane + words * _P2, 31) * _P1
+
+
+def _with_word(hashes: Hashes, words: Hashes) -> Hashes:
+    return _rotated(hashes ^ _round(np.zeros_like(words), words), 27) * _P1 + _P4
+
+
+def _finished(hashes: Hashes) -> Hashes:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    return hashes ^ (hashes >> np.uint64(32))
+
+
+def _rotated(values: Hashes, bits: int) -> Hashes:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+REGISTERS = 256
+_BITS = 8
+_MOST = 64 - _BITS
+_ALPHA = 1 / (2 * np.log(2))
+
+
+def sketch(hashes: Hashes) -> bytes:
+    """Return the sketch of values, by their hashes."""
+    rest = hashes >> np.uint64(_BITS)
+    lowest = rest & (~rest + np.uint64(1))  # a power of two, so its double is exact
+    ranks = np.where(rest, np.frexp(lowest.astype(np.float64))[1], _MOST + 1)
+    found = np.zeros(REGISTERS, np.uint8)
+    places = (hashes & np.uint64(REGISTERS - 1)).astype(np.int64)
+    np.maximum.at(found, places, ranks.astype(np.uint8))
+    return found.tobytes()
+
+
+def merged(sketches: Iterable[bytes]) -> bytes:
+    """Return the sketch of all values of several sketches."""
+    arrays = (np.frombuffer(each, np.uint8) for each in sketches)
+    return reduce(np.maximum, arrays, np.zeros(REGISTERS, np.uint8)).tobytes()
+
+
+def estimated(found: bytes) -> float:
+    """Return about how many distinct values a sketch has seen."""
+    counts = np.bincount(np.frombuffer(found, np.uint8), minlength=_MOST + 2)
+    z = REGISTERS * _tau(1 - counts[_MOST + 1] / REGISTERS)
+    for rank in range(_MOST, 0, -1):
+        z = (z + counts[rank]) / 2
+    z += REGISTERS * _sigma(counts[0] / REGISTERS)
+    return float(_ALPHA * REGISTERS**2 / z)
+
+
+def _sigma(share: float) -> float:
+    """Correct for registers that have seen nothing."""
+    if share == 1:
+        return float("inf")
+    y, z, before = 1.0, share, -1.0
+    while z != before:
+        share, before = share * share, z
+        z += share * y
+        y += y
+    return z
+
+
+def _tau(share: float) -> float:
+    """Correct for registers that cannot count further."""
+    if share in (0, 1):
+        return 0.0
+    y, z, before = 1.0, 1 - share, -1.0
+    while z != before:
+        share, before, y = sqrt(share), z, y / 2
+        z -= (1 - share) ** 2 * y
+    return z / 3
+
+
+MOST_BYTES = 8 << 20
+"""The size from which on a filter is not worth its space: 6 million values at a rate of 1 %."""
+
+BLOCK = 32
+_SALTS = (
+    *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
+    *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
+)
+_LOWER = 0xFFFFFFFF
+_STEPS = 40
+
+
+def bloom_filter(hashes: Hashes, rate: float) -> bytes | None:
+    """Return the filter of distinct values, by their hashes; None if it would be too large."""
+    blocks = ceil(len(hashes) / values_a_block(rate))
+    if blocks * BLOCK > MOST_BYTES:
+        return None
+    if not blocks:
+        return b""
+    lower = hashes & np.uint64(_LOWER)
+    place = ((hashes >> np.uint64(32)) * np.uint64(blocks) >> np.uint64(32)) * np.uint64(8 * BLOCK)
+    bits = np.zeros(blocks * 8 * BLOCK, np.bool_)
+    for word, salt in enumerate(_SALTS):
+        bit = (lower * np.uint64(salt) & np.uint64(_LOWER)) >> np.uint64(27)
+        bits[place + np.uint64(32 * word) + bit] = True
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+class Probe:
+    """A value to look up in many filters, by its hash."""
+
+    def __init__(self, value: int) -> None:
+        """Compute its bits once."""
+        lower = value & _LOWER
+        bits = ((lower * salt & _LOWER) >> 27 for salt in _SALTS)
+        self._mask = sum(1 << (32 * word + bit) for word, bit in enumerate(bits))
+        self._upper = value >> 32
+
+    def may_be_in(self, found: bytes | memoryview) -> bool:
+        """Return whether a filter may have the value; True if the filter is broken."""
+        if len(found) % BLOCK:
+            return True
+        at = (self._upper * (len(found) // BLOCK) >> 32) * BLOCK
+        block = int.from_bytes(found[at : at + BLOCK], "little")
+        return block & self._mask == self._mask
+
+
+@lru_cache
+def values_a_block(rate: float) -> float:
+    """Return how many values a block may have in the mean, to keep a rate of false positives."""
+    low, high = 0.0, 1024.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _rate(middle) <= rate else (low, middle)
+    return max(low, 1e-6)
+
+
+def _rate(values: float) -> float:
+    """Return the rate of false positives of a filter whose blocks have so many values."""
+    most = ceil(values + 12 * values**0.5 + 32)
+    total, share = 0.0, exp(-values)
+    for count in range(1, most):
+        share *= values / count
+        total += share * (1 - (31 / 32) ** count) ** 8
+    return total
+
+
+RowHashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+_STEP = np.uint64(0x100000001B3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checksum:
+    """Rows and the sum of their hashes; ``columns`` has the sum of each column's hashes."""
+
+    rows: int = 0
+    total: int = 0
+    columns: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    @property
+    def hex(self) -> str:
+        """Return the checksum as 16 hexadecimal digits."""
+        return f"{self.total:016x}"
+
+    def __add__(self, other: "Checksum") -> "Checksum":
+        """Return the checksum of the union of both sets of rows."""
+        total = (self.total + other.total) % 2**64
+        sums = {
+            name: (self.columns.get(name, 0) + other.columns.get(name, 0)) % 2**64
+            for name in {**self.columns, **other.columns}
+        }
+        return Checksum(rows=self.rows + other.rows, total=total, columns=sums)
+
+    def differing(self, other: "Checksum") -> tuple[str, ...]:
+        """Return the columns whose values differ; empty if only their combination does."""
+        names = {**self.columns, **other.columns}
+        return tuple(n for n in names if self.columns.get(n, 0) != other.columns.get(n, 0))
+
+
+def checksum_of(batches: Iterable[pa.RecordBatch]) -> Checksum:
+    """Return the checksum of all rows."""
+    total = Checksum()
+    for batch in batches:
+        total += _of_batch(batch)
+    return total
+
+
+def _of_batch(batch: pa.RecordBatch) -> Checksum:
+    rows: RowHashes = np.zeros(batch.num_rows, dtype=np.uint64)
+    sums = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = _value_hashes(column)
+        rows = _mixed(rows * _STEP + values)
+        sums[name] = int(values.sum(dtype=np.uint64))
+    return Checksum(rows=batch.num_rows, total=int(rows.sum(dtype=np.uint64)), columns=sums)
+
+
+def _value_hashes(column: pa.Array) -> RowHashes:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
+        bits = _sixty_four_bits(column)
+    elif pa.types.is_floating(kind):
+        floats = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        bits = np.where(np.isnan(floats), np.nan, floats + 0.0).view(np.uint64)  # -0.0 equals 0.0
+    else:
+        return _by_distinct_value(column)
+    hashes = _mixed(bits + np.uint64(1))
+    hashes[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return hashes
+
+
+def _sixty_four_bits(column: pa.Array) -> RowHashes:
+    if pa.types.is_uint64(column.type):
+        return np.array(column.fill_null(0).to_numpy(zero_copy_only=False))
+    if pa.types.is_temporal(column.type) and column.type.bit_width == 32:
+        column = column.cast(pa.int32())
+    whole = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.array(whole).view(np.uint64)
+
+
+def _by_distinct_value(column: pa.Array) -> RowHashes:
+    try:
+        coded = pc.dictionary_encode(column)
+        values, indices = coded.dictionary.to_pylist(), coded.indices
+    except pa.ArrowNotImplementedError:  # nested values have no dictionary
+        values, indices = column.to_pylist(), pa.array(range(len(column)), type=pa.int64())
+    known = np.array([*map(_digest, values), _NULL], dtype=np.uint64)
+    hashes: RowHashes = known[indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
+    return hashes
+
+
+def _digest(value: object) -> int:
+    if value is None:
+        return int(_NULL)
+    data = value if isinstance(value, bytes) else str(value).encode()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _mixed(bits: RowHashes) -> RowHashes:
+    """Spread every bit over the word (the finaliser of SplitMix64)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    spread: RowHashes = bits ^ (bits >> np.uint64(31))
+    return spread

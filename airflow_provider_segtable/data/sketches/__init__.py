@@ -1,1 +1,0 @@
-"""Summaries of sets of values: hashes, counts of distinct values, filters."""

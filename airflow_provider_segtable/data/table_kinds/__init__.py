@@ -1,1 +1,0 @@
-"""Kinds of table in Arrow: incoming rows, merging, compaction jobs."""
