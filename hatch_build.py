@@ -2,7 +2,7 @@
 
 spark-submit needs the applications as files. In a checkout they lie beside the package; in a
 wheel they travel as ``airflow_provider_segtable/_spark_apps``. Editable installs get no copy,
-which would go stale. ``airflow_provider_segtable.spark.driver.app_files`` finds either.
+which would go stale. ``airflow_provider_segtable.spark.driver.session`` finds either.
 """
 
 from typing import Any

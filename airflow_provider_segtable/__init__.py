@@ -14,7 +14,7 @@ _HOMES = {
     "Table": "airflow_provider_segtable.library.table",
     "Sql": "airflow_provider_segtable.core.requests.change_request",
     "SegtableError": "airflow_provider_segtable.core.errors",
-    "spark_app_path": "airflow_provider_segtable.spark.driver.app_files",
+    "spark_app_path": "airflow_provider_segtable.spark.driver.session",
 }
 
 __all__ = ["SegtableError", "Sql", "Table", "__version__", "spark_app_path"]

@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, parser, run
 from airflow_provider_segtable.spark.reads.input_source import read_source
-from airflow_provider_segtable.spark.writes.dataframe_change import change
+from airflow_provider_segtable.spark.writes.spark_engine import change
 from airflow_provider_segtable.table.changes.run_change import WAIT_S
 
 

@@ -23,8 +23,8 @@ from airflow_provider_segtable.spark.driver.application import (
     parser,
     run,
 )
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.driver.session import check_machine
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
 
 _IN_THE_LOG = (Ended.COMPLETED, Ended.DONE_ALREADY, Ended.OVERTAKEN)
 """Outcomes that the log records; the others leave a plan pending."""

@@ -36,8 +36,8 @@ from airflow_provider_segtable.spark.reads.input_source import (
     read_stream_source,
 )
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest
-from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
-from airflow_provider_segtable.spark.writes.streams.stream import AVAILABLE_NOW, ingest_stream
+from airflow_provider_segtable.spark.writes.spark_engine import overwrite
+from airflow_provider_segtable.spark.writes.stream import AVAILABLE_NOW, ingest_stream
 from airflow_provider_segtable.table.definition import needed_values
 
 LOCK_WAIT_S = 60.0

@@ -59,7 +59,7 @@ def engines(table: Any, wish: Engine, master: str | None, what: str) -> Iterator
             if _chosen(state, plans, wish).local:
                 return ChosenEngine(execute=in_process())
             cores = spark().sparkContext.defaultParallelism
-            from airflow_provider_segtable.spark.driver.distribution import spark_execute
+            from airflow_provider_segtable.spark.writes.distribution import spark_execute
 
             return ChosenEngine(execute=spark_execute(spark()), parallelism=cores)
 

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.spark.driver import session as sessions
-from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
+from airflow_provider_segtable.spark.driver.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import (
     ADDRESS,
     complete,
@@ -24,10 +24,9 @@ from airflow_provider_segtable.spark.reads.input_source import (
     read_source,
     without_infinity,
 )
-from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
-from airflow_provider_segtable.spark.writes.dataframe_change import change
+from airflow_provider_segtable.spark.spark_columns import readable, spark_schema
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
-from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
+from airflow_provider_segtable.spark.writes.spark_engine import change, overwrite
 from airflow_provider_segtable.table.append import made_at
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.definition import given_schema, needed_values

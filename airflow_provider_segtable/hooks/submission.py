@@ -48,7 +48,7 @@ from airflow_provider_segtable.hooks.spark_settings import (
     secret_settings,
     spark_defaults,
 )
-from airflow_provider_segtable.spark.driver.jvm import SHORT_LIVED_DRIVER
+from airflow_provider_segtable.spark.driver.session import SHORT_LIVED_DRIVER
 from airflow_provider_segtable.storage.environment import OPTIONS_VARIABLE, READER_VARIABLE
 
 PATIENCE_S = 10.0
@@ -284,7 +284,7 @@ class SparkSubmit:
             "application_args": list(submission.arguments),
         }
         if not self.attached:
-            from airflow_provider_segtable.spark.driver.archive import package_archive
+            from airflow_provider_segtable.spark.driver.session import package_archive
 
             arguments |= {"py_files": str(package_archive())}
             if not submission.wait:

@@ -10,8 +10,8 @@ OWN = (
     "data/rollup/",
     "data/table_kinds/",
     "spark/table_kinds/",
-    "spark/writes/dataframe_rollup.py",
-    "spark/writes/sketch_compaction.py",
+    "spark/table_kinds.py",
+    "spark/writes/distribution.py",
 )
 """The files that define kinds, and those that compute a rollup, which no other kind calls."""
 

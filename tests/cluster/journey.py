@@ -20,15 +20,15 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
 from airflow_provider_segtable.spark.source.registration import register
-from airflow_provider_segtable.spark.writes import dataframe_change as change
+from airflow_provider_segtable.spark.table_kinds import estimate
+from airflow_provider_segtable.spark.writes import spark_engine as change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
-from airflow_provider_segtable.spark.writes.dataframe_rollup import estimate
-from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
+from airflow_provider_segtable.spark.writes.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 from tests.cluster.conftest import SCHEMA, numbered
 

@@ -19,7 +19,7 @@ from typing import IO
 import psutil
 
 from airflow_provider_segtable.hooks.submission import spark_home
-from airflow_provider_segtable.spark.driver.jvm import SHORT_LIVED_DRIVER
+from airflow_provider_segtable.spark.driver.session import SHORT_LIVED_DRIVER
 from airflow_provider_segtable.testing.bare import bare_python
 from airflow_provider_segtable.testing.processes import Marked
 from tests.class_archive import with_archive

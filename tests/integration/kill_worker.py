@@ -89,8 +89,8 @@ def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     elif mode == "compact":
         maintain(ports, folder, in_process(ports.files))
     else:
-        from airflow_provider_segtable.spark.driver.distribution import spark_execute
         from airflow_provider_segtable.spark.driver.session import session
+        from airflow_provider_segtable.spark.writes.distribution import spark_execute
 
         spark = session("kill worker", master="local[2,4]")
         maintain(ports, folder, spark_execute(spark))

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX
+from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX
 from airflow_provider_segtable.table.remote_results import fetch
 from airflow_provider_segtable.table.table import Table
 from spark_apps import change, compact, ingest

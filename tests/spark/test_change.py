@@ -22,11 +22,10 @@ from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
-from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
-from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
+from airflow_provider_segtable.spark.writes.spark_engine import delete, merge, overwrite, update
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable

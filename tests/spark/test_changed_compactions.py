@@ -15,10 +15,10 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import Done
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
-from airflow_provider_segtable.spark.writes.dataframe_change import delete, update
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
+from airflow_provider_segtable.spark.writes.spark_engine import delete, update
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 

@@ -15,9 +15,9 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 

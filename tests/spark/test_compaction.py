@@ -16,14 +16,14 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import Done
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.spark.driver.distribution import (
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.distribution import (
     Group,
     SparkRun,
     packed,
     spark_execute,
 )
-from airflow_provider_segtable.spark.reads.dataframe_scan import scan
-from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 
@@ -79,7 +79,7 @@ def test_a_lost_worker_is_one_plan_s_failure(spark: SparkSession, make_table: Ma
     plans = plans_of(table)
 
     def run(group: Group) -> list[Done]:
-        from airflow_provider_segtable.spark.tasks.groups import run_group
+        from airflow_provider_segtable.spark.tasks.writing import run_group
 
         if any(index == 0 for index, _ in group):
             os.kill(os.getpid(), signal.SIGKILL)

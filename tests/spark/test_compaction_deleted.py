@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.segment import ROOT
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.table.table import Table
 from tests.spark.test_rollup_compaction import MakeRollup, done, make_rollup, visits
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.spark.driver.archive import package_archive
-from airflow_provider_segtable.spark.driver.distribution import GROUP_BYTES, packed
+from airflow_provider_segtable.spark.driver.session import package_archive
+from airflow_provider_segtable.spark.writes.distribution import GROUP_BYTES, packed
 from airflow_provider_segtable.testing.builders import first
 
 MIB = 1024 * 1024
@@ -57,8 +57,8 @@ def test_executors_need_the_archive_and_pyarrow_only(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import airflow_provider_segtable.data.jobs.minor_job as minor\n"
-        "import airflow_provider_segtable.spark.tasks.groups\n"
-        "from airflow_provider_segtable.spark.driver.archive import package_archive\n"
+        "import airflow_provider_segtable.spark.tasks.writing\n"
+        "from airflow_provider_segtable.spark.driver.session import package_archive\n"
         "assert str(package_archive()) == sys.argv[1]\n"
         "assert minor.__file__.startswith(sys.argv[1]), minor.__file__\n"
         "print(sorted({'pyspark', 'kazoo', 'obstore', 'airflow'} & set(sys.modules)))"

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
-from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.spark_engine import delete, merge, update
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 

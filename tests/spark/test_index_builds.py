@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.services.compaction.compaction import Ended
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.indexing.run_index import run_index
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 

@@ -18,8 +18,8 @@ from airflow_provider_segtable.core.indexes.index_state import IndexStatus
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.compaction.compaction import Ended
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
 from airflow_provider_segtable.table.table import Table
 from tests.contract.worlds import eventually

@@ -28,9 +28,8 @@ from airflow_provider_segtable.core.time import (
     Layout,
     aligned,
 )
-from airflow_provider_segtable.spark.reads.spark_times import chunk_key, instant
-from airflow_provider_segtable.spark.writes.chunk_counts import take_census
-from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.spark_columns import chunk_key, instant
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest, take_census
 from tests.spark.conftest import MakeTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -27,11 +27,11 @@ from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest, ingest_some
-from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream
+from airflow_provider_segtable.spark.writes.distribution import spark_execute
+from airflow_provider_segtable.spark.writes.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 
 pytestmark = pytest.mark.spark

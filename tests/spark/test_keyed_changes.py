@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
+from airflow_provider_segtable.spark.writes.spark_engine import delete, merge, update
 from airflow_provider_segtable.table.table import Table
 
 pytestmark = pytest.mark.spark

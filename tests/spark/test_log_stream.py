@@ -14,8 +14,7 @@ from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
 from airflow_provider_segtable.spark.source.registration import register
-from airflow_provider_segtable.spark.writes.streams.log_sink import LogSink
-from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream, stream_writer
+from airflow_provider_segtable.spark.writes.stream import LogSink, ingest_stream, stream_writer
 from tests.contract.worlds import eventually
 from tests.spark.conftest import MakeTable
 from tests.spark.test_stream import EVENTS, drop_file

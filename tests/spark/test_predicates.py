@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.data.conditions import matches
-from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.spark_columns import matching
 
 pytestmark = pytest.mark.spark
 

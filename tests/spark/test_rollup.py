@@ -29,11 +29,11 @@ from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up as arrow
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.sort.sorting import SortSpec
 from airflow_provider_segtable.data.table_kinds import RollupArrow
+from airflow_provider_segtable.spark import table_kinds as in_spark
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
-from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
-from airflow_provider_segtable.spark.writes import dataframe_rollup as in_spark
+from airflow_provider_segtable.spark.spark_columns import spark_schema
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
-from airflow_provider_segtable.spark.writes.sketch_compaction import spark_rollup
+from airflow_provider_segtable.spark.writes.distribution import spark_rollup
 from airflow_provider_segtable.table.table import Table
 from tests.examples import examples
 from tests.property import rollup_model as model
@@ -63,7 +63,7 @@ def test_spark_and_arrow_agree(
     ]
     mixed = pa.concat_tables([*halves, arrived])
     twice = arrow_rolled_up(mixed, how, time_column="at")
-    again = in_spark.rolled_up(spark.createDataFrame(mixed), how, time_column="at")
+    again = in_spark.rolled_up_rows(spark.createDataFrame(mixed), how, time_column="at")
     assert model.found(in_arrow(again, expected.schema), how) == model.found(twice, how)
 
 
@@ -195,7 +195,7 @@ def test_sketches_merge_in_any_order(spark: SparkSession, make_rollup: MakeRollu
     ]
     pairs = made[2]
     for part in made[:2]:
-        pairs = in_spark.rolled_up(pairs.union(part), how, time_column="at")
+        pairs = in_spark.rolled_up_rows(pairs.union(part), how, time_column="at")
     chained = told(pairs)
     assert at_once.keys() == merged.keys() == chained.keys()
     assert len(at_once) == 6
@@ -305,7 +305,7 @@ def test_sketches_compact_to_one_row_a_group(spark: SparkSession, make_rollup: M
     )
     slowest = rows.column("slowest").to_pylist()
     assert slowest == sorted(slowest)
-    before = in_spark.rolled_up(
+    before = in_spark.rolled_up_rows(
         scan_physical(spark, table, inputs, physical), how, time_column="at"
     )
     sketch = how.metrics[2]

@@ -26,11 +26,16 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, Plan
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.spark.driver.distribution import SparkRun, packed, spark_execute
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.table_kinds import estimate, quantile
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
-from airflow_provider_segtable.spark.writes.dataframe_rollup import estimate, quantile
-from airflow_provider_segtable.spark.writes.sketch_compaction import Piece, grouped
+from airflow_provider_segtable.spark.writes.distribution import (
+    Piece,
+    SparkRun,
+    grouped,
+    packed,
+    spark_execute,
+)
 from airflow_provider_segtable.table.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -13,8 +13,8 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.time import HOUR_US, Interval, parse_instant
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
-from airflow_provider_segtable.spark.writes.dataframe_change import delete
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.spark_engine import delete
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable

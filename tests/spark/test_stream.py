@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
-from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream
+from airflow_provider_segtable.spark.writes.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 

@@ -138,8 +138,8 @@ def _one_by_one(
 
 def maintain(ports: TableContext, kind: str, name: str, folder: Path) -> None:
     """Want compactions of a kind and carry out all that are pending, in Spark tasks."""
-    from airflow_provider_segtable.spark.driver.distribution import spark_execute
     from airflow_provider_segtable.spark.driver.session import session
+    from airflow_provider_segtable.spark.writes.distribution import spark_execute
 
     execute = spark_execute(session(f"stress {name}", master="local[2,4]"))
     randomness = random.Random(f"{name} {time.time_ns()}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_segtable.spark.driver.app_files import spark_app_path
+from airflow_provider_segtable.spark.driver.session import spark_app_path
 
 
 def spark_app(

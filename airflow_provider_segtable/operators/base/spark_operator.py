@@ -39,7 +39,7 @@ from airflow_provider_segtable.hooks.submission import (
 )
 from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator
 from airflow_provider_segtable.operators.base.rendered import refused_at_once
-from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX, spark_app_path
+from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, spark_app_path
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.remote_results import fetch, forget
 from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending

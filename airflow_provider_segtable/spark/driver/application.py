@@ -31,10 +31,9 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
-from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX
-from airflow_provider_segtable.spark.driver.session import session
+from airflow_provider_segtable.spark.driver.file_locations import local_root_warning
+from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, session
 from airflow_provider_segtable.spark.driver.spark_errors import stopped
-from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.environment import (
     OPTIONS_VARIABLE,

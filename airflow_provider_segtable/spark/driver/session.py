@@ -13,6 +13,27 @@
    command line. Spark's pages hide their values, by segtable's list of names.
 7. Signals are held until Spark has started: if PySpark is interrupted while it starts the JVM,
    the JVM runs for ever.
+
+Pack this package as a zip for the executors of a cluster (``--py-files``).
+
+1. The archive depends on the sources alone: sorted names, no times, no caches.
+2. It holds the whole package, because it precedes an installed segtable on an executor's path and
+   a part of the package would hide the rest. ``spark/source`` has a class in Java for drivers that
+   run from it. Tasks import ``spark/tasks`` from it.
+3. A driver that itself runs from such an archive passes that archive on.
+
+JVM flags for drivers on this machine.
+
+They apply when the JVM starts, so spark-submit needs them on its command line. Segtable's drivers
+live for seconds and move files, not rows: a fast start matters more than optimised code. Without
+optimised code a JVM reserves 48 MiB for compiled code, which a session that lives for minutes
+fills: it would discard and compile again. So it gets as much as it has by default.
+
+Locate the files of the Spark applications for spark-submit (``segtable spark-app``).
+
+1. In a wheel they are inside the package, as ``_spark_apps/`` (``hatch_build.py``).
+2. In a checkout they are beside the package, in ``spark_apps/``.
+3. The wheel's folder comes first: a folder beside an installed package may not be segtable's.
 """
 
 import logging
@@ -22,20 +43,53 @@ import signal
 import sys
 import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from zipimport import zipimporter
 
+import airflow_provider_segtable
 from airflow_provider_segtable.coordination.embedded_zookeeper.java import find_java
+from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.secret import CREDENTIAL_NAMES, is_secret_name
 from airflow_provider_segtable.spark.driver.install_check import check_install
-from airflow_provider_segtable.spark.driver.jvm import SHORT_LIVED_DRIVER
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+
+ARCHIVE = "segtable.zip"
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def package_archive(folder: Path | str | None = None) -> Path:
+    """Write the archive and return its path.
+
+    Args:
+        folder: target folder; by default a new temporary folder, which the caller removes.
+    """
+    loader: object = airflow_provider_segtable.__spec__.loader
+    if isinstance(loader, zipimporter):
+        return Path(loader.archive)
+    root = Path(airflow_provider_segtable.__path__[0])
+    target = Path(folder or tempfile.mkdtemp(prefix="segtable-")) / ARCHIVE
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        sources = (path for path in root.rglob("*") if path.suffix in (".py", ".java"))
+        for source in sorted(sources):
+            name = source.relative_to(root.parent).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, _TIME), source.read_bytes())
+    return target
+
+
+SHORT_LIVED_DRIVER = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+    "-XX:ReservedCodeCacheSize=240m",
+}
+
 
 DEFAULT_MASTER = "local[*, 4]"
 _DEFAULTS = {
@@ -110,8 +164,6 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 def _ship(context: "SparkContext") -> None:
     """Send this package to the executors, once."""
-    from airflow_provider_segtable.spark.driver.archive import ARCHIVE, package_archive
-
     if ARCHIVE not in (context._python_includes or ()):  # noqa: SLF001  # Spark refuses a duplicate name
         folder = context._temp_dir  # noqa: SLF001  # removed with the application
         context.addPyFile(str(package_archive(folder)))
@@ -183,3 +235,28 @@ def _defaults_file() -> dict[str, str]:
     lines = (line.strip() for line in file.read_text().splitlines())
     pairs = (re.split(r"\s*[\s=:]\s*", line, maxsplit=1) for line in lines if line[:1] not in "#!")
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+RESULT_PREFIX = "SEGTABLE_RESULT "
+"""Beginning of an application's last line, which has its result as JSON."""
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def spark_app_path(name: str, package: Path = _PACKAGE) -> Path:
+    """Return the file of the application called ``name``, such as ``"compact"``.
+
+    Raises:
+        InvalidName: there is no such application; the message lists the existing ones.
+    """
+    folder = _folder(package)
+    there = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    if name not in there:
+        raise InvalidName(
+            f"no Spark application {name!r} in {folder}; there are: {', '.join(there) or 'none'}"
+        )
+    return folder / f"{name}.py"
+
+
+def _folder(package: Path) -> Path:
+    bundled = package / "_spark_apps"
+    return bundled if bundled.is_dir() else package.parent / "spark_apps"

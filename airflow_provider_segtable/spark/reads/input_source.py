@@ -35,9 +35,8 @@ from airflow_provider_segtable.data.files.text_values import (
     untimed,
 )
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
-from airflow_provider_segtable.spark.reads.spark_times import column, instant
-from airflow_provider_segtable.spark.tasks.text_reading import TextReader
+from airflow_provider_segtable.spark.spark_columns import column, instant, readable, spark_schema
+from airflow_provider_segtable.spark.tasks.reading import TextReader
 
 _COMPRESSIONS = {".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate"}
 _SUFFIXES: Mapping[str, tuple[str, Mapping[str, str]]] = {

@@ -5,9 +5,17 @@
 2. The files of each other group are merged by the kernel, in tasks (``data.keyed.file_groups``).
    Conditions on the key alone are evaluated before the merge, all others after it, by Spark.
 3. So are windows: the kernel compares the roots of records with the window.
+
+Read segments with pyarrow in tasks, for columns that Spark's own reader does not support.
+
+1. A task gets descriptors and row filters, and reads the files with ``data.parquet.segment_scan``,
+   as ``Table`` does.
+2. Files that are not stored, as those of a read with the live tail, are sent to the tasks.
+3. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
+   digits. Of ``carried`` columns an exact copy is added.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Protocol, TypeVar
 
@@ -19,21 +27,79 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.selection import record_tests
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow_schema import physical_schema
+from airflow_provider_segtable.data.files.open_files import held_files
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
-from airflow_provider_segtable.data.row_filter import with_origin_columns
-from airflow_provider_segtable.spark.reads.arrow_scan import held_by
-from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
-from airflow_provider_segtable.spark.reads.spark_times import column
-from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
-from airflow_provider_segtable.spark.tasks.merged_reading import MergedReadTask
+from airflow_provider_segtable.data.row_filter import RowFilter, with_origin_columns
+from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.spark.spark_columns import column, readable, spark_schema
+from airflow_provider_segtable.spark.tasks.reading import (
+    PREFIX,
+    Held,
+    MergedReadTask,
+    ReadTask,
+    copied,
+)
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.chosen_files import chosen_groups
 from airflow_provider_segtable.table.parts import Clipped, Wanted
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.upsert import merge_rules
+
+NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
+"""The address columns, in types that Spark can hold."""
+
+
+def arrow_scan(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    segments: Sequence[Segment],
+    schema: pa.Schema,
+    row_filters: Mapping[SegmentId, RowFilter],
+    *,
+    addressed: bool = False,
+    carried: Sequence[str] = (),
+) -> DataFrame:
+    """Return the rows of some segments of a snapshot, in the columns of a schema.
+
+    Args:
+        spark: the session.
+        snapshot: the table at one version.
+        segments: visible segments with rows.
+        schema: columns of the table, in its own types.
+        row_filters: the deleted rows, by segment.
+        addressed: add the columns ``NAMES``, with root addresses.
+        carried: columns to add a copy of (``exact_columns``).
+    """
+    copies = [copied(schema.field(name)) for name in carried]
+    columns = [*readable(schema), *(NAMES if addressed else ()), *readable(pa.schema(copies))]
+    kinds = spark_schema(pa.schema(columns))
+
+    task = ReadTask(
+        uri=absolute(snapshot.ports.uri),
+        storage_options=snapshot.ports.storage_options,
+        segments=spark.sparkContext.broadcast([(each, row_filters[each.id]) for each in segments]),
+        schema=schema,
+        target=to_arrow_schema(kinds, timezone="UTC"),
+        time_column=snapshot.state.table.time_column,
+        addressed=addressed,
+        carried=tuple(carried),
+        checked=snapshot.checked,
+        held=held_by(spark, snapshot.ports.files),
+    )
+    tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)
+    numbers = spark.range(0, len(segments), 1, tasks)
+    return numbers.mapInArrow(task.run, kinds)
+
+
+def held_by(spark: SparkSession, files: DataFiles) -> Held | None:
+    """Return the files that only this process has, for tasks; None if there are none."""
+    found = held_files(files)
+    return spark.sparkContext.broadcast(dict(found)) if found else None
+
 
 ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
 """Reads columns of files, given their schema; each file clipped to an interval, if any."""

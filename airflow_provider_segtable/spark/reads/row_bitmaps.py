@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.data.row_filter import Flags, RowFilter, flags_of
-from airflow_provider_segtable.spark.reads.file_locations import place
+from airflow_provider_segtable.spark.driver.file_locations import place
 
 Words: TypeAlias = npt.NDArray[np.int64]
 

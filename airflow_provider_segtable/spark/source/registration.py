@@ -6,9 +6,15 @@
 2. The classes are put into a jar for the driver's class loader, once for each driver. Executors
    need none of them.
 3. The source asks Python through py4j, as ``foreachBatch`` does.
+
+What Spark asks of the data source, answered by segtable: ``SegtableSource.Tables``.
+
+A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
 """
 
 import zipfile
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +25,79 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.source.jvm_answers import jvm_of
-from airflow_provider_segtable.spark.source.jvm_tables import JvmTables
+from airflow_provider_segtable.spark.source.log_stream import LogFeed
+from airflow_provider_segtable.spark.source.source_options import (
+    Options,
+    answered,
+    follows_log,
+    frame_of,
+    jvm_of,
+    to_follow,
+    to_follow_log,
+    to_read,
+    to_receive,
+    to_write,
+)
+from airflow_provider_segtable.spark.source.source_reading import SourceFeed, SourceReading
+from airflow_provider_segtable.spark.source.source_writing import (
+    StreamTarget,
+    connected,
+    readable,
+    save,
+)
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
+
+
+@dataclass(frozen=True, slots=True)
+class JvmTables:
+    """The tables of this driver."""
+
+    context: SparkContext
+
+    class Java:
+        """The interface that Java sees."""
+
+        implements = ("segtable.SegtableSource$Tables",)
+
+    @answered
+    def read(self, session: "JavaObject", options: Options) -> SourceReading:
+        """Return what the options ask for, of the version that they name."""
+        del session
+        return SourceReading.of(self.context, *to_read(options))
+
+    @answered
+    def follow(self, session: "JavaObject", options: Options) -> SourceFeed | LogFeed:
+        """Return the feed of a stream that reads a table, or its log store."""
+        del session
+        if follows_log(options):
+            place, asked = to_follow_log(options)
+            return LogFeed.of(self.context, readable(place), asked, partial(connected, place))
+        place, request = to_follow(options)
+        return SourceFeed.of(self.context, readable(place), request)
+
+    @answered
+    def save(
+        self, session: "JavaObject", options: Options, mode: str, rows: "JavaObject"
+    ) -> SourceReading:
+        """Write a batch; return the table."""
+        del session
+        place, request = to_write(options)
+        before = SourceReading.of(self.context, place, ReadRequest())
+        save(place, request, mode, frame_of(self.context, rows))
+        return before
+
+    @answered
+    def receive(self, session: "JavaObject", options: Options) -> StreamTarget:
+        """Return a table to which a stream is written."""
+        del session
+        place, request, log = to_receive(options)
+        readable(place)  # an error now, not at the first batch
+        return StreamTarget(self.context, place, request, log)
+
 
 NAME = "segtable"
 _CLASS = "segtable.SegtableSource"

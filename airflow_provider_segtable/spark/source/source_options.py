@@ -7,20 +7,34 @@
 3. A way to read that ``read_request`` learns is one line in ``_READS``.
 4. A stream takes those, the limits of a batch, and ``sinceVersion=latest``: new rows alone.
 5. With ``log=true`` a stream reads the table's log store instead; ``_LOGS`` are its options.
+
+Answers of Python to ``SegtableSource``: values, or an error that Java throws.
+
+An error of segtable is returned as an ``IllegalArgumentException`` with its name and message: what
+a proxy raises would reach the user below two stacks. Other exceptions are bugs, and keep theirs.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.reads.effects import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Extent, Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
 
 Parse: TypeAlias = Callable[[str], Any]
 Options: TypeAlias = Mapping[str, str]
@@ -266,3 +280,41 @@ def _value(name: str, text: str, parse: Parse) -> Any:
     except ValueError:
         wanted = _WANTED.get(parse, "true or false")
         raise InvalidInput(f"option {name}={text!r} is not {wanted}") from None
+
+
+Answer = TypeVar("Answer")
+
+
+def answered(method: Callable[..., Answer]) -> Callable[..., "Answer | JavaObject"]:
+    """Return a method of an object with a ``context`` that returns its errors."""
+
+    @wraps(method)
+    def answer(self: Any, *arguments: Any) -> "Answer | JavaObject":
+        try:
+            with translated("segtable"):
+                return method(self, *arguments)
+        except SegtableError as error:
+            text = f"{type(error).__name__}: {error}"
+            return jvm_of(self.context).java.lang.IllegalArgumentException(text)
+
+    return answer
+
+
+def jvm_of(context: SparkContext) -> Any:
+    """Return the driver's classes; PySpark has no public way to them."""
+    return context._jvm  # noqa: SLF001
+
+
+def session_of(context: SparkContext, session: "JavaObject") -> SparkSession:
+    """Return a session of Java in Python."""
+    return SparkSession(context, session)
+
+
+def java_of(rows: DataFrame) -> "JavaObject":
+    """Return a DataFrame of Python in Java."""
+    return rows._jdf  # noqa: SLF001  # there is no other way
+
+
+def frame_of(context: SparkContext, rows: "JavaObject") -> DataFrame:
+    """Return a DataFrame of Java in Python."""
+    return DataFrame(rows, session_of(context, rows.sparkSession()))

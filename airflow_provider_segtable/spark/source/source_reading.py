@@ -9,11 +9,33 @@
    the whole newest version takes no rows.
 4. The option ``includeLog`` adds the live tail of the log stores, read by the driver when the
    DataFrame or view is made. Its files are in memory, and are sent to the tasks that read them.
+
+Filters that Spark hands to the data source, as a condition by which files are left out.
+
+1. Spark evaluates every filter itself; here they only choose files. So a filter may become a weaker
+   condition, or none, but never a stronger one. What Parquet's statistics can do with it, Spark's
+   own reader does.
+2. Filters are compared by the table's types. Spark cuts nanoseconds to microseconds, towards zero,
+   so a comparison with one becomes wider by a microsecond.
+
+The versions of a table as a stream: ``SegtableSource.Feed``.
+
+1. An offset is a version. The first batch is what the request asks for: without a start the whole
+   table, with ``sinceVersion`` ``latest`` nothing. Each later one is the window since the batch
+   before. Where a batch ends is decided by ``core.reads.batches``.
+2. What a batch has follows from its two offsets alone, which Spark keeps. So a batch that it runs
+   again after a restart is the same.
+3. A batch is read when its rows are needed. After a restart Spark asks for the batch before, too,
+   which may be expired, and does not read it.
+4. Columns are those that the table had when the stream was started; of these, a query's are read.
+5. Spark asks for the batch after a version once it has noted the batch before as done. So then a
+   consumer advances to that version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -21,33 +43,151 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    Day,
+    IsNull,
+    Moment,
+    Not,
+    Predicate,
+    Value,
+)
+from airflow_provider_segtable.core.reads.effects import (
+    ORIGIN_COLUMNS,
+    BatchLimits,
+    Step,
+    batch_end,
+)
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.row_filter import with_origin_columns
 from airflow_provider_segtable.data.rows import with_change_columns
 from airflow_provider_segtable.library.log_stores import log_finder
-from airflow_provider_segtable.spark.reads.dataframe_scan import read
-from airflow_provider_segtable.spark.reads.spark_schemas import readable as in_spark
-from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
-from airflow_provider_segtable.spark.reads.window_scan import shows_origin
-from airflow_provider_segtable.spark.source.jvm_answers import (
+from airflow_provider_segtable.spark.reads.dataframe_scan import read, shows_origin
+from airflow_provider_segtable.spark.source.source_options import (
+    FollowRequest,
+    Place,
+    WriteRequest,
     answered,
     frame_of,
     java_of,
     jvm_of,
     session_of,
 )
-from airflow_provider_segtable.spark.source.pushed_filters import pushed_condition
-from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
 from airflow_provider_segtable.spark.source.source_writing import opened, save
+from airflow_provider_segtable.spark.spark_columns import readable as in_spark
+from airflow_provider_segtable.spark.spark_columns import spark_schema
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.kept_versions import advance
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
 from airflow_provider_segtable.table.windows import settled, version_read
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject
+
+
+ToCatalyst = Callable[[Any], Any]
+"""Converts one of Spark's external values to the number that Spark computes with."""
+
+_COMPARES: Mapping[str, Compares] = {
+    "EqualTo": Compares.EQUAL,
+    "EqualNullSafe": Compares.EQUAL,
+    "LessThan": Compares.LESS,
+    "LessThanOrEqual": Compares.AT_MOST,
+    "GreaterThan": Compares.MORE,
+    "GreaterThanOrEqual": Compares.AT_LEAST,
+}
+_BELOW = {Compares.EQUAL, Compares.LESS, Compares.AT_MOST}
+_ABOVE = {Compares.EQUAL, Compares.MORE, Compares.AT_LEAST}
+
+
+def pushed_condition(
+    filters: Iterable["JavaObject"], schema: pa.Schema, time_column: str, to_catalyst: ToCatalyst
+) -> Condition | None:
+    """Return what filters say about rows; None if nothing.
+
+    Args:
+        filters: filters of ``org.apache.spark.sql.sources``, all of which hold for wanted rows.
+        schema: the table's columns.
+        time_column: the event time.
+        to_catalyst: see ``ToCatalyst``.
+    """
+    pushed = _Pushed(schema, to_catalyst)
+    found = tuple(part for part in map(pushed.predicate, filters) if part)
+    return by_predicate(AllOf(found), time_column) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pushed:
+    """Filters over the columns of a table."""
+
+    schema: pa.Schema
+    to_catalyst: ToCatalyst
+
+    def predicate(self, each: "JavaObject") -> Predicate | None:
+        """Return a predicate that holds wherever a filter does; None for any row."""
+        name = each.getClass().getSimpleName()
+        if name == "And":
+            some = (self.predicate(each.left()), self.predicate(each.right()))
+            parts = tuple(part for part in some if part)
+            return AllOf(parts) if parts else None
+        if name == "Or":
+            either = (self.predicate(each.left()), self.predicate(each.right()))
+            return AnyOf(tuple(part for part in either if part)) if all(either) else None
+        if name not in {*_COMPARES, "In", "IsNull", "IsNotNull"}:
+            return None
+        column = _column(each.attribute())
+        return None if column not in self.schema.names else self._of_column(name, column, each)
+
+    def _of_column(self, name: str, column: str, each: "JavaObject") -> Predicate | None:
+        if name in {"IsNull", "IsNotNull"}:
+            return IsNull(column) if name == "IsNull" else Not(IsNull(column))
+        kind = self.schema.field(column).type
+        if name == "In":
+            values = tuple(self._value(value, kind) for value in each.values() if value is not None)
+            wide = pa.types.is_timestamp(kind) and kind.unit == "ns"
+            return None if wide or None in values else Among(column, values)
+        value = self._value(each.value(), kind)
+        return None if value is None else _compared(column, _COMPARES[name], value, kind)
+
+    def _value(self, given: Any, kind: pa.DataType) -> Value:
+        """Return a filter's value as one of predicates; None if it cannot be compared exactly."""
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            at = self.to_catalyst(given)
+            made = Day if pa.types.is_date(kind) else Moment
+            return made(at) if isinstance(at, int) else None
+        for known, python in (
+            (pa.types.is_boolean, bool),
+            (pa.types.is_signed_integer, int),
+            (pa.types.is_string, str),
+            (pa.types.is_large_string, str),
+            (pa.types.is_floating, float),
+        ):
+            if known(kind) and type(given) is python:
+                exact = not isinstance(given, float) or isfinite(given)
+                value: Value = given
+                return value if exact else None
+        return None
+
+
+def _column(attribute: str) -> str:
+    """Return the column that an attribute names; a part of a struct is no column."""
+    if attribute.startswith("`"):
+        return attribute[1:-1].replace("``", "`")
+    return "" if "." in attribute else attribute
+
+
+def _compared(column: str, how: Compares, value: Value, kind: pa.DataType) -> Predicate:
+    if not isinstance(value, Moment) or kind.unit != "ns":
+        return Compare(column, how, value)
+    below = Compare(column, Compares.LESS, Moment(value.us + 1))
+    above = Compare(column, Compares.MORE, Moment(value.us - 1))
+    return AllOf((*([below] if how in _BELOW else ()), *([above] if how in _ABOVE else ())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +320,98 @@ class SourceReading:
         catalyst = jvm_of(self.context).org.apache.spark.sql.catalyst
         to_catalyst = catalyst.CatalystTypeConverters.convertToCatalyst
         return pushed_condition(filters, to_arrow(table.schema), table.time_column, to_catalyst)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFeed:
+    """The versions of a table, as far as a stream asks for them; ``columns`` as Spark's JSON."""
+
+    context: SparkContext
+    ports: TableContext
+    request: FollowRequest
+    columns: str
+    _steps: dict[int, Step | None] = field(default_factory=dict, repr=False)
+
+    class Java:
+        """The interface that Java sees."""
+
+        implements = ("segtable.SegtableSource$Feed",)
+
+    @staticmethod
+    def of(context: SparkContext, ports: TableContext, request: FollowRequest) -> "SourceFeed":
+        """Return the feed that a request asks for, with the columns of the newest version.
+
+        The start of the first batch is not looked at: a stream that is started again has it behind.
+
+        Raises:
+            InvalidInput: the request names a version, and a stream has no end; or this kind of
+                table has no windows.
+        """
+        read = request.read
+        if (read.version, read.as_of, read.tag) != (None, None, None):
+            raise InvalidInput(
+                "a stream has no end: give sinceVersion or since for its start, and no version, "
+                "asOf or tag"
+            )
+        state = ports.log.load()
+        state.table.kind.check_window(ports.uri)
+        shown = Asked(ports=ports, state=state, request=read)
+        wanted = replace(request, read=replace(read, columns=tuple(shown.columns.names)))
+        return SourceFeed(context, ports, wanted, shown.schema())
+
+    @answered
+    def schema(self) -> str:
+        """Return the columns as Spark's JSON."""
+        return self.columns
+
+    @answered
+    def newest(self) -> str:
+        """Return the newest version."""
+        return str(self.ports.log.load().n)
+
+    @answered
+    def next(self, after: str, up_to: str, limited: bool) -> str | None:  # noqa: FBT001
+        """Return the end of the batch after a version, at most ``up_to``; None if there is none."""
+        last = int(up_to)
+        if after and self.request.read.consumer is not None:
+            advance(self.ports, self.request.read.consumer, int(after))
+        start = int(after) if after else self._begin(last)
+        if start is None:
+            return up_to
+        limits = self.request.limits if limited else BatchLimits()
+        end = batch_end(self._between(start, last), limits, last)
+        if end is None:
+            return after or None
+        return str(min(last, max(end, self.ports.log.load().retained_from)))
+
+    @answered
+    def batch(self, after: str, up_to: str) -> SourceReading:
+        """Return the reading of a batch."""
+        request = replace(self.request.read, version=int(up_to))
+        if after or self.request.latest:
+            request = replace(request, since_version=int(after or up_to), since=None, consumer=None)
+        return SourceReading(self.context, lambda: Asked.of(self.ports, request))
+
+    @answered
+    def close(self) -> None:
+        """Do nothing: a stream of versions has no connection."""
+
+    def _begin(self, last: int) -> int | None:
+        """Return the version after which the first batch begins; None if it has no window."""
+        if not self.request.read.windowed or self.request.latest:
+            return None
+        state = self.ports.log.at(last)
+        return settled(self.ports.log, self.request.read, state).since_version
+
+    def _between(self, start: int, last: int) -> Iterator[Step]:
+        """Yield the steps after ``start``, up to ``last``; an event is read once."""
+        for n in [each for each in self._steps if each <= start]:
+            del self._steps[n]
+        for n in range(start + 1, last + 1):
+            if n not in self._steps:
+                event = self.ports.log.event(n)
+                changes = self.request.read.changes
+                self._steps[n] = Step(n=n) if event is None else Step.of(event, changes=changes)
+            step = self._steps[n]
+            if step is not None:
+                yield step

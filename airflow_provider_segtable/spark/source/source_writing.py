@@ -20,12 +20,16 @@ from airflow_provider_segtable.core.errors import TableExists
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
-from airflow_provider_segtable.spark.source.jvm_answers import answered, frame_of
-from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
+from airflow_provider_segtable.spark.source.source_options import (
+    Place,
+    WriteRequest,
+    answered,
+    frame_of,
+)
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest_some
-from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
-from airflow_provider_segtable.spark.writes.streams.log_sink import LogSink
-from airflow_provider_segtable.spark.writes.streams.stream import (
+from airflow_provider_segtable.spark.writes.spark_engine import overwrite
+from airflow_provider_segtable.spark.writes.stream import (
+    LogSink,
     append_batch,
     batch_id,
     stream_writer,

@@ -1,20 +1,116 @@
-"""Read segments with pyarrow in a task: segment numbers in, rows out."""
+"""Read segments with pyarrow in a task: segment numbers in, rows out.
+
+Carry values through Spark that Spark cannot hold exactly: nanoseconds, as whole numbers.
+
+1. Spark holds microseconds. A change that writes a row again must not lose the last three digits of
+   columns that it does not set. So a task that reads adds a copy of each such column (``copies``):
+   its nanoseconds as 64-bit integers, at any depth.
+2. A task that writes puts the copies in place of what Spark held (``restored``). A row without a
+   copy, such as a new one of a merge, keeps what Spark held.
+3. Spark sees times rounded down, so that an event time stays in its time chunk.
+
+Read file groups of a primary-key table in a task: numbers of groups in, merged rows out.
+
+Read parts of a window in a task: their numbers in, rows out.
+
+Read pieces of a primary-key table's change feed in a task: their numbers in, rows out.
+
+Make values of the texts of CSV files, in tasks: by the rule of the local engine.
+
+Spark only separates the fields. So a text has one meaning whatever engine reads it
+(``data.files.text_values``).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS, Origins, RowChange
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.open_files import LayeredFiles, open_files
+from airflow_provider_segtable.data.files.text_values import text_faults, typed, without_nulls
+from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.data.keyed.file_groups import (
+    FeedPiece,
+    FileGroup,
+    MergedRead,
+    labelled_rows,
+)
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
-from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.row_filter import RowFilter, read_columns
 from airflow_provider_segtable.ports.files import DataFiles
-from airflow_provider_segtable.spark.tasks.exact_columns import copies, floored
+
+PREFIX = "__segtable_exact_"
+"""Before the name of a column, the name of its copy."""
+
+_TIMED = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_time64)
 
 
-class Broadcast(Protocol):
+def copied(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    """Return the column that holds a copy of ``field``."""
+    return pa.field(PREFIX + field.name, _copied(field.type))
+
+
+def inexact(field: "pa.Field[Any]") -> bool:
+    """Return whether Spark cannot hold all values of a column."""
+    return bool(_copied(field.type) != field.type)
+
+
+def _copied(kind: pa.DataType) -> pa.DataType:
+    """Return a type with whole numbers in place of nanoseconds, at any depth."""
+    if any(of(kind) for of in _TIMED) and kind.unit == "ns":
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_copied(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_copied(kind.key_type), _copied(kind.item_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_within(kind), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_within(kind))
+    return pa.list_(_within(kind)) if pa.types.is_list(kind) else kind
+
+
+def _within(kind: pa.DataType) -> "pa.Field[Any]":
+    return kind.value_field.with_type(_copied(kind.value_type))
+
+
+def copies(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return rows with a copy of each of the named columns."""
+    for name in names:
+        copy = copied(rows.schema.field(name))
+        rows = rows.append_column(copy, rows.column(name).cast(copy.type))
+    return rows
+
+
+def floored(rows: pa.Table, name: str) -> pa.Table:
+    """Return rows with a column of times rounded down to microseconds, if it is there."""
+    if name not in rows.column_names or not inexact(rows.schema.field(name)):
+        return rows
+    at = rows.column_names.index(name)
+    return rows.set_column(at, name, pc.floor_temporal(rows.column(at), unit="microsecond"))
+
+
+def restored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows without their copies, whose values are back in the columns of ``schema``."""
+    for name in [name for name in rows.column_names if name.startswith(PREFIX)]:
+        field = schema.field(name.removeprefix(PREFIX))
+        exact = rows.column(name).cast(_copied(field.type)).cast(field.type)
+        near = conformed(rows.select([field.name]), pa.schema([field])).column(0)
+        at = rows.column_names.index(field.name)
+        rows = rows.set_column(at, field, pc.coalesce(exact, near)).drop_columns([name])
+    return rows
+
+
+class SegmentsBroadcast(Protocol):
     """Segments and their row filters, sent to each executor once."""
 
     @property
@@ -49,7 +145,7 @@ class ReadTask:
 
     uri: str
     storage_options: Mapping[str, str]
-    segments: Broadcast
+    segments: SegmentsBroadcast
     schema: pa.Schema
     target: pa.Schema
     time_column: str
@@ -79,3 +175,234 @@ class ReadTask:
 def near(rows: pa.Table, target: pa.Schema, time_column: str) -> pa.Table:
     """Return rows in the columns of ``target``, with the nearest values that Spark can hold."""
     return floored(rows, time_column).select(target.names).cast(target, safe=False)
+
+
+class Groups(Protocol):
+    """File groups, sent to each executor once."""
+
+    @property
+    def value(self) -> Sequence[FileGroup]:
+        """Return the file groups."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedReadTask:
+    """Read some of ``groups`` in the columns of ``target``.
+
+    Attributes:
+        uri: the table.
+        storage_options: of its object store.
+        table: its definition.
+        groups: the file groups.
+        merged: which of their rows.
+        target: the columns, in types that Spark can hold.
+        carried: columns of which a copy is added (``exact_columns``).
+        checked: compare data files with their checksums.
+        held: files that are not stored; None if all are.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    table: TableCreated
+    groups: Groups
+    merged: MergedRead
+    target: pa.Schema
+    carried: tuple[str, ...] = ()
+    checked: bool = True
+    held: Held | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the groups numbered in the first column."""
+        files = task_files(self.uri, self.storage_options, self.held)
+        reader = GroupReader(files, self.table, checked=self.checked)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for rows in self.merged.rows(reader, self.groups.value[number]):
+                table = copies(rows, self.carried)
+                yield from near(table, self.target, self.table.time_column).to_batches()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A segment, the choice of its rows, their origins, and in a change feed their change."""
+
+    segment: Segment
+    row_filter: RowFilter
+    clip: Interval | None
+    change: RowChange | None
+    origins: Origins | None = None
+
+
+class PiecesBroadcast(Protocol):
+    """Pieces, sent to each executor once."""
+
+    @property
+    def value(self) -> Sequence[Piece]:
+        """Return the pieces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTask:
+    """Read some of ``pieces`` with ``columns``, cast to ``target``; ``schema`` is the table's."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+    pieces: PiecesBroadcast
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    target: pa.Schema
+    time_column: str
+    checked: bool
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the pieces numbered in the first column."""
+        files = open_files(self.uri, self.storage_options)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for rows in self._read(files, self.pieces.value[number]):
+                table = pa.Table.from_batches([rows]).cast(self.target, safe=False)
+                yield from table.to_batches()
+
+    def _read(self, files: DataFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
+        stored = [name for name in self.columns if name in self.schema.names]
+        for rows in SegmentRead(
+            files,
+            piece.segment,
+            schema=self.schema,
+            time_column=self.time_column,
+            columns=stored,
+            clip=piece.clip,
+            row_filter=piece.row_filter,
+            addressed=piece.origins is not None,
+            checked=self.checked,
+        ).batches():
+            yield read_columns(
+                rows, origins=piece.origins, change=piece.change, names=self.hidden
+            ).select(list(self.columns))
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Return the columns of the rows' origin among those to read."""
+        return tuple(n for n in self.columns if n in ORIGIN_COLUMNS and n not in self.schema.names)
+
+
+class Pieces(Protocol):
+    """Pieces of a feed, sent to each executor once."""
+
+    @property
+    def value(self) -> Sequence[FeedPiece]:
+        """Return the pieces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedTask:
+    """Read some of ``pieces`` in the columns of ``target``.
+
+    Attributes:
+        uri: the table.
+        storage_options: of its object store.
+        table: its definition.
+        pieces: the pieces of the window.
+        rules: how the records of a key become its row.
+        interval: only rows with event times in it.
+        target: the columns, in types that Spark can hold.
+        checked: compare data files with their checksums.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    table: TableCreated
+    pieces: Pieces
+    rules: MergeRules
+    interval: Interval | None
+    target: pa.Schema
+    checked: bool
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the pieces numbered in the first column."""
+        files = open_files(self.uri, self.storage_options)
+        reader = GroupReader(files, self.table, checked=self.checked)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for changed in self.pieces.value[number].changes(reader, self.rules):
+                for rows in labelled_rows(changed, reader, self.interval):
+                    table = pa.Table.from_batches([rows])
+                    yield from near(table, self.target, self.table.time_column).to_batches()
+
+
+_REPLACED = "\ufffd"
+"""What Spark puts in place of bytes that are not in the file's encoding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextReader:
+    """Turns batches of texts into batches of values.
+
+    Attributes:
+        place: the source, for messages.
+        columns: names and types of the columns that are no texts, by position.
+        shown: the columns as Spark expects them.
+        nulls: texts that are null.
+        fitting: whether rows that do not fit are left out, instead of refusing all.
+    """
+
+    place: str
+    columns: Mapping[int, "pa.Field[pa.DataType]"]
+    shown: pa.Schema
+    nulls: tuple[str, ...]
+    fitting: bool = False
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the values of batches.
+
+        Raises:
+            SchemaMismatch: a text is no value of its column's type.
+        """
+        for batch in batches:
+            texts = self._texts(batch)
+            if self.fitting:
+                bad = self._faults(texts)
+                texts = texts.take(pa.array([n for n in range(len(texts)) if n not in bad]))
+            rows = [self._values(at, each) for at, each in enumerate(texts.columns)]
+            yield from pa.table(rows, schema=self.shown).to_batches()
+
+    def aside(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the texts of rows that do not fit, each with the reason as its last column."""
+        for batch in batches:
+            texts = self._texts(batch)
+            bad = self._faults(texts)
+            some = texts.take(pa.array(list(bad), pa.int64()))
+            yield from some.append_column("reason", [list(bad.values())]).to_batches()
+
+    def _faults(self, texts: pa.Table) -> dict[int, str]:
+        known = texts.select(list(self.columns))
+        schema = pa.schema(list(self.columns.values()))
+        return dict(sorted(text_faults(known.rename_columns(schema.names), schema).items()))
+
+    def _texts(self, batch: pa.RecordBatch) -> pa.Table:
+        found = [self._text(each) for each in batch.columns]
+        return pa.table(found, names=batch.schema.names)
+
+    def _text(self, texts: "pa.Array[pa.StringScalar]") -> pa.ChunkedArray:
+        given = without_nulls(pa.chunked_array([texts.cast(pa.string())]), self.nulls)
+        if pc.any(pc.match_substring(given, _REPLACED)).as_py():
+            raise SchemaMismatch(
+                f"{self.place}: a text has the character U+FFFD, which Spark puts in place of "
+                "bytes that are not in the encoding: give the encoding (--encoding, encoding=), "
+                "or use the local engine"
+            )
+        return given
+
+    def _values(self, at: int, given: pa.ChunkedArray) -> pa.ChunkedArray:
+        column = self.columns.get(at)
+        if column is None:
+            return given.cast(self.shown.field(at).type)
+        try:
+            return typed(given, column.name, column.type, first=-1).cast(self.shown.field(at).type)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(f"{self.place}: {error}") from None
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatch(
+                f"{self.place}: column {column.name!r} has values that Spark cannot hold "
+                f"({error}): use the local engine"
+            ) from None

@@ -4,32 +4,124 @@
 2. Every file has a unique name, so tries of a task never collide.
 3. A known error is returned as a value that names the files written, and the driver deletes them.
    On any other failure the task deletes its files itself.
+
+Run a group of kernel jobs in a task.
+
+Pack row addresses in a task: batches of names and row numbers in, packed bits out.
+
+1. Each name becomes one row with its numbers as packed bits (``data.deletes.row_bits``). Arrow and
+   numpy do the work; no row becomes a Python object.
+2. It needs no bitmap library, because executors have none.
+
+Send a task's rows to the driver piece by piece, as Arrow's bytes in one column.
+
+The driver takes them partition by partition (``toLocalIterator``), so it holds no whole batch, and
+no row becomes a Python object on the way.
+
+Return errors from a task as values, so that they keep their type and message.
+
+Write records of a primary-key table in a task: rows in, log files and their descriptors out.
+
+1. Rows come with those of a file group together. A task holds as many as a log file may have, and
+   the kernel splits them by time chunk and bucket, sorts and merges them (``data.keyed``). So a
+   file holds what the kernel says, however Spark dealt the rows.
+2. Every file has a unique name, so tries of a task never collide. Files of a try that does not
+   count are orphans, which no event names.
+
+Check the inputs of a sketch compaction, and estimate its rows' bytes, in tasks.
 """
 
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import (
     SegmentPlacement,
     check_rows,
     write_segment,
 )
+from airflow_provider_segtable.data.keyed.log_files import LOG_BYTES, LogWriter, Records, deletions
+from airflow_provider_segtable.data.parquet.segment_files import check_whole
+from airflow_provider_segtable.data.row_filter import bits_of, hidden_of
+from airflow_provider_segtable.data.sort.sorted_writer import probed
 from airflow_provider_segtable.ports.files import DataFiles
-from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, restored
-from airflow_provider_segtable.spark.tasks.faults import reported
+from airflow_provider_segtable.ports.job import Done, Job, run_one
+from airflow_provider_segtable.spark.tasks.reading import PREFIX, restored
+
+Group = tuple[tuple[int, Job], ...]
+"""Jobs with their numbers."""
+
+
+def run_group(group: Group) -> list[Done]:
+    """Run the jobs of a group, each with a fresh attempt id."""
+    return [
+        run_one(index, replace(job, attempt=secrets.token_hex(8)))  # type: ignore[type-var]
+        for index, job in group
+    ]
+
+
+PACKED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bits", pa.binary())])
+"""A name, the number of its row numbers (duplicates included), and the packed row numbers."""
+
+
+def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield each root's row numbers as bits, one row a root."""
+    held: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        names, codes, numbers = hidden_of(batch)
+        order = np.argsort(codes, kind="stable")
+        edges = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        for at, name in enumerate(names):
+            mine = numbers[order[edges[at] : edges[at + 1]]]
+            held.setdefault(name, []).append(mine.astype(np.uint32))
+    for name, parts in held.items():
+        rows = np.concatenate(parts)
+        found = {"name": name, "rows": len(rows), "bits": bits_of(np.unique(rows))}
+        yield pa.RecordBatch.from_pylist([found], schema=PACKED)
+
+
+PIECE = "piece"
+PIECES = pa.schema([(PIECE, pa.binary())])
+
+
+def packed_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield each batch of rows as one row with its bytes."""
+    for batch in batches:
+        if batch.num_rows:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([sink.getvalue().to_pybytes()])], schema=PIECES
+            )
+
+
+def unpacked_rows(piece: bytes) -> pa.Table:
+    """Return the rows of a piece."""
+    with pa.ipc.open_stream(piece) as reader:
+        return reader.read_all()
+
+
+def reported(error: SegtableError) -> tuple[str, str]:
+    """Return an error's type name and message."""
+    return type(error).__name__, str(error)
+
 
 SLOT = "__segtable_slot"
 RESULT = "segment string, error string, message string"
@@ -195,3 +287,121 @@ def decode_result(text: str) -> Segment:
 
 def _result(**values: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([values], schema=_RESULT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTask:
+    """Parameters of a task that writes records.
+
+    Attributes:
+        uri: the table.
+        storage_options: of its object store.
+        table: its definition.
+        rules: how the records of a key become its row.
+        layout: the layout of time chunks.
+        base_version: the table's first version.
+        instant: when the write began.
+        schema: the columns of the rows.
+        deleted: the name of the user's column that says which rows delete their key.
+        carried: the columns whose copies follow (``exact_columns``).
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    table: TableCreated
+    rules: MergeRules
+    layout: Layout
+    base_version: Instant
+    instant: Instant
+    schema: pa.Schema
+    deleted: str = ""
+    carried: tuple[str, ...] = ()
+
+    def run(
+        self, batches: Iterable[pa.RecordBatch], wrote: Callable[[str], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Write the rows of one partition; yield a result for every file.
+
+        Args:
+            batches: whether a row deletes its key, then the columns in their order, then copies.
+            wrote: called with each path that the task leaves behind when it succeeds.
+        """
+        files = open_files(self.uri, self.storage_options)
+        yield from results(files, self._written(files, batches), wrote)
+
+    def _written(self, files: DataFiles, batches: Iterable[pa.RecordBatch]) -> Iterator[Segment]:
+        writer = LogWriter(
+            files=files,
+            table=self.table,
+            rules=self.rules,
+            layout=self.layout,
+            base_version=self.base_version,
+            instant=self.instant,
+            token=lambda: secrets.token_hex(8),
+        )
+        for rows in gathered(batches, LOG_BYTES):
+            yield from writer.written(self._records(rows))
+
+    def _records(self, rows: pa.Table) -> Records:
+        values = rows.select(rows.column_names[1:])
+        return Records(
+            rows=checked(values, self.schema, self.table.time_column, self.carried),
+            deleted=deletions(rows.column(0), self.deleted),
+        )
+
+
+def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
+    """Yield batches in tables of at least ``most`` bytes, and a last smaller one."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= most:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if sum(batch.num_rows for batch in held):
+        yield pa.Table.from_batches(held)
+
+
+SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTask:
+    """Compare segments with every byte of their files."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+
+    def run(self, segments: Iterable[Segment]) -> Iterator[tuple[str, str]]:
+        """Yield an error, as values, for each file that does not match its segment."""
+        files = open_files(self.uri, self.storage_options)
+        for segment in segments:
+            try:
+                check_whole(files, segment)
+            except SegtableError as error:
+                yield reported(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTask:
+    """Encode the first rows of a range; ``sketches`` are the numbers of the sketch columns."""
+
+    sketches: tuple[int, ...]
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the bytes that the rows take in a file, and their weight."""
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            if batch.num_rows and rows < SAMPLED_ROWS and size < SAMPLED_BYTES:
+                held.append(batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+        if held:
+            table = pa.Table.from_batches(held)
+            weight = 8.0 * table.num_columns * rows
+            for number in self.sketches:
+                weight += pc.sum(pc.binary_length(table.column(number))).as_py() or 0
+            taken = probed(table, table.column_names).width * rows
+            yield pa.RecordBatch.from_pylist([{"size": taken, "weight": weight}])

@@ -4,34 +4,240 @@
 2. It is joined to a snapshot's rows with their addresses, and the matches are evaluated once, too.
    A source row is unmatched if its number is missing from the matches. It is inserted with the
    defaults of columns that it lacks.
+
+Assign SQL expressions as new values of a table's columns.
+
+1. A value of another type is cast by SQL's store assignment. If the cast changes the value, the
+   running change fails, whatever ``spark.sql.ansi.enabled`` is. Floating columns take the nearest
+   number.
+2. Columns that Spark cannot hold exactly (nanoseconds) and that are not set are carried along as
+   copies (``tasks.exact_columns``). What an expression computes from them has microseconds.
+
+Collect millions of row addresses from Spark as bitmaps for the log.
+
+1. Each partition becomes one row per root (``tasks.packing``); the driver unites them.
+2. A scan names rows of traced segments by place. The driver turns places into root addresses by
+   the runs of the segment with that file.
+3. Addresses given by a caller are looked up in the snapshot: addresses of deleted or unknown rows
+   are left out.
 """
 
+from array import array
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
 
+import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql import types as T  # noqa: N812  # the same
 
-from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Sql, Unmatched
-from airflow_provider_segtable.core.segment import ROOT, ROW
-from airflow_provider_segtable.data.parquet.table_file import default_of
-from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
-from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
-from airflow_provider_segtable.spark.reads.spark_times import column
-from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
-from airflow_provider_segtable.spark.writes.address_bitmaps import Collected, collected
-from airflow_provider_segtable.spark.writes.assignments import (
-    assigned,
-    carried,
-    expression,
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    InvalidInput,
+    SchemaMismatch,
+    SegtableError,
 )
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Sql, Unmatched
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
+from airflow_provider_segtable.data.parquet.table_file import default_of
+from airflow_provider_segtable.data.row_filter import flags_of
+from airflow_provider_segtable.data.vector_file import Rows
+from airflow_provider_segtable.spark.driver.file_locations import place
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.dataframe_scan import addresses, rows_to_change
+from airflow_provider_segtable.spark.reads.row_bitmaps import Words, marked, words_of
+from airflow_provider_segtable.spark.spark_columns import column, readable, spark_schema
+from airflow_provider_segtable.spark.tasks.reading import PREFIX, copied, inexact
+from airflow_provider_segtable.spark.tasks.writing import PACKED, packed
 from airflow_provider_segtable.table.changes.row_change import Selected
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.snapshot import Snapshot
+
+_EXACT = (T.IntegralType, T.DecimalType)
+
+
+def expression(name: str, value: object) -> Column:
+    """Return the new value of a column as a Spark expression.
+
+    Raises:
+        InvalidInput: it is no SQL text.
+    """
+    if not isinstance(value, Sql):
+        raise InvalidInput(f"{name} = {value!r} is not SQL text: use Table.update for plain values")
+    return F.expr(value.text)
+
+
+def carried(schema: pa.Schema, given: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that are not set, and that Spark cannot hold exactly."""
+    return tuple(each.name for each in schema if each.name not in given and inexact(each))
+
+
+def assigned(frame: DataFrame, values: Mapping[str, Column], schema: pa.Schema) -> list[Column]:
+    """Return the new values by column, cast to the types of the table's columns.
+
+    Raises:
+        SchemaMismatch: a value cannot become its column's type.
+    """
+    types = spark_schema(readable(pa.schema([schema.field(name) for name in values])))
+    found = frame.select(*(value.alias(name) for name, value in values.items())).schema
+    return [
+        _stored(value, now.dataType, kind).alias(name)
+        for (name, value), now, kind in zip(
+            values.items(), found.fields, (field for field in types.fields), strict=True
+        )
+    ]
+
+
+def _stored(value: Column, now: T.DataType, field: T.StructField) -> Column:
+    kind = field.dataType
+    if now == kind:
+        return value
+    if isinstance(now, T.NullType):
+        return value.cast(kind)
+    if isinstance(kind, T.NumericType) != isinstance(now, T.NumericType) or (
+        isinstance(kind, T.ArrayType | T.MapType | T.StructType | T.BinaryType | T.BooleanType)
+    ):
+        raise SchemaMismatch(
+            f"column {field.name!r} is {kind.simpleString()} and cannot be set to "
+            f"{now.simpleString()}: cast it"
+        )
+    cast = value.try_cast(kind)
+    lost = cast.isNull()
+    if isinstance(kind, _EXACT):
+        lost = lost | (cast != value)
+    message = F.concat(
+        F.lit(f"column {field.name} is {kind.simpleString()} and cannot hold "),
+        value.cast("string"),
+    )
+    return F.when(value.isNotNull() & lost, F.raise_error(message).cast(kind)).otherwise(cast)
+
+
+MOST_ROWS = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The rows that a frame names, by root; ``named`` counts duplicates too."""
+
+    rows: Rows
+    named: int
+
+    @property
+    def matched(self) -> int:
+        """Return the number of distinct rows."""
+        return sum(map(len, self.rows.values()))
+
+
+def collected(frame: DataFrame, state: State) -> Collected:
+    """Return the rows that a frame names by the columns of ``scan(addressed=True)``.
+
+    Raises:
+        InvalidInput: a name is malformed, or its file has been cleaned.
+        ExecutionFailed, InvalidInput: Spark failed, or refused the frame.
+    """
+    with translated("looking for the rows to change"):
+        given = frame.select(ROOT, F.col(ROW).cast("bigint").alias(ROW))
+        real = given.where(F.col(ROOT).isNotNull() & F.col(ROW).between(0, MOST_ROWS - 1))
+        found = real.mapInArrow(packed, spark_schema(PACKED)).toArrow()
+    named: dict[str, BitMap] = {}
+    for name, bits in zip(found["name"].to_pylist(), found["bits"].to_pylist(), strict=True):
+        named[name] = named.get(name, BitMap()) | _bitmap(bits)
+    count = sum(found["rows"].to_pylist())
+    return Collected(rows=rooted(named, state), named=count)
+
+
+def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
+    """Return the rows of ``rows`` that exist in a snapshot."""
+    wanted = {root: some for root, some in rows.items() if some}
+    if not wanted:
+        return Collected(rows={}, named=0)
+    bitmaps = {str(root): _words(some) for root, some in wanted.items()}
+    for segment in snapshot.state.timeline.visible_near(root.interval for root in wanted):
+        some = _places(segment, wanted) if segment.path and segment.traced else BitMap()
+        if some:
+            bitmaps[place(segment.path)] = _words(some)
+    return collected(marked(addresses(spark, snapshot, wanted), bitmaps), snapshot.state)
+
+
+def _bitmap(bits: bytes) -> BitMap:
+    return BitMap(array("I", np.flatnonzero(flags_of(bits)).astype(np.uint32).tobytes()))
+
+
+def _words(rows: BitMap) -> Words:
+    flags = np.zeros(rows.max() + 1, np.bool_)
+    flags[np.frombuffer(rows.to_array(), np.uint32)] = True
+    return words_of(flags)
+
+
+def rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap]:
+    """Return rows by root, from names that are roots or places.
+
+    Only the chunks near a place are decoded.
+
+    Raises:
+        InvalidInput: a name is malformed, or its file is not in the table.
+    """
+    folders = {name.partition("/")[0] for name in named if "/" in name}
+    near = {chunk.key: chunk for each in folders for chunk in _chunks_of(each, state.timeline)}
+    known = (s for chunk in near.values() for s in chunk.unpacked.segments() if s.path and s.traced)
+    places = {place(segment.path): segment for segment in known}
+    found: dict[SegmentId, BitMap] = {}
+    for name, rows in named.items():
+        for root, some in _by_root(name, rows, places):
+            found[root] = found[root] | some if root in found else some
+    return found
+
+
+def _chunks_of(folder: str, timeline: Timeline) -> Iterator[AnyChunk]:
+    """Return the chunks that may have files of a folder: those that overlap its interval."""
+    try:
+        return timeline.chunks(Interval.from_name(folder))
+    except (ValueError, SegtableError):
+        return iter(())
+
+
+def _by_root(
+    name: str, rows: BitMap, places: Mapping[str, Segment]
+) -> Iterator[tuple[SegmentId, BitMap]]:
+    if "/" not in name:
+        yield _root(name), rows
+        return
+    if name not in places:
+        raise InvalidInput(
+            f"{name} is not in the table any more: scan a newer snapshot for addresses"
+        )
+    at = 0
+    for run in places[name].runs:
+        some = rows & BitMap(range(at, at + run.rows))
+        if some:
+            yield run.root, some.shift(run.start - at)
+        at += run.rows
+
+
+def _root(name: str) -> SegmentId:
+    try:
+        return SegmentId.parse(name)
+    except CorruptTable as error:
+        raise InvalidInput(f"no address: {error}; take them from scan(addressed=True)") from None
+
+
+def _places(segment: Segment, wanted: Rows) -> BitMap:
+    """Return the positions of rows in a traced segment's file."""
+    found, at = BitMap(), 0
+    for run in segment.runs:
+        if run.root in wanted:
+            some = wanted[run.root] & BitMap(range(run.start, run.start + run.rows))
+            found |= some.shift(at - run.start)
+        at += run.rows
+    return found
+
 
 NUMBER = "__segtable_number"
 """The column that numbers the rows of a source."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.spark.driver.session import session
-from airflow_provider_segtable.spark.writes.streams.stream import ingest_stream
+from airflow_provider_segtable.spark.writes.stream import ingest_stream
 from airflow_provider_segtable.table.context import TableContext
 from tests.simulation.keyed.records import CHUNKS, GONE
 from tests.simulation.world import HOUR_US

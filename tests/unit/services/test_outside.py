@@ -31,7 +31,7 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.spark.reads.file_locations import spark_paths
+from airflow_provider_segtable.spark.driver.file_locations import spark_paths
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.event_log import (

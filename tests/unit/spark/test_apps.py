@@ -6,7 +6,7 @@ import pytest
 
 import airflow_provider_segtable
 from airflow_provider_segtable.core.errors import InvalidName
-from airflow_provider_segtable.spark.driver.app_files import spark_app_path
+from airflow_provider_segtable.spark.driver.session import spark_app_path
 
 
 def package_with(tmp_path: Path, folder: str) -> Path:

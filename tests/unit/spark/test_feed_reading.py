@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.keyed.file_groups import Comparison, FeedPiece, Stretch
-from airflow_provider_segtable.spark.tasks.feed_reading import FeedTask
+from airflow_provider_segtable.spark.tasks.reading import FeedTask
 from airflow_provider_segtable.table.windows import KeyedFeed
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 

@@ -3,8 +3,7 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import DependencyMissing
-from airflow_provider_segtable.spark.driver.lost_tasks import last_exception, lost_task
-from airflow_provider_segtable.spark.driver.spark_errors import translate
+from airflow_provider_segtable.spark.driver.spark_errors import last_exception, lost_task, translate
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

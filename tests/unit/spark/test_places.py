@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
+from airflow_provider_segtable.spark.driver.file_locations import local_root_warning
 
 
 @pytest.mark.parametrize("uri", ["/lake/trips", "file:///lake/trips"])

@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.reads.effects import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.time import ALL_TIME
-from airflow_provider_segtable.spark.driver.archive import package_archive
+from airflow_provider_segtable.spark.driver.session import package_archive
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.spark.source.source_options import to_follow, to_read, to_write
 

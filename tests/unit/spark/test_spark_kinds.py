@@ -1,7 +1,7 @@
 """Kinds of table in Spark."""
 
 from airflow_provider_segtable.core.tables.table_kinds import KINDS
-from airflow_provider_segtable.spark.table_kinds.spark_kinds import SPARK_KINDS
+from airflow_provider_segtable.spark.table_kinds import SPARK_KINDS
 
 
 def test_each_kind_has_a_part_for_spark() -> None:

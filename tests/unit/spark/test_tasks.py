@@ -17,14 +17,18 @@ from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.row_filter import RowFilter
-from airflow_provider_segtable.spark.driver.archive import package_archive
-from airflow_provider_segtable.spark.tasks.groups import run_group
-from airflow_provider_segtable.spark.tasks.log_writing import LogTask
-from airflow_provider_segtable.spark.tasks.merged_reading import MergedReadTask
-from airflow_provider_segtable.spark.tasks.packing import packed
-from airflow_provider_segtable.spark.tasks.reading import ReadTask
-from airflow_provider_segtable.spark.tasks.sketches import CheckTask, SampleTask
-from airflow_provider_segtable.spark.tasks.writing import SLOT, WriteTask, decode_result
+from airflow_provider_segtable.spark.driver.session import package_archive
+from airflow_provider_segtable.spark.tasks.reading import MergedReadTask, ReadTask
+from airflow_provider_segtable.spark.tasks.writing import (
+    SLOT,
+    CheckTask,
+    LogTask,
+    SampleTask,
+    WriteTask,
+    decode_result,
+    packed,
+    run_group,
+)
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.testing.bare import bare_python
 

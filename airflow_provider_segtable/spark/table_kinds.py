@@ -1,4 +1,10 @@
-"""Roll up DataFrames with Spark's aggregates: the work of ``rollup_rows``, and sketches.
+"""A kind of table in Spark: prepare the rows of an ingest, merge the rows of a scan.
+
+Append tables in Spark: rows pass unchanged.
+
+Primary-key tables in Spark: tasks make records of rows, and merge records into rows.
+
+Roll up DataFrames with Spark's aggregates: the work of ``rollup_rows``, and sketches.
 
 1. ``from_input`` makes physical rows (``core.tables.rollup_kind``) from input rows, ``rolled_up``
    merges physical rows. Both give one row per group and agree with ``data.rollup.rollup_rows`` to
@@ -10,17 +16,147 @@
    merging loses. ``estimate`` merges the sketch with itself to use the registers alone, so its
    answer stays the same, too. ``quantile`` reads KLL sketches.
 4. Columns are numbered internally, because names may hold dots and backticks.
+
+Rollup tables in Spark: rows of a group are merged by Spark's aggregates, sketches included.
+
+The registry of kinds of table in Spark.
 """
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import Metric, MetricKind
+from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Layout
-from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
+from airflow_provider_segtable.data.arrow_schema import physical_schema
+from airflow_provider_segtable.spark.spark_columns import chunk_key, column, instant
+
+
+class Stored(Protocol):
+    """The wanted rows of a snapshot, as files hold them."""
+
+    def rows(self, schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
+        """Return columns of all rows, given the schema of the files."""
+        ...
+
+    def rows_by_key(self, columns: Sequence[str]) -> DataFrame:
+        """Return columns of one row for each primary key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """Incoming rows as files will hold them.
+
+    Attributes:
+        rows: the rows, in the columns of ``schema``; may be read twice.
+        schema: the columns of the files.
+        events: the number of ingested rows that a row stands for; one if None.
+    """
+
+    rows: DataFrame
+    schema: pa.Schema
+    events: Column | None = None
+
+
+class SparkKind(Protocol):
+    """A kind of table, in Spark."""
+
+    def incoming(
+        self, rows: DataFrame, shown: pa.Schema, time_column: str
+    ) -> AbstractContextManager[Incoming]:
+        """Prepare the rows of an ingest; frames that Spark caches are released at the end.
+
+        Args:
+            rows: rows in the input schema.
+            shown: the columns that readers see.
+            time_column: the event time.
+        """
+        ...
+
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
+    ) -> DataFrame:
+        """Return some columns of a snapshot, as readers see its rows.
+
+        Args:
+            stored: the rows in the files.
+            known: the columns that readers see.
+            wanted: the columns to return; they are among these.
+            time_column: the event time.
+            rolled_up: merge rows of equal dimensions, if the kind rolls up.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSpark:
+    """An append table in Spark; the methods are those of ``SparkKind``."""
+
+    kind: Append = field(default_factory=Append)
+
+    @contextmanager
+    def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
+        """Yield the rows; they are read twice from their source."""
+        del time_column
+        yield Incoming(rows=rows, schema=shown)
+
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
+    ) -> DataFrame:
+        """Return the columns as they are stored."""
+        del time_column, rolled_up
+        return stored.rows(known, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSpark:
+    """A primary-key table in Spark; the methods are those of ``SparkKind``."""
+
+    kind: PrimaryKey
+
+    @contextmanager
+    def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
+        """Yield the rows; tasks make records of them (``writes.keyed.dataframe_upsert``)."""
+        del time_column
+        yield Incoming(rows=rows, schema=shown)
+
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
+    ) -> DataFrame:
+        """Return one row for each key."""
+        del known, time_column, rolled_up
+        return stored.rows_by_key(wanted)
+
 
 _KLL = {"float": "float", "double": "double"}
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -44,7 +180,7 @@ def from_input(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
     return _aggregated(df, rollup, time_column, values)
 
 
-def rolled_up(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
+def rolled_up_rows(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
     """Roll up physical rows of any mixture of generations to one row per group."""
     values = {EVENTS: F.sum(column(df, EVENTS))}
     kinds = {source.name: source.type for source in rollup.sources}
@@ -205,3 +341,50 @@ def quantile(df: DataFrame, rollup: Rollup, metric: Metric, rank: float) -> Colu
     kind = kll_type(metric, {source.name: source.type for source in rollup.sources})
     ask = f"kll_sketch_get_quantile_{kind}"
     return F.call_function(ask, column(df, metric.name), F.lit(float(rank)))
+
+
+@dataclass(frozen=True, slots=True)
+class RollupSpark:
+    """A rollup table in Spark; the methods are those of ``SparkKind``."""
+
+    kind: Rollup
+
+    @contextmanager
+    def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
+        """Yield the rows rolled up among themselves; Spark keeps them for both passes."""
+        rolled = from_input(rows, self.kind, time_column=time_column).persist()
+        schema = physical_schema(shown, self.kind)
+        try:
+            yield Incoming(rows=rolled, schema=schema, events=column(rolled, EVENTS))
+        finally:
+            rolled.unpersist()
+
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
+    ) -> DataFrame:
+        """Return stored rows, or one row for each group; merging needs all columns."""
+        if not rolled_up:
+            return stored.rows(known, wanted)
+        physical = physical_schema(known, self.kind)
+        rows = stored.rows(physical, physical.names)
+        merged = rolled_up_rows(rows, self.kind, time_column=time_column)
+        return merged.select([column(merged, name) for name in wanted])
+
+
+SPARK_KINDS: Mapping[str, Callable[[Any], SparkKind]] = {
+    Append.name: AppendSpark,
+    Rollup.name: RollupSpark,
+    PrimaryKey.name: KeyedSpark,
+}
+"""How to make a kind's part for Spark from its pure part, by name."""
+
+
+def spark_kind_of(kind: TableKind) -> SparkKind:
+    """Return a kind's part for Spark."""
+    return SPARK_KINDS[kind.name](kind)

@@ -1,1 +1,0 @@
-"""Writes of primary-key tables."""

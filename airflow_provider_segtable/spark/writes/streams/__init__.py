@@ -1,1 +1,0 @@
-"""Streams into tables: each micro-batch once, by an append or through the log store."""
