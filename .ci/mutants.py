@@ -256,7 +256,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/log/fold": (*RULES, *VERSIONS, *CLEANING),
     "core/log/state": (*RULES, *VERSIONS, *CLEANING),
     "core/log/state": (*RULES, *VERSIONS, *CHANGES),
-    "planning/properties/retention": ("tests/unit/planning/test_retention.py",),
+    "planning/properties": ("tests/unit/planning/test_retention.py",),
     "table/changes/row_change": (*ROW_CHANGES, "tests/unit/table/test_restore.py", *CHANGES),
     "table/log/committer": LOG,
     "table/log/event_log": LOG,

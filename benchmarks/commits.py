@@ -34,9 +34,7 @@ import obstore
 import pyarrow as pa
 from obstore.store import LocalStore
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.table import Table
 

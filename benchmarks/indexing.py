@@ -29,9 +29,7 @@ import numpy as np
 import pyarrow as pa
 from lag_plot import Sample, drawn
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.catch_up import chunks_lacking
 from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.library.table import Table

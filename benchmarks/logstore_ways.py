@@ -29,10 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 import airflow_provider_segtable as segtable
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
-from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper, free_port
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.core.log_store.reading import Behind, Whence

@@ -42,16 +42,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 import airflow_provider_segtable.table.changes.row_change as changes
 from airflow_provider_segtable import Table
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.row_filter import hidden_of
-from airflow_provider_segtable.services.compaction import compaction
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services import compaction
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.table.context import open_context

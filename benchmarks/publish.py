@@ -38,8 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pyarrow as pa
 from pyroaring import BitMap
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
-from airflow_provider_segtable.coordination.memory.memory_service import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.publishing import ShownFile, changed_files, shown_files
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard

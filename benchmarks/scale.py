@@ -32,8 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
-from airflow_provider_segtable.coordination.memory.memory_service import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Appended, Event
@@ -41,7 +40,7 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time import Granularity, Interval
-from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

@@ -39,7 +39,7 @@ from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.sort.sorting import SortSpec, sort_stages
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
-from airflow_provider_segtable.services.compaction.execution import Execute, in_process
+from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.spark.writes.distribution import spark_execute
 
 TARGET = 64 << 20

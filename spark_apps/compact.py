@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compact_table import carry_out
+from airflow_provider_segtable.services.compaction import Ended, PlanResult
 from airflow_provider_segtable.spark.driver.application import (
     DONE,
     FAILED,

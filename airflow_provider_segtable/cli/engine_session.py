@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_provider_segtable.core.log.state import State
-    from airflow_provider_segtable.services.compaction.execution import Execute
+    from airflow_provider_segtable.services.attempt import Execute
 
 LOCAL_PARALLELISM = 2
 
@@ -44,7 +44,7 @@ EngineFor = Callable[["State", Sequence[str]], ChosenEngine]
 @contextmanager
 def engines(table: Any, wish: Engine, master: str | None, what: str) -> Iterator[EngineFor]:
     """Yield the choice of an engine for plans of a table."""
-    from airflow_provider_segtable.services.compaction.execution import in_process
+    from airflow_provider_segtable.services.attempt import in_process
 
     with ExitStack() as held:
 

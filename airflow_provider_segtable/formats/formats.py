@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from airflow_provider_segtable.formats.delta.delta_format import DeltaFormat
+from airflow_provider_segtable.formats.delta.delta_target import DeltaFormat
 from airflow_provider_segtable.formats.format import Format
-from airflow_provider_segtable.formats.iceberg.iceberg_format import IcebergFormat
+from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat
 
 _ALL: tuple[Format, ...] = (DeltaFormat(), IcebergFormat())
 

@@ -29,7 +29,8 @@ from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.sketches import Checksum, checksum_of
 from airflow_provider_segtable.formats.format import Published
-from airflow_provider_segtable.health.published_readers.reader import (
+from airflow_provider_segtable.health.published_readers import (
+    READERS,
     PublishedPlace,
     PublishedReader,
     Unlike,
@@ -37,7 +38,6 @@ from airflow_provider_segtable.health.published_readers.reader import (
     installed,
     refuses,
 )
-from airflow_provider_segtable.health.published_readers.readers import READERS
 from airflow_provider_segtable.health.published_rows import published_state
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.scan import Scan

@@ -60,11 +60,13 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.health.file_check import FileCheck
-from airflow_provider_segtable.health.index_check import check_indexes
-from airflow_provider_segtable.health.log_store_check import check_log_store
-from airflow_provider_segtable.health.target_check import check_targets
-from airflow_provider_segtable.health.vector_check import check_vectors
+from airflow_provider_segtable.health.published_rows import check_targets
+from airflow_provider_segtable.health.table_checks import (
+    FileCheck,
+    check_indexes,
+    check_log_store,
+    check_vectors,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import (

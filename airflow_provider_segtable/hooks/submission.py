@@ -28,8 +28,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.java import find_java
-from airflow_provider_segtable.coordination.zookeeper.connection.access import (
+from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
+from airflow_provider_segtable.coordination.zookeeper.link import (
     OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE,
 )
 from airflow_provider_segtable.core.arguments import plain
@@ -49,7 +49,7 @@ from airflow_provider_segtable.hooks.spark_settings import (
     spark_defaults,
 )
 from airflow_provider_segtable.spark.driver.session import SHORT_LIVED_DRIVER
-from airflow_provider_segtable.storage.environment import OPTIONS_VARIABLE, READER_VARIABLE
+from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, READER_VARIABLE
 
 PATIENCE_S = 10.0
 TAIL = 20

@@ -21,12 +21,15 @@ from dataclasses import replace
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
+from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogContext
-from airflow_provider_segtable.services.log_store.bucket_share import BucketShare, named
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
-from airflow_provider_segtable.services.log_store.directory import SERVICES
-from airflow_provider_segtable.services.log_store.service import LogService
+from airflow_provider_segtable.services.log_directory import (
+    SERVICES,
+    BucketShare,
+    ClaimedBuckets,
+    named,
+)
+from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 

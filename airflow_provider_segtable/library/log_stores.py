@@ -1,11 +1,142 @@
-"""Access to the log stores of a table, wherever they run: found by ZooKeeper, over Arrow Flight."""
+"""Access to the log stores of a table, wherever they run: found by ZooKeeper, over Arrow Flight.
 
-from airflow_provider_segtable.core.errors import CoordinatorUnavailable
-from airflow_provider_segtable.library.log_access import log_provider
+How this process reaches log stores of other processes: their token, and whom it trusts.
+
+=================  =================================================================================
+option             meaning
+=================  =================================================================================
+token              what the store asks for; or ``token_file``, the path of a file with it
+ca                 file of the authorities that certify stores with TLS; by default the system's
+=================  =================================================================================
+
+Options come from an Airflow connection, or from the environment, never from a command line, because
+others can read that. Those of a connection come first:
+``SEGTABLE_LOG_STORE_OPTIONS`` is a JSON object, ``SEGTABLE_LOG_STORE_OPTIONS_FILE`` the path of a
+file with one.
+
+A checkpoint of a table's log store on request: all services that have buckets of it are asked.
+
+1. Each service commits what its buckets have, so the newest version that they name has every record
+   that was appended before the request.
+2. The table's log decides: a bucket that moves meanwhile was committed before it moved.
+
+The buckets of a table's log store: what is committed, who serves them, and what waits there.
+
+1. The coordinator says who serves a bucket, the service what it has, and then the table's log what
+   of it is committed. The log is read last: a service hears of its own commit a moment after the
+   log's readers do, and who waited for the announcement must not miss it.
+2. A service that does not answer is part of the listing, not an error.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from airflow_provider_segtable.core.errors import (
+    CoordinatorUnavailable,
+    InvalidInput,
+    LogStoreUnavailable,
+    SegtableError,
+)
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset
+from airflow_provider_segtable.core.log_store.reading import BucketStatus
+from airflow_provider_segtable.core.secret import Secret
+from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
-from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
+from airflow_provider_segtable.services.log_directory import BucketAddress, BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.tail import Finder
+
+OPTIONS_VARIABLE = "SEGTABLE_LOG_STORE_OPTIONS"
+FILE_VARIABLE = "SEGTABLE_LOG_STORE_OPTIONS_FILE"
+NAMES = ("token", "token_file", "ca")
+
+
+def log_provider(options: Mapping[str, str] = MappingProxyType({})) -> FlightLogStoreProvider:
+    """Return what connects to the stores of other processes.
+
+    Args:
+        options: these come before the options of the environment.
+
+    Raises:
+        InvalidInput: an option is wrong; the message names it, never a secret value.
+    """
+    return FlightLogStoreProvider(security=client_security(options))
+
+
+def client_security(options: Mapping[str, str] = MappingProxyType({})) -> FlightSecurity:
+    """Return what clients of this process show to log stores; as ``log_provider``."""
+    given = {**_options(), **checked_options(options)}
+    if "token" in options or "token_file" in options:
+        given = {name: given[name] for name in given if name in options or name == "ca"}
+    token = given.get("token", "")
+    if path := given.get("token_file"):
+        token = token_in(path, "log store option token_file")
+    roots = text_of(given["ca"], "log store option ca") if "ca" in given else ""
+    return FlightSecurity(token=Secret(token) if token else None, roots=roots)
+
+
+def checked_options(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return options.
+
+    Raises:
+        InvalidInput: there is no such option.
+    """
+    for name in given:
+        if name not in NAMES:
+            raise InvalidInput(
+                f"log store option {name!r} is unknown: choose one of {', '.join(NAMES)}"
+            )
+    return given
+
+
+def token_in(path: str | Path, what: str) -> str:
+    """Return the token in a file.
+
+    Raises:
+        InvalidInput: the file cannot be read, or is empty.
+    """
+    token = text_of(path, what).strip()
+    if not token:
+        raise InvalidInput(f"{what} {path} is empty: write the token into it")
+    return token
+
+
+def text_of(path: str | Path, what: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        InvalidInput: it cannot be read.
+    """
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
+
+
+def _options() -> Mapping[str, str]:
+    text, where = os.environ.get(OPTIONS_VARIABLE, ""), f"${OPTIONS_VARIABLE}"
+    if not text and (path := os.environ.get(FILE_VARIABLE)):
+        text, where = text_of(path, f"${FILE_VARIABLE}"), path
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput(
+            f'{where} is not a JSON object of log store options: write e.g. {{"token_file": '
+            '"/run/secrets/log-store"}'
+        )
+    return checked_options({str(name): str(value) for name, value in found.items()})
 
 
 def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) -> BucketFinder:
@@ -31,3 +162,119 @@ def finder_if_any(ports: TableContext, provider: LogStoreProvider | None = None)
     if ports.optional_coordinator is None:
         return lambda _: None
     return log_finder(ports, provider)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCheckpoint:
+    """What services of a log store committed on request.
+
+    Attributes:
+        services: their addresses.
+        version: a version of the table that has every record appended before; None if there was
+            never one.
+    """
+
+    services: tuple[str, ...]
+    version: int | None
+
+
+def checkpoint_log(ports: TableContext, *, wait_s: float) -> LogCheckpoint:
+    """Have everything committed that was appended to a table's log store before.
+
+    Args:
+        ports: the table's ports, with a coordinator.
+        wait_s: how long each service may take.
+
+    Raises:
+        LogStoreUnavailable: no service has a bucket of the table, or one does not answer.
+        CheckpointPending: a service has not committed in time; it may later.
+        CoordinatorUnavailable: there is no ZooKeeper.
+    """
+    served = addresses(ports.coordinator, ports.log.load().table.table_id)
+    if not served:
+        raise LogStoreUnavailable(
+            f"no service serves the log store of {ports.uri}: open a writer, or run `segtable "
+            f"logstore serve {ports.uri}`"
+        )
+    services = sorted({at.address for at in served.values()})
+    provider = log_provider(ports.log_store_options)
+    made = [provider.connect(each).checkpoint(wait_s=wait_s) for each in services]
+    newest = max((version for version in made if version is not None), default=None)
+    return LogCheckpoint(services=tuple(services), version=newest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBucket:
+    """A bucket of a table's log store.
+
+    Attributes:
+        bucket: its number.
+        epoch: the newest epoch in the table's log.
+        committed: the number of records that the table's log has.
+        at: who serves the bucket; None if no service does.
+        status: what the service has; None if there is none, or it does not answer.
+        trouble: why there is no status although there is a service.
+    """
+
+    bucket: int
+    epoch: Epoch
+    committed: Offset
+    at: BucketAddress | None
+    status: BucketStatus | None
+    trouble: str = ""
+
+    @property
+    def waiting(self) -> Offset:
+        """Return the number of records that the service has and the table's log has not.
+
+        What a service of an older epoch has is in the log, or will never be.
+        """
+        if self.status is None or self.status.epoch < self.epoch:
+            return 0
+        return max(0, self.status.end.offset - self.committed)
+
+    @property
+    def waiting_since(self) -> Instant | None:
+        """Return when the oldest of them was appended, or earlier, by the service's clock."""
+        return self.status.uncommitted_since if self.status and self.waiting else None
+
+
+def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBucket]:
+    """Return all buckets that the table, its log or a service knows, by number.
+
+    Args:
+        ports: the table's ports.
+        state: a recent state of the table; saves reading the log again.
+
+    Raises:
+        CoordinatorUnavailable: there is no ZooKeeper.
+    """
+    state = state or ports.log.load()
+    served = addresses(ports.coordinator, state.table.table_id)
+    provider = log_provider(ports.log_store_options)
+    answers = {each: _asked(provider, each) for each in {at.address for at in served.values()}}
+    state = ports.log.refresh(state)
+    wanted = range(LogStoreSettings.read(state.table.properties).buckets)
+    found = []
+    for bucket in sorted({*wanted, *served, *state.log_store}):
+        at, known = served.get(bucket), bucket_of(state, bucket)
+        answer = answers[at.address] if at else {}
+        found.append(
+            LogBucket(
+                bucket=bucket,
+                epoch=known.epoch,
+                committed=known.end,
+                at=at,
+                status=None if isinstance(answer, str) else answer.get(bucket),
+                trouble=answer if isinstance(answer, str) else "",
+            )
+        )
+    return found
+
+
+def _asked(provider: LogStoreProvider, address: str) -> Mapping[int, BucketStatus] | str:
+    """Return the status of a service's buckets, or why it does not say."""
+    try:
+        return provider.connect(address).status()
+    except SegtableError as error:
+        return str(error)

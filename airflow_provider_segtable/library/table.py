@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.discovery import find_zookeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import LogLag
@@ -30,22 +30,21 @@ from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.text_values import BadRows
 from airflow_provider_segtable.data.rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
-from airflow_provider_segtable.library.log_access import log_provider
 from airflow_provider_segtable.library.log_reader import TableLogReader
-from airflow_provider_segtable.library.log_stores import finder_if_any, log_finder
-from airflow_provider_segtable.library.log_writer.open_writer import open_log_writer
-from airflow_provider_segtable.library.log_writer.table_log_writer import WAIT_S, TableLogWriter
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.library.log_stores import finder_if_any, log_finder, log_provider
+from airflow_provider_segtable.library.log_writer import WAIT_S, TableLogWriter
+from airflow_provider_segtable.library.open_log_writer import open_log_writer
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
-from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.cleaning_run import CleaningRun
-from airflow_provider_segtable.services.compaction.compact_table import (
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.cleaning import CleaningRun, clean
+from airflow_provider_segtable.services.compact_table import (
     CompactionResult,
+    IndexRun,
     compact_table,
+    run_index,
 )
-from airflow_provider_segtable.services.compaction.compaction import Ended
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
+from airflow_provider_segtable.services.compaction import Ended
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.append import AppendResult, check_filled
 from airflow_provider_segtable.table.context import TableContext

@@ -21,8 +21,7 @@ from airflow_provider_segtable.core.log_store.reading import (
     Reset,
     Whence,
 )
-from airflow_provider_segtable.logstore.bucket import Bucket
-from airflow_provider_segtable.logstore.buckets import Buckets
+from airflow_provider_segtable.logstore.buckets import Bucket, Buckets
 from airflow_provider_segtable.ports.log_store import (
     Cut,
     DeployMode,

@@ -15,9 +15,8 @@ from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
 from airflow_provider_segtable.operators.base.author import author_of
 from airflow_provider_segtable.operators.base.rendered import refused_at_once
-from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.cleaning_run import CleaningRun
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TableContext
 
 

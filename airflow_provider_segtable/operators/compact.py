@@ -12,12 +12,11 @@ from airflow_provider_segtable.operators.base.plans_operator import SegtablePlan
 from airflow_provider_segtable.operators.plan import overridden
 from airflow_provider_segtable.operators.runs.asked import Asked, asked_work
 from airflow_provider_segtable.operators.runs.plan_results import sentence, summary
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.compaction.compaction import PlanResult
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.inner_planning import plan_inner_tables
-from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import carry_out
+from airflow_provider_segtable.services.compaction import PlanResult
+from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 
 

@@ -25,8 +25,8 @@ from airflow_provider_segtable.operators.base.plans_operator import SegtablePlan
 from airflow_provider_segtable.operators.runs.asked import asked_plans
 from airflow_provider_segtable.operators.runs.plan_results import outcomes
 from airflow_provider_segtable.operators.runs.plan_results import plain as plain_results
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.services.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 
 

@@ -22,10 +22,14 @@ from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.operators.runs.emission import check_emission, emissions
 from airflow_provider_segtable.operators.runs.links import run_name
 from airflow_provider_segtable.planning.finders.finder import finders
-from airflow_provider_segtable.planning.properties.policy import OFF, Policy
-from airflow_provider_segtable.planning.reasons import joined, ranges
-from airflow_provider_segtable.services.inner_planning import plan_inner_tables
-from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
+from airflow_provider_segtable.planning.properties import OFF, Policy
+from airflow_provider_segtable.planning.selection import joined, ranges
+from airflow_provider_segtable.services.planner import (
+    Launch,
+    PlannerRun,
+    plan_inner_tables,
+    plan_table,
+)
 from airflow_provider_segtable.services.publishing import PublishRun, publish_all
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import Refused

@@ -22,7 +22,7 @@ from airflow_provider_segtable.operators.base.asset_events import AssetEventOper
 from airflow_provider_segtable.operators.base.author import author_of
 from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.operators.runs.asked import listed
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import ensure_index
 

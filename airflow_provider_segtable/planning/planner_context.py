@@ -12,21 +12,180 @@
    (or before now): no plan is made there. Without an offset no interval is hot.
 5. Segments are *much deleted* if the estimated share of deleted rows is at least
    ``deleted_share``; in a rollup table, if at least ``deleted_predicates`` are pending.
+
+Estimate the deleted rows of each segment from the log alone, without reading files.
+
+1. The log records how many rows of a root each event deleted, and which segments may hold the
+   root. If one segment holds the whole root, the count is exact. Otherwise the rows are spread in
+   proportion to the root's rows in each traced segment, and to all rows of a segment with hidden
+   columns. Segments rewritten since then get no share, although they may have held some of the
+   rows: the estimate is rather too high than too low.
+2. Only deletions that still apply count (``Segment.deletes_applied_through``). A rewritten segment
+   has none left, however wrong the estimate was, so planning by the estimate terminates.
+3. The number of rows that a predicate deletes from a rollup table is unknown before reading. So
+   the estimate counts the pending predicate deletes that may match in a segment's time range.
+
+Regions: intervals that split no chunk, neither of the current nor of a wanted granularity.
+
+A region is usually one chunk; more if granularity changes (24 hours become a day). Regions that
+overlap are joined, for example weeks that become months. Where chunks cross (``core.time.layout``),
+a region takes the granularity override there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import kinds
+from airflow_provider_segtable.core.log.replacement import closed_region
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.time import Instant, Interval, iso
+from airflow_provider_segtable.core.predicate import may_hold
+from airflow_provider_segtable.core.recovery.claims import united
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Roots, Segment, SegmentId
+from airflow_provider_segtable.core.time import Cut, Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import Group, adjacent
-from airflow_provider_segtable.planning.deleted_rows import Deleted, deleted_in
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, NOW, Policy
-from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
+from airflow_provider_segtable.planning.properties import MINUTE_US, NOW, Policy
+from airflow_provider_segtable.planning.selection import Obstacle, Reason, Skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """Deleted but still stored data: estimated ``rows``, and number of pending ``predicates``."""
+
+    rows: Mapping[SegmentId, float] = field(default_factory=dict)
+    predicates: Mapping[SegmentId, int] = field(default_factory=dict)
+
+    @property
+    def nothing(self) -> bool:
+        """Return whether there are no deletions."""
+        return not self.rows and not self.predicates
+
+    def rows_of(self, segments: Iterable[Segment]) -> float:
+        """Return the estimated number of deleted rows in some segments."""
+        return sum(self.rows.get(segment.id, 0.0) for segment in segments)
+
+    @property
+    def most_waiting(self) -> int:
+        """Return the largest number of pending predicate deletes of any segment."""
+        return max(self.predicates.values(), default=0)
+
+    def share(self, segments: Iterable[Segment]) -> float:
+        """Return the estimated share of deleted rows in some segments, usually 0 to 1."""
+        some = tuple(segments)
+        return self.rows_of(some) / max(1, sum(segment.rows for segment in some))
+
+    def waiting(self, segments: Iterable[Segment]) -> int:
+        """Return the largest number of pending predicate deletes of any of the segments."""
+        return max((self.predicates.get(segment.id, 0) for segment in segments), default=0)
+
+    def touches(self, segment: Segment) -> bool:
+        """Return whether a segment may have deleted rows."""
+        return segment.id in self.rows or segment.id in self.predicates
+
+    def bytes_of(self, segments: Iterable[Segment]) -> float:
+        """Return the estimated number of deleted bytes in some segments."""
+        if not self.rows:
+            return 0.0
+        return sum(
+            segment.size * self.rows.get(segment.id, 0.0) / max(1, segment.rows)
+            for segment in segments
+        )
+
+
+def deleted_in(state: State, interval: Interval | None = None) -> Deleted:
+    """Return the deleted data in the visible segments of a state, or of an interval."""
+    if not state.vectors and not state.predicate_deletes:
+        return Deleted()
+    visible = [segment for segment in _holding(state, interval) if segment.rows]
+    return Deleted(rows=dict(_spread(state, visible)), predicates=dict(_waiting(state, visible)))
+
+
+def _holding(state: State, interval: Interval | None) -> Iterable[Segment]:
+    """Return the visible segments of an interval, and all that may hold the same deleted rows.
+
+    A root's deleted rows are spread over all its holders, so holders outside the interval count.
+    Rows stay within their root's interval, so only chunks that overlap one are decoded.
+    """
+    if interval is None and state.predicate_deletes:
+        return state.timeline.visible_segments()
+    if interval is None:
+        return state.timeline.visible_near(root.interval for root in state.vectors)
+    shared = {root.interval for root in state.vectors if root.interval.overlaps(interval)}
+    chunks = (c for each in (interval, *shared) for c in state.timeline.visible_chunks(each))
+    whole = {chunk.interval for chunk in chunks}
+    found = (s for each in whole for s in state.timeline.visible_segments(each))
+    return {segment.id: segment for segment in found}.values()
+
+
+def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:
+    time = state.table.time_column
+    column = state.table.schema.find(time)
+    exact = column is not None and not column.type.startswith("timestamp[ns")
+    for segment in segments if state.predicate_deletes else ():
+        hitting = [
+            each
+            for each in state.erased(segment)
+            if may_hold(each.predicate, time, segment.time_min, segment.time_max, exact=exact)
+        ]
+        if hitting:
+            yield segment.id, len(hitting)
+
+
+@dataclass(slots=True)
+class _Holders:
+    """Segments that hold or may hold the same roots, and their deleted rows so far."""
+
+    segments: list[Segment]
+    deletes_applied_through: int
+    deleted: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.rows for segment in self.segments)
+
+    def rows_of(self, root: SegmentId) -> int:
+        """Return the rows of a root: the exact number if traced, else all rows as upper bound."""
+        runs = self.segments[0].runs
+        return sum(run.rows for run in runs if run.root == root) if runs else self.rows
+
+
+def _spread(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, float]]:
+    by_root: dict[SegmentId, list[tuple[_Holders, int]]] = {}
+    every = [*_together(segments)]
+    for holders in every:
+        for root in roots_among(holders.segments[0], state.vectors):
+            by_root.setdefault(root, []).append((holders, holders.rows_of(root)))
+    for root, held in by_root.items():
+        for deletion in state.vectors[root]:
+            due = [
+                (holders, rows)
+                for holders, rows in held
+                if holders.deletes_applied_through < deletion.n
+            ]
+            whole = sum(rows for _, rows in due)
+            for holders, rows in due:
+                holders.deleted += deletion.rows * rows / whole
+    for holders in every:
+        share = min(1.0, holders.deleted / max(1, holders.rows))
+        if share:
+            yield from ((segment.id, share * segment.rows) for segment in holders.segments)
+
+
+def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
+    """Yield each traced segment alone; group the others by chunk, roots and applied deletes."""
+    alike: dict[tuple[ChunkKey, tuple[Roots, ...], int], list[Segment]] = {}
+    for segment in segments:
+        if segment.traced:
+            yield _Holders([segment], segment.deletes_applied_through)
+        else:
+            alike.setdefault(
+                (segment.id.chunk, segment.roots, segment.deletes_applied_through), []
+            ).append(segment)
+    for (_, _, deletes_applied_through), members in alike.items():
+        yield _Holders(members, deletes_applied_through)
+
 
 Run = tuple[Group, ...]
 
@@ -258,3 +417,58 @@ def skip(chunk: ChunkKey, segments: Iterable[Segment], reason: str, kind: type[P
     """Return the skip record of segments."""
     partitions = tuple(segment.shard.partition for segment in segments)
     return Skipped(chunk=chunk, partitions=partitions, reason=reason, kind=kind.kind)
+
+
+def regions(found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Cut) -> tuple[Interval, ...]:
+    """Return the smallest disjoint regions, sorted, that contain the chunks and split none."""
+    return disjoint(found, closed_regions(found, chunks, cut), cut)
+
+
+def closed_regions(
+    found: PlannerContext, chunks: Iterable[ChunkKey], cut: Cut
+) -> Iterator[Interval]:
+    """Yield the closed region of each chunk, once for all chunks inside it."""
+    region: Interval | None = None
+    for chunk in sorted(chunks):
+        if region is None or not region.encloses(chunk.interval):
+            region = _closed(found.state, chunk.interval, cut)
+            yield region
+
+
+def disjoint(found: PlannerContext, some: Iterable[Interval], cut: Cut) -> tuple[Interval, ...]:
+    """Return disjoint closed regions: overlapping ones are joined."""
+    apart = united(some)
+    before: list[Interval] = []
+    while apart != before:
+        before = apart
+        apart = united(_closed(found.state, region, cut) for region in before)
+    return tuple(apart)
+
+
+def cut_after(state: State, region: Interval, cut: Cut) -> Cut:
+    """Return a region's new division: the wanted one, or the granularity of crossing chunks.
+
+    Neither granularity nor buckets if the region is divided so already.
+    """
+    if cut.granularity is None:
+        cut = replace(cut, granularity=state.layout.crossing(region))
+    return cut if changes_cut(state, region, cut) else Cut()
+
+
+def changes_cut(state: State, region: Interval, cut: Cut) -> bool:
+    """Return whether the region now has another granularity or number of buckets."""
+    if not cut:
+        return False
+    return state.layout.recut(region, cut.granularity, cut.buckets) != state.layout
+
+
+def _closed(state: State, region: Interval, cut: Cut) -> Interval:
+    """Return the smallest enclosing region that splits no chunk, current or wanted.
+
+    If a region already has the wanted granularity, that granularity does not extend it.
+    """
+    before: Interval | None = None
+    while region != before:
+        before = region
+        region = closed_region(region, cut_after(state, region, cut).granularity, state)
+    return region

@@ -30,17 +30,29 @@
    cleaned by the same steps. What fails there is in the run, and concerns no other table.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
+
+The result of a cleaning run: what was deleted, and what stays and why.
+
+Log expiry: which part of a table's log no kept version needs, and its deletion.
+
+1. The log expires before the newest readable checkpoint that is no newer than the oldest kept
+   version: first the marker is put, then events are deleted from the oldest on, then checkpoints
+   (``table.log.event_log``).
+2. Checkpoints of tags whose versions are not kept go with it.
+3. A marker that was overtaken while this process was paused, by another cleaning or by the end of
+   the log, means nothing: its author deletes it. A drop that put its marker later has listed it.
 """
 
 import contextlib
 import hashlib
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
     ClockSkew,
     CommitConflict,
     LogExpired,
@@ -53,6 +65,7 @@ from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
 from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleanable,
+    Keep,
     cleanable,
     forgettable,
     passed_over,
@@ -61,12 +74,11 @@ from airflow_provider_segtable.core.log.families.consumer_events import needed_f
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
-from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
+from airflow_provider_segtable.planning.properties import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.services.cleaning_run import CleaningRun
-from airflow_provider_segtable.services.log_expiry import expirable, expire
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
 from airflow_provider_segtable.table.indexes.lifecycle import (
@@ -77,9 +89,125 @@ from airflow_provider_segtable.table.indexes.lifecycle import (
 from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.log.committer import commit as try_commit
-from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
+from airflow_provider_segtable.table.log.event_log import (
+    CHECKPOINTS,
+    EXPIRED,
+    TAGS,
+    TIMELINE,
+    EventLog,
+    expired_path,
+    number,
+)
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningRun:
+    """The deletions of a cleaning run; of a dry run, the deletions it would make.
+
+    Attributes:
+        version: the newest version read.
+        retained_from: the oldest version kept for its age or number.
+        segments: segments removed from the timeline.
+        kept: the reason why each other hidden segment stays.
+        files: deleted data files that no segment names any more.
+        vectors: deleted vector files that no present segment needs.
+        vectors_kept: number of vector files that present segments need.
+        orphans: deleted files that the log does not name.
+        young: number of unnamed files that are too young to be orphans.
+        log_from: events below this number are deleted; 0 if none are.
+        log_files: events, checkpoints and markers deleted.
+        published: files that stay because published versions show them; the log names them no more.
+        targets: by format, deleted files of what was published there.
+        entries: by index, the number of entries deleted, because their files are gone.
+        indexes: by index, the cleaning of its own table.
+        failed: by index, the error that kept its own table from being cleaned.
+    """
+
+    version: int
+    retained_from: int
+    segments: tuple[Segment, ...] = ()
+    kept: Mapping[SegmentId, Keep] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    vectors: tuple[Entry, ...] = ()
+    vectors_kept: int = 0
+    orphans: tuple[Entry, ...] = ()
+    young: int = 0
+    log_from: int = 0
+    log_files: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+    targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    entries: Mapping[str, int] = field(default_factory=dict)
+    indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the counts, on one line."""
+        found = (self.segments, self.files, self.vectors, self.orphans, self.log_files)
+        names = ("segments", "files", "vectors", "orphans", "log_files")
+        counts = (f"{name}={len(each)}" for name, each in zip(names, found, strict=True))
+        return f"CleaningRun(version={self.version}, {', '.join(counts)})"
+
+    @property
+    def bytes_freed(self) -> int:
+        """Return the total known size of the deleted files, with those of the indexes' tables."""
+        entries = (*self.orphans, *self.vectors)
+        sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
+        going = {*self.files, *(entry.path for entry in entries)}
+        inner = sum(each.bytes_freed for each in self.indexes.values())
+        return inner + sum(size for path, size in sizes.items() if path in going)
+
+
+def expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
+    """Return the number before which the log may expire, and the log files to delete."""
+    fit = [n for n in log.checkpoints() if 0 < n <= after.retained_from]
+    log_from, going = 0, tuple(_unnamed_tags(log, after))
+    for n in fit:
+        behind = tuple(_behind(log, n))
+        if not behind:
+            log_from = n
+            break
+        if log.readable(n):
+            log_from, going = n, (*behind, *going)
+            break
+    return max(log_from, log.first()), going
+
+
+def _behind(log: EventLog, n: int) -> Iterator[str]:
+    """Yield the log files before checkpoint ``n``, in the order of deletion."""
+    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):
+        for entry in log.storage.list(folder):
+            at = number(entry.path)
+            if at is not None and at >= n:
+                break
+            if at is not None:
+                yield entry.path
+
+
+def _unnamed_tags(log: EventLog, after: State) -> Iterator[str]:
+    """Yield tag checkpoints of versions that are not kept: no later tag can name them."""
+    for entry in log.storage.list(TAGS):
+        digits = entry.path.removesuffix(".parquet").rpartition("-")[2]
+        if digits.isdigit() and not after.keeps(int(digits)) and int(digits) < after.n:
+            yield entry.path
+
+
+def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
+    """Put the marker, then delete the log files, in order."""
+    if not paths:
+        return
+    if log_from:
+        with contextlib.suppress(AlreadyExists):
+            ports.storage.create(expired_path(log_from), b"")
+        if ports.log.first() > log_from:
+            ports.storage.settle(EXPIRED)
+            ports.storage.delete(expired_path(log_from))
+    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
+        ports.storage.settle(folder)
+    for path in paths:
+        ports.storage.delete(path)
+
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000

@@ -13,14 +13,22 @@
 
 Liveness comes from the coordinator: a worker's lock lives as long as its session. The log is
 read before the locks, so a worker that finishes in between is never considered dead.
+
+Planner runs over the tables inside a table (``table.indexes.inner_tables``).
+
+1. The feeds are copied first, unless it is a dry run, so that they can be compacted.
+2. Each table has its own policy, and a planner run of its own. What fails for one of them is
+   logged, and concerns no other table.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
+from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
+from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.locks import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.plan import Plan, PlanState
@@ -28,12 +36,16 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.selection import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_cut, checked_order
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.indexes.lifecycle import (
+    forward_all,
+    inner_tables,
+    request_index,
+)
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
@@ -234,3 +246,32 @@ def _hopeless(known: PlanState, state: State, policy: Policy) -> str | None:
 
 def _stalled(state: State, held: Mapping[str, str]) -> tuple[PlanState, ...]:
     return tuple(known for known in state.pending_plans() if known.plan.id not in held)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def plan_inner_tables(
+    ports: TableContext, *, overrides: Mapping[str, str] | None = None, dry_run: bool = False
+) -> Iterator[tuple[str, PlannerRun]]:
+    """Yield the folder of each table inside a table, with its planner run.
+
+    Args:
+        ports: the table's ports.
+        overrides: settings of policies, instead of those of the tables inside, without prefix.
+        dry_run: compute the runs without writing.
+
+    Raises:
+        SegtableError: the table's own log cannot be read.
+    """
+    if not dry_run:
+        forward_all(ports, ports.log.load())
+    given = {f"compaction.{name}": value for name, value in (overrides or {}).items()}
+    for index, own in inner_tables(ports, ports.log.load()):
+        try:
+            policy = Policy.read({**own.log.load().table.properties, **given})
+            run = plan_table(own, policy=policy, dry_run=dry_run)
+        except (SegtableError, OSError) as error:
+            _LOG.warning("index %s was not planned: %s", index.definition.name, error)
+            continue
+        yield folder(index.definition.id), run

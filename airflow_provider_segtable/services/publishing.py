@@ -9,7 +9,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
+from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import PublishOutcome, publish
 

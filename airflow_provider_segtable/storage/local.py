@@ -34,9 +34,7 @@ from airflow_provider_segtable.core.errors import (
     UnsafePath,
     UnsafeStorage,
 )
-from airflow_provider_segtable.disk.folders import Folders, Sync, is_folder
-from airflow_provider_segtable.disk.os_failures import reading, writing
-from airflow_provider_segtable.disk.turns import Turns
+from airflow_provider_segtable.disk import Folders, Sync, Turns, is_folder, reading, writing
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.table_paths import checked, folder
 

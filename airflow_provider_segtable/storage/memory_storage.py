@@ -1,16 +1,26 @@
 """Storage in this process's memory: for tests, simulation, and as the smallest example.
 
 Deterministic: without a clock, modification times count the writes.
+
+Storage over another one that is only read: what is written stays in this process's memory.
+
+1. An object of the upper layer hides the one below it. A deletion hides nothing below.
+2. Objects below for which ``hidden`` holds are not there. So a log can be read as it was after an
+   event, whatever other writers append to it.
+
+A folder of a storage as a storage of its own: for a table that lies inside another one.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from heapq import merge
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
+from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Clock
-from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.storage.table_paths import checked, folder, within
 
 
@@ -83,3 +93,122 @@ class MemoryStorage:
         self._writes += 1
         modified = self._clock.now() if self._clock else self._writes
         self._objects[path] = (bytes(data), modified)
+
+
+class LayeredStorage:
+    """``ports.storage.Storage`` whose writes end with the process."""
+
+    def __init__(self, below: Storage, clock: Clock, hidden: Callable[[str], bool]) -> None:
+        """Read ``below``, but not the paths that are hidden; write to memory."""
+        self._below = below
+        self._above = MemoryStorage(below.uri, clock=clock)
+        self._hidden = hidden
+
+    @property
+    def uri(self) -> str:
+        """Return the root URI."""
+        return self._below.uri
+
+    def read(self, path: str) -> bytes:
+        """Return an object's bytes."""
+        try:
+            return self._above.read(path)
+        except NotFound:
+            if self._hidden(path):
+                raise
+            return self._below.read(path)
+
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
+        """Create an object that must not exist yet, in memory."""
+        try:
+            self.read(path)
+        except NotFound:
+            self._above.create(path, data, ready=ready)
+        else:
+            raise AlreadyExists(f"{self.uri}/{path} exists already")
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Create or overwrite a hint, in memory."""
+        self._above.replace(path, data)
+
+    def settle(self, prefix: str) -> None:
+        """Do nothing: memory survives no power cut."""
+        self._above.settle(prefix)
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """Take no turns: nobody else writes here."""
+        return self._above.turn(prefix, wait_s=wait_s)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """Yield objects of both layers below a folder, in ascending order."""
+        above = list(self._above.list(prefix, after=after))
+        own = {entry.path for entry in above}
+        below = (
+            entry
+            for entry in self._below.list(prefix, after=after)
+            if entry.path not in own and not self._hidden(entry.path)
+        )
+        return merge(above, below, key=lambda entry: entry.path)
+
+    def delete(self, path: str) -> None:
+        """Delete an object of the upper layer; no error if it is missing."""
+        self._above.delete(path)
+
+    def prune(self, prefix: str) -> None:
+        """Do nothing: memory has no folders."""
+        self._above.prune(prefix)
+
+
+class NestedStorage:
+    """``ports.storage.Storage`` below a folder of another storage, with its guarantees."""
+
+    def __init__(self, outer: Storage, folder: str) -> None:
+        """Use the objects of ``outer`` below ``folder``."""
+        self._outer = outer
+        self._folder = inside(folder, outer.uri)
+
+    @property
+    def uri(self) -> str:
+        """Return the URI of the folder, for messages."""
+        return f"{self._outer.uri.rstrip('/')}/{self._folder}"
+
+    def read(self, path: str) -> bytes:
+        """Return an object's bytes."""
+        return self._outer.read(self._at(path))
+
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
+        """Create an object that must not exist yet."""
+        if ready is None:
+            self._outer.create(self._at(path), data)
+        else:
+            self._outer.create(self._at(path), data, ready=ready)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Create or overwrite a hint."""
+        self._outer.replace(self._at(path), data)
+
+    def settle(self, prefix: str) -> None:
+        """Make all names in a folder durable."""
+        self._outer.settle(self._at(prefix))
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """Wait for this writer's turn in a folder, and hold it."""
+        return self._outer.turn(self._at(prefix), wait_s=wait_s)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """Yield objects below a folder, in ascending order."""
+        start = None if after is None else self._at(after)
+        cut = len(self._folder) + 1
+        for entry in self._outer.list(self._at(prefix), after=start):
+            yield Entry(path=entry.path[cut:], size=entry.size, modified=entry.modified)
+
+    def delete(self, path: str) -> None:
+        """Delete an object; no error if it does not exist."""
+        self._outer.delete(self._at(path))
+
+    def prune(self, prefix: str) -> None:
+        """Remove the empty folders below a folder, and itself."""
+        self._outer.prune(self._at(prefix))
+
+    def _at(self, path: str) -> str:
+        return f"{self._folder}/{inside(path, self.uri)}"

@@ -3,10 +3,23 @@
 1. A table's root without a scheme is made absolute as soon as it is opened: another process, such
    as a task on another machine, has a working directory of its own.
 2. Object paths are relative to the root, ``/`` separated, and never lead out of it.
+
+The page of a folder in its object store's own console.
+
+Options from the environment: all users of a machine can see a command line.
+
+1. A variable holds the options as a JSON object.
+2. If the variable is empty, ``<variable>_FILE`` names a file with the object, such as a container's
+   secret: a container's description shows its variables, and not its files.
 """
 
+import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.paths import inside as checked
 
 __all__ = ["absolute", "checked", "folder", "is_local", "within"]
@@ -31,3 +44,56 @@ def folder(prefix: str, root: str) -> str:
 def within(path: str, below: str) -> bool:
     """Return whether an object lies below a folder, by whole names: ``ab/c`` is not below ``a``."""
     return not below or path.startswith(f"{below}/")
+
+
+def console_page(uri: str, options: Mapping[str, str]) -> str:
+    """Return the address of the page that lists a folder; empty where none is known.
+
+    Args:
+        uri: the folder: ``s3://bucket/path``, ``gs://bucket/path``.
+        options: storage options; a store with an endpoint of its own has another console.
+    """
+    if any("endpoint" in name.lower() or "base_url" in name.lower() for name in options):
+        return ""
+    parts = urlsplit(uri)
+    bucket, path = quote(parts.netloc), parts.path.strip("/")
+    match parts.scheme:
+        case "s3" | "s3a":
+            prefix = quote(f"{path}/", safe="")
+            return f"https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix}"
+        case "gs":
+            return f"https://console.cloud.google.com/storage/browser/{bucket}/{quote(path)}"
+    return ""
+
+
+OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
+"""Options of the object store, as a JSON object."""
+READER_VARIABLE = "SEGTABLE_READER_OPTIONS"
+"""Credentials for Spark's readers, as a JSON object."""
+
+
+def options_from_environment(variable: str) -> dict[str, str]:
+    """Return the options in a variable, or in the file that it names; empty without either.
+
+    Raises:
+        InvalidInput: the file cannot be read, or the options are not a JSON object. The message
+            omits their value, which may be a secret.
+    """
+    text, where = os.environ.get(variable, ""), f"${variable}"
+    if not text and (path := os.environ.get(f"{variable}_FILE")):
+        text, where = _text(path, f"${variable}_FILE"), path
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput(f'{where} is not a JSON object such as {{"region": "eu"}}')
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def _text(path: str, variable: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidInput(f"{variable} {path} cannot be read ({why}): correct the path") from None

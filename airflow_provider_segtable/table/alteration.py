@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow_schema import column_type, storable_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
-from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_properties, check_writable
 from airflow_provider_segtable.table.log.committer import (

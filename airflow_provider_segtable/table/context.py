@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
-from airflow_provider_segtable.coordination.zookeeper.connection.access import access_of
+from airflow_provider_segtable.coordination.zookeeper.link import access_of
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,
@@ -24,7 +24,7 @@ from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.storage.nested_storage import NestedStorage
+from airflow_provider_segtable.storage.memory_storage import NestedStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.indexes.entry_cache import EntryCache

@@ -43,21 +43,19 @@ from airflow_provider_segtable.data.files.text_values import Needed
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.rows import is_time
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
-from airflow_provider_segtable.planning.properties.index_settings import PROPERTIES as INDEX
-from airflow_provider_segtable.planning.properties.index_settings import (
+from airflow_provider_segtable.planning.properties import COMPACTION_PROPERTIES as POLICY
+from airflow_provider_segtable.planning.properties import INDEX_PROPERTIES as INDEX
+from airflow_provider_segtable.planning.properties import LOG_STORE_PROPERTIES as LOG_STORE
+from airflow_provider_segtable.planning.properties import PUBLISH_PROPERTIES as PUBLISH
+from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.properties import (
+    LogStoreSettings,
+    Policy,
+    Retention,
     check_index_policy,
     names_index,
 )
-from airflow_provider_segtable.planning.properties.log_store_settings import (
-    PROPERTIES as LOG_STORE,
-)
-from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
-from airflow_provider_segtable.planning.properties.policy import PROPERTIES as POLICY
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.properties.publish_settings import PROPERTIES as PUBLISH
-from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
-from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.storage import probe
+from airflow_provider_segtable.storage import opening
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
 from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
@@ -229,7 +227,7 @@ def begin_log(ports: TableContext, definition: TableCreated) -> None:
     check_properties(definition, definition.properties)
     n = _first_number(ports)
     log = ports.log
-    probe(ports.storage, ports.randomness)
+    opening(ports.storage, ports.randomness)
     commit_id = ports.randomness.token()
     event = Event(
         n=n, time=ports.checked_now(), commit=commit_id, author=ports.author, action=definition

@@ -30,7 +30,7 @@ from typing import Any, Self
 
 import psutil
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
+from airflow_provider_segtable.coordination.embedded_zookeeper import free_port
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.testing.airflow_api import POLL_S, AirflowApi, poll
 from airflow_provider_segtable.testing.processes import Marked, importable

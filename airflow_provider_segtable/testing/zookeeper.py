@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,7 @@ from airflow_provider_segtable.core.errors import CoordinationError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store import reading
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.library.log_listing import LogBucket, log_buckets
-from airflow_provider_segtable.library.log_stores import log_finder
+from airflow_provider_segtable.library.log_stores import LogBucket, log_buckets, log_finder
 from airflow_provider_segtable.planning.log_lag import (
     SECOND_US,
     LagLimits,

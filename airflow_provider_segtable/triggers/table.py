@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.verdict import Verdict, judge_small_segments
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Verdict, judge_small_segments
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import tables
 
 from airflow_provider_segtable import SegtableError, Table
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 
 CLICKS_A_SECOND, ACCOUNTS, UPSERTS_EVERY_S = 20, 1000, 5
 PAGES = ("/", "/help", "/price", "/cart")

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
 

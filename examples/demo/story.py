@@ -26,9 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from airflow_provider_segtable.cli.commands.upkeep.plan_command import planner_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.output import out
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.core.log.events import (

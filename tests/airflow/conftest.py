@@ -20,8 +20,8 @@ from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.hooks.submission import Submission
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table

@@ -4,8 +4,8 @@ import itertools
 import sys
 from dataclasses import asdict
 
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.remote_results import leave
 

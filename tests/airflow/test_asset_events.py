@@ -27,8 +27,8 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
 from airflow_provider_segtable.operators.overwrite import SegtableOverwriteOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.table import Table
 

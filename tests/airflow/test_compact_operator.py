@@ -14,8 +14,8 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.runs.asked import asked_plans
 from airflow_provider_segtable.operators.runs.outstanding import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.indexes.index_entries import index_ports

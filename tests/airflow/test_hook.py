@@ -6,14 +6,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.zookeeper.connection.access import Access
+from airflow_provider_segtable.coordination.zookeeper.link import Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks import segtable
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.library.log_access import OPTIONS_VARIABLE, log_provider
+from airflow_provider_segtable.library.log_stores import OPTIONS_VARIABLE, log_provider
 
 from .conftest import CONNECTION, JANUARY, Flights
 

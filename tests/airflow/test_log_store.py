@@ -22,10 +22,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_provider_segtable import Table
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.core.secret import Secret
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.logstore.buckets import Buckets
-from airflow_provider_segtable.logstore.flight_security import FlightSecurity
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
 from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
 from airflow_provider_segtable.ports.log_store import Cut

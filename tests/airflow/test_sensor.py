@@ -10,8 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowException, TaskDeferred
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.triggers import watch
 from airflow_provider_segtable.triggers.table import SmallSegmentsTrigger

@@ -15,9 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.table.log.event_log import EventLog

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.hooks.submission import SparkSubmit, spark_home
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.driver.session import package_archive
 from tests.cluster.conftest import Desk, numbered
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.testing.processes import importable
 from tests.cluster import journey
 from tests.cluster.conftest import ended

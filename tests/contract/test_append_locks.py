@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.zookeeper.locks import kept_locks
+from airflow_provider_segtable.coordination.zookeeper import client as kept_locks
 from airflow_provider_segtable.core.errors import LockLost
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from tests.contract.worlds import (

@@ -3,8 +3,7 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, LockLost
-from airflow_provider_segtable.ports.claims import Claim, LeaseState
-from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.ports.coordination import Claim, Coordinator, LeaseState
 from tests.contract.worlds import PATIENCE_S, TABLE, Running, World
 
 GROUP = "log-buckets"

@@ -14,8 +14,7 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
 )
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.ports.claims import LeaseState
-from airflow_provider_segtable.ports.coordination import Coordinator, Lease
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState
 from tests.contract.worlds import (
     LIFE_S,
     PATIENCE_S,

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks import MAX_YIELDS, Mode
 from airflow_provider_segtable.core.time import DAY_US, Interval
-from airflow_provider_segtable.ports.claims import LeaseState
+from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.testing.builders import CHUNK
 from tests.contract.worlds import (
     PATIENCE_S,

@@ -31,7 +31,7 @@ from airflow_provider_segtable.data.files.open_files import (
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
-from airflow_provider_segtable.disk.os_failures import accessing
+from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.unit.data.making import MOVE, REWRITE, content, job, rich, written
 

@@ -7,9 +7,7 @@ import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import TableGone
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage import open_storage

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )
-from airflow_provider_segtable.ports.claims import LeaseState
+from airflow_provider_segtable.ports.coordination import LeaseState
 from tests.contract.worlds import TABLE, ZooKeeperWorld, eventually, request
 
 pytestmark = pytest.mark.zookeeper

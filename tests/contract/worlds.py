@@ -12,12 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-    Session,
-)
-from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService, Session
+from airflow_provider_segtable.coordination.zookeeper.link import Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import FIRM
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,

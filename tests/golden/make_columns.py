@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn, WidenColumn
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.golden.golden_table import batch, golden_table, write_files

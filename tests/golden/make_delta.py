@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from airflow_provider_segtable.formats.delta.delta_format import DeltaFormat
+from airflow_provider_segtable.formats.delta.delta_target import DeltaFormat
 from airflow_provider_segtable.table.publishing.publisher import publish
 from airflow_provider_segtable.table.table import Table
 from tests.golden.golden_table import batch, golden_table, write_files

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.indexing.run_index import run_index
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.interleaving import before_event

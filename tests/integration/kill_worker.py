@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import Execute, in_process
+from airflow_provider_segtable.services.attempt import Execute, in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog

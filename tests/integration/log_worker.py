@@ -8,7 +8,7 @@ input.
 
 import sys
 
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
 from tests.unit.library.log_world import rows
 

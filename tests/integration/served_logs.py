@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
+from airflow_provider_segtable.services.log_directory import ClaimedBuckets
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, log_schema
 

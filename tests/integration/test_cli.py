@@ -18,10 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli import app
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    discover,
-    stop_background,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import discover, stop_background
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "cli.md"

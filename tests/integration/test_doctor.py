@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.findings.health_findings import Bounds
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import (
     SESSION_TIMEOUT_VARIABLE,
@@ -36,7 +34,7 @@ pytestmark = [pytest.mark.zookeeper]
 SESSION_S = 6  # ends soon, but not while its holder is only slow
 WORKER = """
 import sys, time
-from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.table.context import open_context
 
 def hang(jobs):

@@ -18,10 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    discover,
-    stop_background,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import discover, stop_background
 
 ROOT = Path(__file__).parents[2]
 TRY_IT = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("\n## ")[0]

@@ -14,17 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.invariants import violations
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import IndexRun, run_index
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import (
     SESSION_TIMEOUT_VARIABLE,

@@ -11,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.keyed import merge_job
 from airflow_provider_segtable.storage.system_clock import SystemClock

@@ -17,10 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import (
     SESSION_TIMEOUT_VARIABLE,

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log_store.manifest import BEGINNING
 from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.library.log_stores import log_finder

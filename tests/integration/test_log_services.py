@@ -11,12 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.library.log_reader import BucketReset, TableLogReader
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.services.log_store.directory import addresses
+from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.log_store.tail import LogRecords
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import PATIENCE_S, eventually

@@ -16,20 +16,17 @@ from random import Random
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log import committer

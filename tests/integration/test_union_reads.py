@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.library.table import Table
 from tests.integration.served_logs import served

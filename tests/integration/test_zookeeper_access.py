@@ -23,11 +23,8 @@ from kazoo.exceptions import NoAuthError
 from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli.app import app
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
-from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
-from airflow_provider_segtable.coordination.zookeeper.connection.access import FILE_VARIABLE, Access
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper, free_port
+from airflow_provider_segtable.coordination.zookeeper.link import FILE_VARIABLE, Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )

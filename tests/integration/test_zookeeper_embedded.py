@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_segtable.coordination import embedded_zookeeper as embedded
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.coordination.embedded_zookeeper import embedded_server as embedded
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+from airflow_provider_segtable.coordination.embedded_zookeeper import (
     AlreadyRunning,
     EmbeddedZooKeeper,
     discover,
+    find_java,
     start_background,
     status,
     stop_background,
-)
-from airflow_provider_segtable.coordination.embedded_zookeeper.java import (
-    find_java,
     zookeeper_class_path,
 )
 from airflow_provider_segtable.core.errors import (
@@ -68,7 +66,7 @@ def test_a_killed_parent_leaves_no_server(tmp_path: Path) -> None:
     """Kill -9 of the process that started it ends the server too."""
     script = (
         "import os, sys\n"
-        "from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server "
+        "from airflow_provider_segtable.coordination.embedded_zookeeper "
         "import EmbeddedZooKeeper\n"
         "EmbeddedZooKeeper(sys.argv[1]).start()\n"
         "os.kill(os.getpid(), 9)\n"
@@ -82,7 +80,7 @@ def test_the_background_server_outlives_its_starter(tmp_path: Path) -> None:
     """Started by one process, found and stopped by another; starting twice is starting once."""
     script = (
         "import sys\n"
-        "from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server "
+        "from airflow_provider_segtable.coordination.embedded_zookeeper "
         "import start_background\n"
         "print(start_background(sys.argv[1]))\n"
     )

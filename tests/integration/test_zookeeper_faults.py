@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     LimitReached,
@@ -24,7 +22,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.ports.claims import LeaseState
+from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import (

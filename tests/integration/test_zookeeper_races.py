@@ -10,10 +10,8 @@ from itertools import count
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
-from airflow_provider_segtable.coordination.zookeeper.commits import announcing
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.zookeeper import commits
 from airflow_provider_segtable.coordination.zookeeper.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks import LockRequest, Mode
@@ -159,7 +157,7 @@ def test_an_overtaken_event_is_not_announced(clients: Clients) -> None:
     """The author of the later event announces that: one announcement serves many commits."""
     client, other = clients
     client.announce(TABLE, 7, lambda: True)
-    eventually(lambda: all(each.name != announcing.LINGERS for each in threading.enumerate()))
+    eventually(lambda: all(each.name != commits.LINGERS for each in threading.enumerate()))
     client.announce(TABLE, 5)
     assert client.wait_head(TABLE, beyond=4, wait_s=PATIENCE_S) == 5
     assert other.wait_head(TABLE, beyond=5, wait_s=0) is None
@@ -169,7 +167,7 @@ def test_an_event_is_settled_while_its_author_asks_whether_it_was_overtaken(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its author reads the head only once the event is announced, or known to be overtaken."""
-    monkeypatch.setattr(announcing, "SETTLED_S", PATIENCE_S)
+    monkeypatch.setattr(commits, "SETTLED_S", PATIENCE_S)
     client, (asked, answer) = clients[0], (threading.Event(), threading.Event())
 
     def overtaken() -> bool:

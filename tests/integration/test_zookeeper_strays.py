@@ -7,9 +7,7 @@ from itertools import count
 import pytest
 from kazoo.client import KazooClient
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout, UnreadableNode
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import PATIENCE_S, TABLE, ZooKeeperWorld, append, request, time_chunk

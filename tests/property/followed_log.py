@@ -15,7 +15,7 @@ from random import Random
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import (
     CheckpointPending,
     Fenced,
@@ -32,7 +32,7 @@ from airflow_provider_segtable.logstore.memory_store import (
     MemoryLogStoreProvider,
     MemoryLogWriter,
 )
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import LogClient, LogContext
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, commit_cut

@@ -17,10 +17,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Appended, Event

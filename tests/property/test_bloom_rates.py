@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.indexes.entries import IndexView, view_of
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.indexing.run_index import run_index
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import run_index
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, new_table
 

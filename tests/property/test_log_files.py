@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import Fenced, InvalidInput, RestoreRefused
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log_store.file_reader import Expired, read_committed

@@ -14,16 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.keyed.group_reader import own_root
 from airflow_provider_segtable.data.keyed.key_groups import Root
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.log.clocks import ClockCheck

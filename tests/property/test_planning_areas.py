@@ -16,18 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.planning import selection
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import (
     look_at_table,
     looking_at,
     planner_context,
 )
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.ranking import selection
-from airflow_provider_segtable.planning.ranking.areas import areas
-from airflow_provider_segtable.planning.ranking.selection import choose
-from airflow_provider_segtable.planning.reasons import Planned
-from airflow_provider_segtable.planning.table_plan import candidates_in, plan_all
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Planned, choose
+from airflow_provider_segtable.planning.table_plan import areas, candidates_in, plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.examples import examples
 from tests.property.test_planning import History

@@ -21,8 +21,8 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time import DAY_US, Granularity, parse_instant
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.examples import examples
 from tests.property.test_planning import History, Row

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput, WindowExpired
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.time import HOUR_US
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.examples import examples
 from tests.unit.table.conftest import SCHEMA, new_table

@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.authors import durably

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
 from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.time import Granularity

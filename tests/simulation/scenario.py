@@ -24,17 +24,15 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import TableContext

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.table import dropping

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.log.families import (
     table_events,
 )
 from airflow_provider_segtable.data.parquet import table_file
-from airflow_provider_segtable.recovery import repair as repairing
+from airflow_provider_segtable.health import repair as repairing
 from airflow_provider_segtable.table.changes import run_change
 from airflow_provider_segtable.table.log import committer
 from tests.simulation.disasters import mixed

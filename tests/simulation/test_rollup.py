@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.data.vector_file import row_filters
-from airflow_provider_segtable.services.compaction import stages
+from airflow_provider_segtable.services import compaction
 from tests.simulation.rollup import simulate
 from tests.simulation.world import EVERYBODY, Shape
 
@@ -29,7 +29,7 @@ def deletes_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def unerased(files: Any, state: Any, segments: Iterable[Any]) -> Any:
         return row_filters(files, replace(state, predicate_deletes=()), segments)
 
-    monkeypatch.setattr(stages, "row_filters", unerased)
+    monkeypatch.setattr(compaction, "row_filters", unerased)
 
 
 def deletes_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.services.compaction.attempt import Attempt
+from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog

@@ -7,10 +7,7 @@ that one has a world of its own (``after``), with the same simulation, storage a
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotATable,

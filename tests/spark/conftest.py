@@ -7,9 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.table.table import Table

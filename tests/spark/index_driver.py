@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from airflow_provider_segtable import cli
 from airflow_provider_segtable.core.catch_up import next_piece
-from airflow_provider_segtable.services.indexing import build
+from airflow_provider_segtable.services import indexing
 
 PIECE = 2
 """Number of files of a piece, each of which is a job of its own."""
@@ -22,7 +22,7 @@ PIECE = 2
 
 def main(uri: str, index: str, folder: Path) -> None:
     """Build until the second piece, then wait."""
-    right, pieces = build._committed, count(1)
+    right, pieces = indexing._committed, count(1)
 
     def committed(*given: Any) -> Any:
         if next(pieces) > 1:
@@ -32,7 +32,10 @@ def main(uri: str, index: str, folder: Path) -> None:
 
     sys.argv = ["segtable", "index", "run", uri, index, "--engine", "spark", "--master", "local[2]"]
     small = partial(next_piece, most=PIECE)
-    with patch.object(build, "_committed", committed), patch.object(build, "next_piece", small):
+    with (
+        patch.object(indexing, "_committed", committed),
+        patch.object(indexing, "next_piece", small),
+    ):
         cli.main()
 
 

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import Done
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Done
+from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.distribution import (

@@ -18,9 +18,9 @@ from airflow_provider_segtable.core.reads.effects import (
     VERSION,
 )
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compact_table import compact_table
+from airflow_provider_segtable.services.compact_table import compact_table
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.table.table import Table
 

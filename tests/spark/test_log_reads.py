@@ -7,9 +7,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED

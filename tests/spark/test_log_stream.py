@@ -7,9 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source

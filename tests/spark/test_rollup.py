@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.schema import Order
 from airflow_provider_segtable.core.segment import Place, Segment, SegmentId, Shard

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.services.compaction.compact_table import compact_table
+from airflow_provider_segtable.services.compact_table import compact_table
 from airflow_provider_segtable.spark.reads.dataframe_scan import read
 from tests.spark.conftest import MakeTable
 from tests.unit.table.conftest import SCHEMA, rows

@@ -30,15 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.fold import COMMITS_KEPT
 from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog

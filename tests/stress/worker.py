@@ -29,10 +29,10 @@ from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import Execute
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Execute
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table

@@ -15,8 +15,8 @@ from airflow_provider_segtable.cli.display.log_store_facts import log_store_line
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
-from airflow_provider_segtable.planning.properties.settings import DEFAULT
-from airflow_provider_segtable.planning.reasons import joined, ranges
+from airflow_provider_segtable.planning.properties import DEFAULT
+from airflow_provider_segtable.planning.selection import joined, ranges
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}

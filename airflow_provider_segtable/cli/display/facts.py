@@ -17,10 +17,9 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.core.timeline import Timeline, slices
-from airflow_provider_segtable.planning.deleted_rows import deleted_in
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.properties.settings import settings
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.planner_context import deleted_in
+from airflow_provider_segtable.planning.properties import Policy, settings
+from airflow_provider_segtable.planning.selection import Skipped
 
 
 def definition_facts(uri: str, state: State) -> Facts:

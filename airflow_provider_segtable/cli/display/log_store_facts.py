@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.library.log_listing import LogBucket
+    from airflow_provider_segtable.library.log_stores import LogBucket
 
 SECOND_US = 1_000_000
 

@@ -2,13 +2,12 @@
 
 from dataclasses import fields
 
-from airflow_provider_segtable.planning.properties.index_settings import PREFIX
-from airflow_provider_segtable.planning.properties.settings import FAMILIES
+from airflow_provider_segtable.planning.properties import FAMILIES, INDEX_PREFIX
 
 
 def property_list() -> str:
     """Return all properties, one paragraph a family; those of indexes begin with their names."""
-    named = {PREFIX: [f"{PREFIX}.NAME (the index to have)"]}
+    named = {INDEX_PREFIX: [f"{INDEX_PREFIX}.NAME (the index to have)"]}
     lists = (
         ", ".join((*named.get(family, ()), *(f"{family}.{each.name}" for each in fields(default))))
         for family, default in FAMILIES.items()

@@ -9,10 +9,7 @@ from rich.markup import escape
 from airflow_provider_segtable.cli.display.output import note
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name
-from airflow_provider_segtable.storage.environment import (
-    OPTIONS_VARIABLE,
-    options_from_environment,
-)
+from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, options_from_environment
 
 JSON_WANTED = "segtable.json"
 

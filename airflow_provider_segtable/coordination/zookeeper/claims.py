@@ -16,10 +16,10 @@ from typing import Any
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
-from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import MILLISECOND_US, named
 from airflow_provider_segtable.core.errors import InvalidInput, LockLost, UnreadableNode
-from airflow_provider_segtable.ports.claims import Claimed, LeaseState
+from airflow_provider_segtable.ports.coordination import Claimed, LeaseState
 
 MAX_CONTENT_BYTES = 65_536
 

@@ -65,23 +65,32 @@ from airflow_provider_segtable.coordination.zookeeper.claims import (
     ZooKeeperClaim,
     read_claims,
 )
-from airflow_provider_segtable.coordination.zookeeper.commits.announcing import Head
-from airflow_provider_segtable.coordination.zookeeper.commits.commit_queue import queued
-from airflow_provider_segtable.coordination.zookeeper.connection.client import ZooKeeperClient
-from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
-from airflow_provider_segtable.coordination.zookeeper.locks.acquisition import (
+from airflow_provider_segtable.coordination.zookeeper.client import (
+    AppendLocks,
+    KeptLease,
+    ZooKeeperClient,
+)
+from airflow_provider_segtable.coordination.zookeeper.commits import Head, queued
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.locks import (
     Acquisition,
     Blocked,
     View,
+    ZooKeeperLease,
+    grant_of,
     prefix_of,
+    read_locks,
+    read_places,
+    read_view,
+    refuse_oversize,
 )
-from airflow_provider_segtable.coordination.zookeeper.locks.grant import grant_of, refuse_oversize
-from airflow_provider_segtable.coordination.zookeeper.locks.kept_locks import AppendLocks, KeptLease
-from airflow_provider_segtable.coordination.zookeeper.locks.lease import ZooKeeperLease
-from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes, children, delete_tree
-from airflow_provider_segtable.coordination.zookeeper.records import encode_lock
-from airflow_provider_segtable.coordination.zookeeper.strays import read_strays
-from airflow_provider_segtable.coordination.zookeeper.view import read_locks, read_places, read_view
+from airflow_provider_segtable.coordination.zookeeper.nodes import (
+    Nodes,
+    children,
+    delete_tree,
+    encode_lock,
+    read_strays,
+)
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, SegtableError
 from airflow_provider_segtable.core.locks import (
     AlreadyGranted,
@@ -96,8 +105,7 @@ from airflow_provider_segtable.core.locks import (
     decide,
     gives_way,
 )
-from airflow_provider_segtable.ports.claims import Claimed
-from airflow_provider_segtable.ports.coordination import Overtaken, StrayNode
+from airflow_provider_segtable.ports.coordination import Claimed, Overtaken, StrayNode
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError)
 PAUSE_S = 0.001

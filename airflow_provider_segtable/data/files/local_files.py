@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.disk.folders import Folders, Sync
-from airflow_provider_segtable.disk.os_failures import accessing
+from airflow_provider_segtable.disk import Folders, Sync, accessing
 from airflow_provider_segtable.ports.files import Ready, Sink, Source
 
 PIECE = 8 << 20

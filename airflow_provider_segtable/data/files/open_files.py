@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, No
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.files.local_files import LocalFiles, copy_in_pieces, truncated
-from airflow_provider_segtable.disk.os_failures import accessing
+from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 

@@ -8,44 +8,267 @@
 5. Of a damaged log, what can be decoded is read on its own (``remains``): the newest checkpoint
    that can, and all versions after it. A table of whose versions some can be decoded, and none
    of these is segtable's, is another tool's.
+
+Checkpoints: a version of a Delta log as one Parquet file. Pure.
+
+1. A checkpoint has a row for each action that still counts: protocol, metadata, transactions and
+   added files. It has no removed files: who deletes files by these would delete what the table's
+   own log still needs.
+2. Files stay columns of Arrow all the way, from one checkpoint to the next one: only those that
+   changed in between are Python values.
+
+What readers of the published versions may need, and what is swept.
+
+1. A version is replaced when the next one was put: the storage's time of that file, or the time of
+   the event if it is later. If clocks differ, more is kept.
+2. Needed are the files of the newest version, and all that a version put after ``since`` added or
+   removed: these are the files of each version that was replaced after ``since``.
+3. A sweep leaves everything for ``ATTEMPT_US`` longer. So no attempt to put a version finds its
+   number free again because that version was swept, nor its file of vectors gone.
+4. The log is swept below a checkpoint from which all these versions can be read. Later versions and
+   checkpoints stay. A file of vectors is swept if no version that can be read names it.
+5. A version that cannot be decoded, and has been published over, needs nothing that is not known
+   by other versions: its readers fail.
 """
 
+import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from itertools import repeat
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
-from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint
+from airflow_provider_segtable.core.time import DAY_US, Instant
 from airflow_provider_segtable.formats.delta.log_files import (
+    HINT,
     LOG,
+    VECTORS,
     Disordered,
     Json,
     Listing,
     checkpoint_path,
     commit_path,
     decoded,
+    decoded_vector,
     highest,
+    hint,
+    is_vectors,
     listed,
     listed_from_checkpoint,
+    named_file,
     way_out,
 )
 from airflow_provider_segtable.formats.delta.published_version import (
+    KEY,
+    UNKNOWN,
     Base,
     Changes,
     Own,
+    Placed,
     Seen,
+    encoded_path,
     is_misplaced,
     is_segtables,
+    marked,
     published,
     remains_of,
     ruined,
 )
-from airflow_provider_segtable.formats.delta.vectors import decoded_vector, named_file
-from airflow_provider_segtable.formats.format import Contents, Published
+from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
 from airflow_provider_segtable.ports.storage import Entry, Storage
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_VECTOR = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+_ADD = pa.struct(
+    [
+        ("path", pa.string()),
+        ("partitionValues", _TEXTS),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("tags", _TEXTS),
+        ("deletionVector", _VECTOR),
+    ]
+)
+_OTHERS = {
+    "protocol": pa.struct(
+        [
+            ("minReaderVersion", pa.int32()),
+            ("minWriterVersion", pa.int32()),
+            ("readerFeatures", pa.list_(pa.string())),
+            ("writerFeatures", pa.list_(pa.string())),
+        ]
+    ),
+    "metaData": pa.struct(
+        [
+            ("id", pa.string()),
+            ("name", pa.string()),
+            ("description", pa.string()),
+            ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+            ("schemaString", pa.string()),
+            ("partitionColumns", pa.list_(pa.string())),
+            ("configuration", _TEXTS),
+            ("createdTime", pa.int64()),
+        ]
+    ),
+    "txn": pa.struct(
+        [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
+    ),
+}
+_LOADED = [*_OTHERS, *(f"add.{name}" for name in ("path", "size", "tags", "deletionVector"))]
+"""The columns that loading needs: the statistics of many files take long to read."""
+_REMOVE = pa.struct(
+    [
+        ("path", pa.string()),
+        ("deletionTimestamp", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("extendedFileMetadata", pa.bool_()),
+        ("partitionValues", _TEXTS),
+        ("size", pa.int64()),
+        ("deletionVector", _VECTOR),
+    ]
+)
+
+
+class Checkpoint:
+    """A checkpoint that was read."""
+
+    def __init__(self, data: bytes, number: int, where: str, *, whole: bool = False) -> None:
+        """Read the checkpoint of version ``number``: what loading needs, or the whole of it.
+
+        Raises:
+            CorruptTable: it is not a checkpoint.
+        """
+        self.number = number
+        try:
+            with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as file:
+                self._rows = file.read(columns=None if whole else _LOADED)
+            self.rows = self._rows.num_rows
+            self.adds = _adds(self._rows.column("add"))
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise CorruptTable(
+                f"{where} is not a checkpoint of a Delta table ({error}): {way_out()}"
+            ) from None
+
+    @property
+    def base(self) -> Base:
+        """Return the version, as what later versions change."""
+        return Base(
+            files=self._files(),
+            protocol=self.last("protocol"),
+            metadata=self.last("metaData"),
+            transactions={each["appId"]: each for each in self.all("txn")},
+            checkpoint=self.number,
+        )
+
+    def last(self, kind: str) -> Json | None:
+        """Return the only action of a kind; None if there is none."""
+        found = self.all(kind)
+        return found[-1] if found else None
+
+    def all(self, kind: str) -> list[Json]:
+        """Return the actions of a kind, as versions have them."""
+        column = self._rows.column(kind).drop_null()
+        return [_plain(each, column.type) for each in column.to_pylist()]
+
+    @property
+    def vectors(self) -> list[Json]:
+        """Return the descriptors of the vectors."""
+        return list(self.adds.field("deletionVector").drop_null().to_pylist())
+
+    def _files(self) -> Mapping[str, PublishedFile]:
+        keys = pc.map_lookup(self.adds.field("tags"), KEY, "first").fill_null(UNKNOWN)
+        vectors = self.adds.field("deletionVector")
+        files = zip(
+            map(unquote, self.adds.field("path").to_pylist()),
+            keys.to_pylist(),
+            self.adds.field("size").to_pylist(),
+            vectors.to_pylist() if vectors.null_count < len(vectors) else repeat(None),
+            strict=False,
+        )
+        return {
+            path: PublishedFile(path=path, key=key, own=Placed(size, vector))
+            for path, key, size, vector in files
+        }
+
+
+def encoded_checkpoint(before: Checkpoint | None, changes: Changes) -> tuple[bytes, int]:
+    """Return a checkpoint and its number of rows: an earlier one, and the changes since."""
+    adds = _changed(before.adds if before else pa.array([], _ADD), changes)
+    transactions = {each["appId"]: each for each in before.all("txn")} if before else {}
+    others: dict[str, list[Json | None]] = {
+        "protocol": [changes.protocol or (before.last("protocol") if before else None)],
+        "metaData": [changes.metadata or (before.last("metaData") if before else None)],
+        "txn": [*(transactions | changes.transactions).values()],
+    }
+    rows = sum(map(len, others.values())) + len(adds)
+    columns: dict[str, Any] = {}
+    at = 0
+    for name, kind in _OTHERS.items():
+        columns[name] = _placed(pa.array(others[name], kind), at, rows)
+        at += len(others[name])
+    columns["add"] = _placed(adds, at, rows)
+    columns["remove"] = pa.nulls(rows, _REMOVE)
+    held = io.BytesIO()
+    pq.write_table(pa.table(columns), held, compression="zstd", write_page_checksum=True)
+    return held.getvalue(), rows
+
+
+def _changed(adds: pa.StructArray, changes: Changes) -> pa.StructArray:
+    """Return the added files without those that changed, then the changed ones."""
+    touched = pa.array([encoded_path(path) for path in changes.files], pa.string())
+    kept = adds.filter(pc.invert(pc.is_in(adds.field("path"), touched)))
+    new = pa.array([each for each in changes.files.values() if each is not None], _ADD)
+    return pa.concat_arrays([kept, new])
+
+
+def _placed(values: pa.Array, at: int, rows: int) -> pa.Array:
+    """Return values as rows of a column that is null elsewhere."""
+    after = rows - at - len(values)
+    return pa.concat_arrays([pa.nulls(at, values.type), values, pa.nulls(after, values.type)])
+
+
+def _adds(column: pa.ChunkedArray) -> pa.StructArray:
+    """Return the added files of a checkpoint, which may be another writer's, in our columns."""
+    found = column.drop_null().combine_chunks()
+    names = {found.type.field(at).name for at in range(found.type.num_fields)}
+    arrays = [
+        found.field(field.name).cast(field.type)
+        if field.name in names
+        else pa.nulls(len(found), field.type)
+        for field in _ADD.fields
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=_ADD.fields)
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """Return a value as versions have it: maps as objects, without nulls."""
+    if pa.types.is_map(kind):
+        return dict(value)
+    if pa.types.is_struct(kind):
+        return {
+            field.name: _plain(value[field.name], field.type)
+            for field in kind.fields
+            if value[field.name] is not None
+        }
+    return value
+
 
 _ATTEMPTS = 4
 _OF_TABLES = {"metaData", "protocol", "add", "remove"}
@@ -252,3 +475,97 @@ def again(read: Callable[[], _Read]) -> _Read:
 def hinted(number: int, rows: int) -> bytes:
     """Return the hint that names a checkpoint."""
     return json.dumps({"version": number, "size": rows}).encode()
+
+
+ATTEMPT_US = DAY_US
+"""The longest that an attempt takes from loading a version to putting the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What is needed of a target; ``head`` was its newest version."""
+
+    log: DeltaLog
+    head: Published
+    since: Instant
+
+    def needed_files(self) -> frozenset[str]:
+        """Return the paths of data files that readers may need."""
+        listing = listed(self.log.storage)
+        listing.after(listing.checkpoint, self.log.storage.uri)
+        first = self._first_after(self.since, listing)
+        touched = {
+            unquote(body["path"])
+            for number in listing.commits
+            if number >= first
+            for action in self._readable(number)
+            for kind, body in action.items()
+            if kind in ("add", "remove")
+        }
+        return frozenset(touched | self.head.files.keys())
+
+    def swept(self, *, dry_run: bool) -> tuple[str, ...]:
+        """Delete what is not needed; return the paths."""
+        listing = listed(self.log.storage)
+        kept = min(self._first_after(self._swept_before, listing) - 1, self.head.number)
+        base = listing.through(kept).checkpoint
+        gone = [
+            *(commit_path(n) for n in listing.commits if n < base),
+            *(checkpoint_path(n) for n in listing.checkpoints if n < base),
+            *self._unnamed_vectors(listing, base),
+        ]
+        if not dry_run:
+            if hint(self.log.storage) < base:
+                rows = self.log.checkpoint(listing.checkpoint).rows
+                self.log.storage.replace(HINT, hinted(listing.checkpoint, rows))
+            for path in gone:
+                self.log.storage.delete(path)
+        return tuple(gone)
+
+    @property
+    def _swept_before(self) -> Instant:
+        return self.since - ATTEMPT_US
+
+    def _first_after(self, since: Instant, listing: Listing) -> int:
+        """Return the first version put after a time; the one after the newest if none was."""
+        numbers = sorted(listing.commits)
+        first = next(
+            (n for n in numbers if listing.commits[n].modified > since),
+            max(numbers, default=self.head.number) + 1,
+        )
+        while first - 1 in listing.commits and self._event_time(first - 1) > since:
+            first -= 1
+        return first
+
+    def _event_time(self, number: int) -> Instant:
+        try:
+            mark = marked(self.log.info(number))
+        except CorruptTable:  # published over
+            return 0
+        return Instant(mark["time"]) if mark else 0
+
+    def _readable(self, number: int) -> list[Json]:
+        """Return the actions of a version; none if it cannot be decoded, and was replaced."""
+        try:
+            return self.log.actions(number)
+        except CorruptTable:
+            if number >= self.head.number:
+                raise
+            return []
+
+    def _unnamed_vectors(self, listing: Listing, base: int) -> list[str]:
+        """Return old files of vectors that no version from a checkpoint on names."""
+        old = [
+            entry.path
+            for entry in self.log.storage.list(VECTORS)
+            if is_vectors(entry.path) and entry.modified < self._swept_before
+        ]
+        if not old:
+            return []
+        named: set[str] = set()
+        with suppress(CorruptTable):  # it was published over
+            named |= {*map(named_file, self.log.checkpoint(base).vectors if base >= 0 else ())}
+        for number in listing.commits:
+            for action in self._readable(number) if number > base else ():
+                named.add(named_file(action.get("add", {}).get("deletionVector")))
+        return [path for path in old if path not in named]

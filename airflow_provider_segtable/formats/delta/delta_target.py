@@ -7,11 +7,14 @@
    followed by one.
 3. A version after those of another table, or after a damaged log, is followed by a checkpoint of
    itself alone at once: readers then need nothing that was there before.
+
+Delta Lake as a format: a log of actions in the table's own root, and vectors beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import ClassVar
 from uuid import UUID
 
 from airflow_provider_segtable.core.errors import (
@@ -21,19 +24,31 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.formats.delta.checkpoint import Checkpoint, encoded_checkpoint
 from airflow_provider_segtable.formats.delta.delta_commit import Commit, commit_of
-from airflow_provider_segtable.formats.delta.delta_log import DeltaLog, again, hinted
+from airflow_provider_segtable.formats.delta.delta_log import (
+    Checkpoint,
+    DeltaLog,
+    Retention,
+    again,
+    encoded_checkpoint,
+    hinted,
+)
 from airflow_provider_segtable.formats.delta.log_files import (
     HINT,
+    LOG,
     VECTORS,
     Disordered,
     checkpoint_path,
     commit_path,
     has_number,
+    is_own,
     listed,
     listed_from_checkpoint,
+    named_file,
+    refusal,
+    vectors_path,
 )
 from airflow_provider_segtable.formats.delta.published_version import (
     Base,
@@ -41,9 +56,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
     Own,
     published,
 )
-from airflow_provider_segtable.formats.delta.retention import Retention
-from airflow_provider_segtable.formats.delta.vectors import named_file, vectors_path
-from airflow_provider_segtable.formats.format import Contents, Published, Revision
+from airflow_provider_segtable.formats.format import Contents, Published, Revision, Target
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.system_clock import SystemRandomness
@@ -250,3 +263,27 @@ def _due(made: Published) -> bool:
     own: Own = made.own
     few = min(max(FEWEST, len(made.files) // FILES), MOST)
     return made.number - own.checkpoint >= few or own.changes >= max(FILES, len(made.files))
+
+
+class DeltaFormat:
+    """``formats.format.Format`` of Delta Lake."""
+
+    name: ClassVar[str] = "delta"
+    title: ClassVar[str] = "Delta Lake"
+    folders: ClassVar[tuple[str, ...]] = (LOG, VECTORS)
+
+    def target(self, storage: Storage, randomness: Randomness | None = None) -> Target:
+        """Return the target in a table's root."""
+        return DeltaTarget(storage, randomness)
+
+    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+        """Return why a version cannot be published, with the way out; empty if it can."""
+        return refusal(table, schemas)
+
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Return nothing: readers open the table by its address."""
+        return ""
+
+    def is_own(self, path: str) -> bool:
+        """Return whether the name of a file is one that a target gives."""
+        return is_own(path)

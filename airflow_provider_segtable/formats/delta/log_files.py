@@ -5,15 +5,43 @@
    needed to read n and what follows. ``_last_checkpoint`` is a hint that names one of them.
 3. ``dv/deletion_vector_<uuid>.bin`` has all vectors of one version.
 4. Checkpoints in parts or with other names, which other writers make, are neither read nor deleted.
+
+Schemas in Delta's form, and what of a table Delta Lake cannot express.
+
+1. Types that all readers read right are published; a table with another one is refused.
+2. Readers find a column in a file by its name alone. Column mapping would tell them more, but some
+   refuse it and others ignore the ids of columns without a word. So a version is refused while it
+   shows files in which a column has another name or type, or in which its name is another column's.
+   Files that lack a column are right if its value there is null.
+3. Once these files are compacted, they have the present columns, and the table is published again.
+
+Deletion vectors in Delta's form: a file with all vectors of a version.
+
+1. The file begins with the byte 1. Each vector is its length (4 bytes, big-endian), its data, and
+   the CRC-32 of the data.
+2. The data are a magic number, the number of bitmaps of 32 bits (one), its number (0), and the
+   bitmap in the portable serialization.
+3. A descriptor names the file by its UUID in base 85, behind the name of its folder (storage type
+   ``u``, the one that all readers take), and the place of the vector in it.
 """
 
 import json
 import re
-from collections.abc import Mapping
+import struct
+import zlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.types as is_
+from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.data.arrow_schema import parse_type
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 LOG = "_delta_log"
@@ -192,4 +220,217 @@ def way_out() -> str:
     return (
         "publish it anew: segtable publish TABLE --format delta --full; or remove it: segtable "
         "publish TABLE --format delta --remove"
+    )
+
+
+NAIVE = "timestamp_ntz"
+
+_SIMPLE = {
+    pa.bool_(): "boolean",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.date32(): "date",
+}
+
+
+def schema_json(schema: Schema) -> str:
+    """Return a schema whose types ``refusal`` has not refused, as Delta's JSON."""
+    fields = [_field(c.name, parse_type(c.type), c.nullable) for c in schema.columns]
+    return written({"type": "struct", "fields": fields})
+
+
+def has_naive_times(schema: Schema) -> bool:
+    """Return whether a column has times without a zone, which readers have to know."""
+    return f'"{NAIVE}"' in schema_json(schema)
+
+
+def refusal(table: TableCreated, schemas: Collection[int]) -> str:
+    """Return why a version cannot be published, with the way out; empty if it can."""
+    for column in table.schema.columns:
+        if unknown := _unknown(parse_type(column.type)):
+            way = "add a column of another type, fill it by an update, and drop this one"
+            if column.name == table.time_column:
+                way = "make a table whose event time is in microseconds, and append the rows to it"
+            return (
+                f"column {column.name!r} has type {unknown}, which not all readers of Delta Lake "
+                f"read right: {way}"
+            )
+    lower = [name.lower() for name in table.schema.names]
+    for column in table.schema.columns:
+        if lower.count(column.name.lower()) > 1:
+            return (
+                f"columns of Delta Lake are the same if only upper and lower case differ: rename "
+                f"column {column.name!r}"
+            )
+    for number in sorted(schemas):
+        if found := _differs(table.schema, table.schema_of(number)):
+            return (
+                f"{found} in older files (schema {number}), which readers of Delta Lake read by "
+                "names and types alone: write these anew (segtable compact TABLE --kind major), "
+                "then publish again"
+            )
+    return ""
+
+
+def _differs(schema: Schema, older: Schema) -> str:
+    """Return how a column differs in files of an older schema; empty if it does not."""
+    by_id = {column.id: column for column in older.numbered}
+    for column in schema.numbered:
+        before = by_id.get(column.id)
+        if before is None:
+            found = _unlike_missing(column, older)
+        elif before.name != column.name:
+            found = f"is named {before.name!r}"
+        else:
+            found = f"has type {before.type}" if before.type != column.type else ""
+        if found:
+            return f"column {column.name!r} {found}"
+    return ""
+
+
+def _unlike_missing(column: Column, older: Schema) -> str:
+    """Return what readers find in place of a column that files lack; empty for null."""
+    if any(each.name.lower() == column.name.lower() for each in older.columns):
+        return "is another column"
+    return f"(default {column.default}) is missing" if column.default is not None else ""
+
+
+def _field(name: str, kind: pa.DataType, nullable: bool) -> Json:  # noqa: FBT001
+    return {"name": name, "type": _delta_type(kind), "nullable": nullable, "metadata": {}}
+
+
+def _delta_type(kind: pa.DataType) -> Any:
+    """Return a type as Delta's JSON."""
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if is_.is_timestamp(kind):
+        return NAIVE if kind.tz is None else "timestamp"
+    if is_.is_decimal128(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if is_.is_struct(kind):
+        inner = [_field(each.name, each.type, each.nullable) for each in kind.fields]
+        return {"type": "struct", "fields": inner}
+    if is_.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": _delta_type(kind.key_type),
+            "valueType": _delta_type(kind.item_type),
+            "valueContainsNull": kind.item_field.nullable,
+        }
+    inside = kind.value_field
+    return {
+        "type": "array",
+        "elementType": _delta_type(inside.type),
+        "containsNull": inside.nullable,
+    }
+
+
+def _unknown(kind: pa.DataType) -> str:
+    """Return a type, or one inside of it, that Delta does not have; empty if it has all."""
+    if kind in _SIMPLE:
+        return ""
+    if is_.is_timestamp(kind):
+        return str(kind) if kind.unit == "ns" else ""
+    if is_.is_decimal128(kind):
+        return "" if 0 <= kind.scale <= kind.precision else str(kind)
+    if is_.is_struct(kind):
+        return next(filter(None, (_unknown(each.type) for each in kind.fields)), "")
+    if is_.is_map(kind):
+        return _unknown(kind.key_type) or _unknown(kind.item_type)
+    if is_.is_list(kind) or is_.is_large_list(kind):
+        return _unknown(kind.value_type)
+    return str(kind)
+
+
+_MAGIC = 1_681_511_377
+_HEAD = struct.calcsize("<IqI")
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def vectors_path(attempt: UUID) -> str:
+    """Return the path of a file of vectors."""
+    return f"{VECTORS}/deletion_vector_{attempt}.bin"
+
+
+def encoded_vectors(
+    hidden: Mapping[str, BitMap], attempt: UUID
+) -> tuple[bytes, Mapping[str, Json]]:
+    """Return a file of vectors, and the descriptor of each by the path of its data file.
+
+    Data files without hidden rows have none; the file is empty if no data file has one.
+    """
+    held = bytearray(b"\x01")
+    descriptors: dict[str, Json] = {}
+    for path, rows in hidden.items():
+        if rows:
+            data = struct.pack("<IqI", _MAGIC, 1, 0) + rows.serialize()
+            descriptors[path] = {
+                "storageType": "u",
+                "pathOrInlineDv": VECTORS + _base85(attempt.bytes),
+                "offset": len(held),
+                "sizeInBytes": len(data),
+                "cardinality": len(rows),
+            }
+            held += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    return (bytes(held) if descriptors else b""), descriptors
+
+
+def decoded_vector(data: bytes, descriptor: Json) -> BitMap:
+    """Return a vector in a file of vectors.
+
+    Raises:
+        ValueError: the file does not have it there, or it is broken.
+    """
+    at, size = int(descriptor["offset"]), int(descriptor["sizeInBytes"])
+    end = at + 4 + size
+    if data[:1] != b"\x01" or data[at : at + 4] != struct.pack(">I", size):
+        raise ValueError(f"no vector of {size} bytes begins at {at}")
+    held = data[at + 4 : end]
+    if data[end : end + 4] != struct.pack(">I", zlib.crc32(held)):
+        raise ValueError(f"the checksum of the vector at {at} differs")
+    if held[:_HEAD] != struct.pack("<IqI", _MAGIC, 1, 0):
+        raise ValueError(f"the vector at {at} is not one bitmap")
+    found = BitMap.deserialize(held[_HEAD:])
+    if len(found) != descriptor["cardinality"]:
+        raise ValueError(f"the vector at {at} has {len(found)} rows")
+    return found
+
+
+def named_file(descriptor: Json | None) -> str:
+    """Return the path of the file that a descriptor names; empty if it is none of ours."""
+    if not descriptor or descriptor.get("storageType") != "u":
+        return ""
+    name = str(descriptor["pathOrInlineDv"])
+    if name[:-_WIDTH] != VECTORS or any(each not in _ALPHABET for each in name[-_WIDTH:]):
+        return ""
+    return vectors_path(UUID(bytes=_from_base85(name[-_WIDTH:])))
+
+
+_WIDTH = 20
+"""Characters of a UUID in base 85."""
+
+
+def _base85(data: bytes) -> str:
+    """Return bytes as text in the alphabet of Z85, five characters for four bytes."""
+    text = []
+    for (word,) in struct.iter_unpack(">I", data):
+        text += [_ALPHABET[word // 85**place % 85] for place in (4, 3, 2, 1, 0)]
+    return "".join(text)
+
+
+def _from_base85(text: str) -> bytes:
+    words = (text[at : at + 5] for at in range(0, len(text), 5))
+    return b"".join(
+        (
+            sum(_ALPHABET.index(each) * 85 ** (4 - at) for at, each in enumerate(word)) % 2**32
+        ).to_bytes(4, "big")
+        for word in words
     )

@@ -6,13 +6,15 @@
    one version behind for a moment, or until the next put if the hint could not be written.
 3. Files have ids of all columns and of all fields within them, or none and the columns of schema
    0: Iceberg's readers go either by ids alone, or by names alone. Others are refused.
+
+Apache Iceberg, version 2 of its format, as a format in which versions are published.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -22,6 +24,7 @@ from airflow_provider_segtable.core.errors import (
     PublishingRefused,
     StorageError,
 )
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import (
     Contents,
@@ -30,33 +33,39 @@ from airflow_provider_segtable.formats.format import (
     PublishedFile,
     Revision,
 )
-from airflow_provider_segtable.formats.iceberg import keeping, names
-from airflow_provider_segtable.formats.iceberg.iceberg_schema import (
-    nested,
-    schema_json,
-    simple_types,
-)
-from airflow_provider_segtable.formats.iceberg.manifests.entries import (
+from airflow_provider_segtable.formats.iceberg import metadata
+from airflow_provider_segtable.formats.iceberg import metadata as names
+from airflow_provider_segtable.formats.iceberg import versions as keeping
+from airflow_provider_segtable.formats.iceberg.catalog import register
+from airflow_provider_segtable.formats.iceberg.entries import (
+    Spec,
     Stamp,
     data_entry,
     deletes_entry,
+    encode_positions,
+    spec_of,
 )
-from airflow_provider_segtable.formats.iceberg.manifests.manifest import (
+from airflow_provider_segtable.formats.iceberg.manifest import (
+    Changed,
     Manifest,
+    Part,
     encode_list,
     encode_manifest,
     manifest_record,
-)
-from airflow_provider_segtable.formats.iceberg.manifests.partition import Spec, spec_of
-from airflow_provider_segtable.formats.iceberg.manifests.position_deletes import encode_positions
-from airflow_provider_segtable.formats.iceberg.manifests.revising import (
-    Changed,
-    Part,
     revised,
     totals,
 )
-from airflow_provider_segtable.formats.iceberg.metadata import Place, next_metadata, types_of
+from airflow_provider_segtable.formats.iceberg.metadata import (
+    Place,
+    nested,
+    next_metadata,
+    refusals,
+    schema_json,
+    simple_types,
+    types_of,
+)
 from airflow_provider_segtable.formats.iceberg.versions import Chain, Versions
+from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.system_clock import SystemRandomness
@@ -372,3 +381,30 @@ def _each(act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 
 def _json(metadata: Json) -> bytes:
     return json.dumps(metadata, indent=None, separators=(",", ":")).encode()
+
+
+class IcebergFormat:
+    """``formats.format.Format`` for Apache Iceberg."""
+
+    name: ClassVar[str] = "iceberg"
+    title: ClassVar[str] = "Apache Iceberg"
+    folders: ClassVar[tuple[str, ...]] = (metadata.FOLDER,)
+
+    def target(self, storage: Storage, randomness: Randomness | None = None) -> IcebergTarget:
+        """Return the target in a table's root."""
+        return IcebergTarget(storage, randomness)
+
+    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+        """Return why a version cannot be published, with the way out; empty if it can."""
+        return next(refusals(table, schemas), "")
+
+    def register(self, published: Published, properties: Mapping[str, str]) -> str:
+        """Bring the catalog that the properties name to a version; return why it could not be."""
+        settings = PublishSettings.read(properties)
+        if not settings.iceberg_catalog or published.own.metadata is None:
+            return ""
+        return register(published, settings.iceberg_catalog, settings.iceberg_table)
+
+    def is_own(self, path: str) -> bool:
+        """Return whether a file's name is one that a target gives."""
+        return metadata.is_own(path)

@@ -44,9 +44,9 @@ from airflow_provider_segtable.planning.engine import (
     input_size,
     only_spark,
 )
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import carry_out
+from airflow_provider_segtable.services.compaction import Ended, PlanResult
 from airflow_provider_segtable.table.context import TableContext
 
 

@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.storage.console_page import console_page
+from airflow_provider_segtable.storage.table_paths import console_page
 
 
 class SegtableTableLink(BaseOperatorLink):

@@ -13,12 +13,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.services.compaction.compaction import (
-    Ended,
-    PlanResult,
-    ending,
-    whole,
-)
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
 from airflow_provider_segtable.table.context import TableContext
 
 LOOK_AGAIN_S = 2.0

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compaction import Ended, PlanResult
 from airflow_provider_segtable.table.context import TableContext
 
 

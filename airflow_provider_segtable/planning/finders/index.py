@@ -29,16 +29,17 @@ from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
-from airflow_provider_segtable.planning.chosen_segments import Chosen
-from airflow_provider_segtable.planning.finders.finder import Finder
+from airflow_provider_segtable.planning.finders.finder import Chosen, Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext
-from airflow_provider_segtable.planning.properties.index_settings import (
+from airflow_provider_segtable.planning.properties import (
+    MINUTE_US,
+    OFF,
     IndexSettings,
+    Policy,
     WishedIndex,
     wished_indexes,
 )
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.selection import Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

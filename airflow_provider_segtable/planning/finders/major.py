@@ -32,21 +32,23 @@ from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import Cut, Interval
 from airflow_provider_segtable.planning.finders.finder import Finder
-from airflow_provider_segtable.planning.planner_context import PlannerContext
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF
-from airflow_provider_segtable.planning.ranking.regions import (
+from airflow_provider_segtable.planning.planner_context import (
+    PlannerContext,
     changes_cut,
     closed_regions,
     cut_after,
     disjoint,
     regions,
 )
-from airflow_provider_segtable.planning.ranking.selection import (
+from airflow_provider_segtable.planning.properties import MINUTE_US, OFF
+from airflow_provider_segtable.planning.selection import (
     Candidate,
     Draining,
+    Obstacle,
+    Reason,
+    Skipped,
     skipped_plan,
 )
-from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,7 @@ from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Group
-from airflow_provider_segtable.planning.chosen_segments import Chosen
-from airflow_provider_segtable.planning.finders.finder import Finder, open_among
+from airflow_provider_segtable.planning.finders.finder import Chosen, Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
@@ -42,9 +41,8 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.ranking.selection import Candidate
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.selection import Candidate, Skipped
 
 
 def minor_candidates(

@@ -48,9 +48,14 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF
-from airflow_provider_segtable.planning.ranking.selection import Candidate, Draining
-from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
+from airflow_provider_segtable.planning.properties import MINUTE_US, OFF
+from airflow_provider_segtable.planning.selection import (
+    Candidate,
+    Draining,
+    Obstacle,
+    Reason,
+    Skipped,
+)
 
 
 def semi_major_due(

@@ -12,21 +12,32 @@ Each rule checks one thing and yields findings:
    not run for ``idle_minutes``; orphan files.
 
 Without a coordinator no worker is reported dead.
+
+Find chunks with many deleted rows that no plan rewrites; pure, from observations.
+
+Findings about consumers: positions that cleaning took, or will take soon.
+
+1. A consumer whose position is no longer kept cannot go on from there: it has to read a whole
+   version. It loses it where nothing advanced it for ``retention.consumer_hours``.
+2. A consumer that used up most of this time holds old files, and is about to lose its position.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.locks import MAX_YIELDS, Generation, Lock
+from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Instant, Interval, iso
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Skipped
+from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
+from airflow_provider_segtable.planning.properties import HOUR_US, MINUTE_US, Policy
+from airflow_provider_segtable.planning.selection import Obstacle, Planned, Skipped
 
 Progress = Mapping[str, Mapping[str, str]]
 NEARLY = 0.9
@@ -371,3 +382,88 @@ def _age(minutes: float) -> str:
         return f"{minutes:.0f} min"
     hours = minutes / 60
     return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def undone_deletions(seen: Observed) -> Iterator[Finding]:
+    """Yield a finding if chunks with many deleted rows have no plan, with the planner's reason."""
+    found = look_at_table(seen.state, seen.policy, seen.now)
+    about = [known.plan.interval for known in found.pending]
+    about += [plan.interval for plan in seen.planned.chosen]
+    idle = {
+        chunk.interval: much
+        for chunk in found.chunks()
+        if not any(interval.overlaps(chunk.interval) for interval in about)
+        and (much := found.much_deleted(found.segments(chunk.interval)))
+    }
+    if not idle:
+        return
+    worst = max(idle, key=lambda interval: _weight(found, interval))
+    rows = found.deleted.rows_of(found.segments(worst))
+    yield Finding(
+        code="deleted-rows",
+        severity=Severity.WARNING,
+        where=str(worst),
+        what=f"{idle[worst]} ({counted(round(rows), 'row')}), and no compaction is planned"
+        f"{_why(seen, worst)}; affected time chunks: {len(idle)}",
+        why="scans decode deleted rows only to drop them, and their space is not freed",
+        do=f"segtable compact TABLE --kind major --interval {worst}",
+    )
+
+
+def _weight(found: PlannerContext, interval: Interval) -> tuple[float, int]:
+    segments = found.segments(interval)
+    return found.deleted.bytes_of(segments), found.deleted.waiting(segments)
+
+
+def _why(seen: Observed, interval: Interval) -> str:
+    reasons = (s.reason for s in seen.planned.skipped if s.chunk.interval.overlaps(interval))
+    reason = next((reason for reason in reasons if "delete" in reason), None)
+    return f": {reason}" if reason else ""
+
+
+MOST = 0.5
+"""Part of ``retention.consumer_hours`` from which a consumer lags."""
+
+
+def lagging_consumers(
+    state: State, unread: Mapping[str, Instant | None], *, now: Instant, hours: float
+) -> Iterator[Finding]:
+    """Yield the consumers that lag.
+
+    Args:
+        state: the newest state.
+        unread: the time of the first change of rows after a consumer's position, by consumer; None
+            if it has read everything.
+        now: this machine's clock.
+        hours: for how long cleaning keeps what consumers have yet to read.
+    """
+    for name, consumer in sorted(state.consumers.items()):
+        if needed_from(state, consumer) < state.retained_from:
+            yield _lost(name, consumer, state)
+        elif (since := unread[name]) is not None and now - since > MOST * hours * HOUR_US:
+            yield _lagging(name, consumer, (now - since) / HOUR_US, hours)
+
+
+def _lost(name: str, consumer: Consumer, state: State) -> Finding:
+    return Finding(
+        code="lost-consumer",
+        severity=Severity.WARNING,
+        where=name,
+        what=f"its position, version {consumer.version}, was cleaned: versions are kept from "
+        f"{state.retained_from} on",
+        why="it cannot read what was committed since its position",
+        do=f"let it read a whole version N, then: segtable consumers advance TABLE {name} "
+        f"--version N; or drop it: segtable consumers drop TABLE {name}",
+    )
+
+
+def _lagging(name: str, consumer: Consumer, lag: float, hours: float) -> Finding:
+    return Finding(
+        code="lagging-consumer",
+        severity=Severity.WARNING,
+        where=name,
+        what=f"it has not read on from version {consumer.version} for {lag:.0f} hours",
+        why=f"cleaning keeps old files for it, and takes its position after {hours:g} hours "
+        "(retention.consumer_hours)",
+        do=f"look why it does not read, or drop it: segtable consumers drop TABLE {name}",
+    )

@@ -35,12 +35,12 @@ from airflow_provider_segtable.spark.driver.file_locations import local_root_war
 from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, session
 from airflow_provider_segtable.spark.driver.spark_errors import stopped
 from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.storage.environment import (
+from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.table_paths import (
     OPTIONS_VARIABLE,
     READER_VARIABLE,
     options_from_environment,
 )
-from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext, open_context, this_process
 from airflow_provider_segtable.table.remote_results import leave
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.disk.folders import Folders
+from airflow_provider_segtable.disk import Folders
 from airflow_provider_segtable.storage.table_paths import absolute, is_local
 
 _HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.java import find_java
+from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
 from airflow_provider_segtable.core.errors import DependencyMissing, JavaMissing
 
 Lookup = Callable[[str], importlib.metadata.Distribution]

@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
 import airflow_provider_segtable
-from airflow_provider_segtable.coordination.embedded_zookeeper.java import find_java
+from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
 from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.secret import CREDENTIAL_NAMES, is_secret_name
 from airflow_provider_segtable.spark.driver.install_check import check_install

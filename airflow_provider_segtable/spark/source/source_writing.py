@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from airflow_provider_segtable.coordination.discovery import find_zookeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
 from airflow_provider_segtable.core.errors import TableExists
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.library.log_stores import log_finder
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.spark.source.source_options import (
     Place,
     WriteRequest,

@@ -50,7 +50,7 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, Layout
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
-from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.spark_columns import (
     buckets_at,

@@ -68,7 +68,7 @@ from airflow_provider_segtable.data.parquet.descriptor import read_definition
 from airflow_provider_segtable.data.row_filter import row_filter_of
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, discard, without_rows
 from airflow_provider_segtable.data.table_kinds import SketchJob
-from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job
+from airflow_provider_segtable.services.attempt import Done, Execute, Job
 from airflow_provider_segtable.spark.driver.file_locations import parquet_options, spark_paths
 from airflow_provider_segtable.spark.driver.spark_errors import (
     raise_reported,

@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.spark_errors import translate, translated
 from airflow_provider_segtable.spark.spark_columns import spark_schema

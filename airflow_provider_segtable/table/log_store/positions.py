@@ -64,8 +64,8 @@ from airflow_provider_segtable.core.log_store.reading import (
 )
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.time import Instant, Time, as_instant
-from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
-from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
+from airflow_provider_segtable.planning.properties import LogStoreSettings
+from airflow_provider_segtable.ports.coordination import Claim, Claimed, LeaseState
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise

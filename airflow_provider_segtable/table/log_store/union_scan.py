@@ -19,17 +19,14 @@ A checkpoint that stays in this process: the version that it would commit, and n
 
 from dataclasses import dataclass, replace
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Event, TableAltered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.data.files.open_files import LayeredFiles
 from airflow_provider_segtable.ports.log_store import Cut
-from airflow_provider_segtable.storage.layered_storage import LayeredStorage
+from airflow_provider_segtable.storage.memory_storage import LayeredStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import ClockCheck
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path

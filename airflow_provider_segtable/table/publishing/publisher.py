@@ -58,8 +58,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import Changes, changed_files
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Format, Published, Revision, Target
-from airflow_provider_segtable.planning.properties.publish_settings import (
-    PREFIX,
+from airflow_provider_segtable.planning.properties import (
+    PUBLISH_PREFIX,
     PublishSettings,
     property_of,
 )
@@ -378,12 +378,12 @@ _LOG = logging.getLogger(__name__)
 def publish_after_commit(ports: TableContext, state: State) -> None:
     """Publish the version that was just committed in the formats of the table; never raises."""
     properties = state.table.properties
-    if state.dropped or not any(key.startswith(f"{PREFIX}.") for key in properties):
+    if state.dropped or not any(key.startswith(f"{PUBLISH_PREFIX}.") for key in properties):
         return
     try:
         settings = PublishSettings.read(properties)
     except Exception as error:  # noqa: BLE001 - the commit has landed
-        _warn(ports, PREFIX, f"{error}")
+        _warn(ports, PUBLISH_PREFIX, f"{error}")
         return
     if settings.after_commits:
         for form in (ports.formats[name] for name in settings.formats if name in ports.formats):

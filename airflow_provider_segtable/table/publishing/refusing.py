@@ -16,10 +16,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import shown_files, unpublished
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.planning.properties.publish_settings import (
-    PublishSettings,
-    property_of,
-)
+from airflow_provider_segtable.planning.properties import PublishSettings, property_of
 
 
 def refusal(form: Format, state: State) -> str:

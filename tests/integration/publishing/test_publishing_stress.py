@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from tests.stress.publishing import run
 
 SECONDS, LONG_SECONDS = 2.0, 300.0

@@ -11,8 +11,15 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.core.locks import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.ports.claims import Claim, Claimed, LeaseState
-from airflow_provider_segtable.ports.coordination import Coordinator, Lease, Overtaken, StrayNode
+from airflow_provider_segtable.ports.coordination import (
+    Claim,
+    Claimed,
+    Coordinator,
+    Lease,
+    LeaseState,
+    Overtaken,
+    StrayNode,
+)
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.simulator import Actor
 

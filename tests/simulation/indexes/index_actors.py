@@ -28,9 +28,9 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.indexing.run_index import run_index
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import run_index
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.indexes.index_entries import index_ports, write_feed
 from airflow_provider_segtable.table.indexes.lifecycle import (

@@ -10,7 +10,7 @@
 from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.services.indexing.settle import COMMIT
+from airflow_provider_segtable.services.indexing import COMMIT
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.records import KeyedModel
 from tests.simulation.model import Intention, Landing, Model

@@ -26,9 +26,8 @@ from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed import file_groups, merge_job, merging
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.key_groups import Order
-from airflow_provider_segtable.services import cleaning
-from airflow_provider_segtable.services.compaction import publication
-from airflow_provider_segtable.services.indexing import build as build_index
+from airflow_provider_segtable.services import cleaning, compaction
+from airflow_provider_segtable.services import indexing as build_index
 from airflow_provider_segtable.table import chosen_files, dropping, upsert
 from airflow_provider_segtable.table.changes import arrow_engine
 from airflow_provider_segtable.table.indexes import routing
@@ -233,7 +232,7 @@ def corrections_unfed(monkeypatch: Patch) -> None:
 
 def late_files_in_earlier_columns(monkeypatch: Patch) -> None:
     """Late log files of a major compaction are divided in the columns of the plan's start."""
-    monkeypatch.setattr(publication, "replace", lambda attempt, **_: attempt)
+    monkeypatch.setattr(compaction, "replace", lambda attempt, **_: attempt)
 
 
 def deleted_keys_are_met(monkeypatch: Patch) -> None:

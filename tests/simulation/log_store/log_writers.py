@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.services.log_store.checkpointer import Checkpointer
+from airflow_provider_segtable.services.log_store import Checkpointer
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, commit_cut
 from tests.simulation.log_store.log_book import contents
 from tests.simulation.world import failed, send_id

@@ -27,11 +27,11 @@ from airflow_provider_segtable.core.errors import Fenced, SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log_store.bucket import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
-from airflow_provider_segtable.library.log_writer.records import RecordSplitter
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
-from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
-from airflow_provider_segtable.services.log_store.directory import BucketFinder
+from airflow_provider_segtable.library.log_records import RecordSplitter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
+from airflow_provider_segtable.library.open_log_writer import EmbeddedLog
+from airflow_provider_segtable.planning.properties import LogStoreSettings
+from airflow_provider_segtable.services.log_directory import BucketFinder
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
 from tests.every_reader import Rows, differences, rows_of
 from tests.simulation.caretakers import tolerate

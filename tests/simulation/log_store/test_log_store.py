@@ -10,11 +10,11 @@ import pytest
 from airflow_provider_segtable.core.log.state import RecentCommits
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.log_store.manifest import NO_EPOCHS, BucketManifest
-from airflow_provider_segtable.library.log_writer.lane import Lane
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
-from airflow_provider_segtable.logstore.bucket import Bucket
-from airflow_provider_segtable.services.log_store.directory import BucketAddress
-from airflow_provider_segtable.services.log_store.service import LogService
+from airflow_provider_segtable.library.log_records import Lane
+from airflow_provider_segtable.library.log_writer import TableLogWriter
+from airflow_provider_segtable.logstore.buckets import Bucket
+from airflow_provider_segtable.services.log_directory import BucketAddress
+from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store import checkpointing, tail, union_scan
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.log_store.promises import LEASE_S

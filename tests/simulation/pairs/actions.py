@@ -38,19 +38,18 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table as WholeTable
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import LogContext
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compact_table import compact_by_policy
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.indexing.run_index import run_index
+from airflow_provider_segtable.services.compact_table import compact_by_policy, run_index
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.log_store.checkpointing import (

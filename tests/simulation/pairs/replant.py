@@ -33,7 +33,7 @@ _NOTED = "        met[keys.find(batch)[keys.find(batch) >= 0]] = True\n"
 DEFECTS: Mapping[str, Defect] = {
     "late": Defect(  # late log files in the columns of the plan's start
         kind="latest",
-        path="services/compaction/publication.py",
+        path="services/compaction.py",
         lines=[
             (
                 "rewritten(ports, replace(attempt, state=state), step, 1)",

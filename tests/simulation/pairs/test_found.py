@@ -6,9 +6,9 @@ import pytest
 
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import Done, Job, in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Done, Job, in_process
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.every_reader import rows_of
 from tests.simulation.pairs.actions import COMPACTED, values_of

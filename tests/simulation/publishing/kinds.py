@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.scan import Scan

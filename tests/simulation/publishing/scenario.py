@@ -24,16 +24,16 @@ from random import Random
 from typing import Any, Self
 from unittest.mock import patch
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
+from airflow_provider_segtable.planning.properties import HOUR_US, Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.publishing.publisher import publish

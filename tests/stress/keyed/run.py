@@ -24,13 +24,11 @@ from random import Random
 
 import numpy as np
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean as clean_once
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.table import Table

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import DATA
 from airflow_provider_segtable.services.cleaning import clean as clean_once
 from airflow_provider_segtable.table.context import TableContext

@@ -31,13 +31,11 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.services.log_store.directory import BUCKETS as CLAIMS
-from airflow_provider_segtable.services.log_store.directory import SERVICES
+from airflow_provider_segtable.services.log_directory import BUCKETS as CLAIMS
+from airflow_provider_segtable.services.log_directory import SERVICES
 from airflow_provider_segtable.table.context import (
     SESSION_TIMEOUT_VARIABLE,
     TableContext,

@@ -40,7 +40,7 @@ from airflow_provider_segtable.library.log_reader import (
     TableLogReader,
 )
 from airflow_provider_segtable.library.log_server import LogServer
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode

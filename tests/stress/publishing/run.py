@@ -24,9 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-    EmbeddedZooKeeper,
-)
+from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.events import Appended, Cleaned, Event, RowsChanged
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.table.context import open_context

@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, open_context
 from airflow_provider_segtable.table.table import Table
 from tests.stress.keyed.notes import amount_of, note, notes_in

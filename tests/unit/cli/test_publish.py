@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.health.published_readers.readers import READERS
+from airflow_provider_segtable.health.published_readers import READERS
 from tests.unit.cli.conftest import Run
 
 Facts = Callable[..., Any]

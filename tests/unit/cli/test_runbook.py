@@ -11,7 +11,7 @@ SOURCES = (
     "data/inspection.py",
     "planning/findings/health_findings.py",
     "planning/findings/index_findings.py",
-    "health/index_check.py",
+    "health/table_checks.py",
     "health/doctor.py",
 )
 CODE = re.compile(r'(?:code=|Problem\(|_say\()"([a-z-]+)"|else "([a-z]+-[a-z-]+)"')

@@ -8,13 +8,14 @@ import pytest
 from kazoo.protocol.serialization import Auth
 
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.coordination.zookeeper.connection.access import (
+from airflow_provider_segtable.coordination.zookeeper.link import (
     FILE_VARIABLE,
     OPTIONS_VARIABLE,
     Access,
+    Voice,
     access_of,
+    client_of,
 )
-from airflow_provider_segtable.coordination.zookeeper.connection.wire import Voice, client_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.secret import Secret
 

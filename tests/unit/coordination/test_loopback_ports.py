@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import (
+from airflow_provider_segtable.coordination.embedded_zookeeper import (
     FIRST,
     LOOPBACK,
     PAST,
@@ -25,7 +25,7 @@ def test_without_a_port_of_the_range_there_is_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a machine where every draw is taken, the system chooses."""
-    module = "airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports"
+    module = "airflow_provider_segtable.coordination.embedded_zookeeper"
     monkeypatch.setattr(f"{module}.is_free", lambda _: False)
     with socket.create_server((LOOPBACK, free_port())):
         pass

@@ -4,13 +4,10 @@ import threading
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, LockTimeout
 from airflow_provider_segtable.core.time import parse_instant
-from airflow_provider_segtable.ports.claims import LeaseState
+from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.contract.worlds import TABLE, Running, appending, eventually, request, time_chunk
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.coordination.zookeeper.records import (
+from airflow_provider_segtable.coordination.zookeeper.nodes import (
     PUBLISHING,
     decode_lock,
     encode_lock,

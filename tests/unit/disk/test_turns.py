@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.disk.turns import Turns
+from airflow_provider_segtable.disk import Turns
 from tests.contract.worlds import Running, eventually
 
 LONG_S = 20.0

@@ -14,10 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core import publishing as shown_rules
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, TableGone
 from airflow_provider_segtable.core.log.events import TableCreated
@@ -28,13 +25,13 @@ from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.formats.delta.delta_target import FEWEST
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path, commit_path
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.formats.iceberg.names import METADATA, version_path
+from airflow_provider_segtable.formats.iceberg.metadata import METADATA, version_path
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind

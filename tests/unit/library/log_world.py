@@ -11,8 +11,8 @@ from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
-from airflow_provider_segtable.services.log_store.service import LogService
+from airflow_provider_segtable.services.log_directory import ClaimedBuckets
+from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 from airflow_provider_segtable.table.log_store.file_reader import RangeRecords, read_committed
 

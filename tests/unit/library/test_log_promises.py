@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     Fenced,
@@ -20,12 +20,12 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     TableGone,
 )
-from airflow_provider_segtable.library.log_writer.embedded import EmbeddedLog
-from airflow_provider_segtable.library.log_writer.lane import Lane
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_records import Lane
+from airflow_provider_segtable.library.log_writer import TableLogWriter
+from airflow_provider_segtable.library.open_log_writer import EmbeddedLog
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
-from airflow_provider_segtable.services.log_store.directory import addresses
+from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.library.log_world import SCHEMA, ExternalService, ids, new_table, rows

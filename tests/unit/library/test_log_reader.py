@@ -6,10 +6,7 @@ from itertools import islice
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     Fenced,
     InvalidInput,
@@ -22,10 +19,10 @@ from airflow_provider_segtable.library.log_reader import (
     BucketExpired,
     TableLogReader,
 )
-from airflow_provider_segtable.library.log_writer.table_log_writer import TableLogWriter
+from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.log_store.positions import store_positions

@@ -20,7 +20,7 @@ from airflow_provider_segtable.library.log_server import LogServer
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogWriter
-from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
+from airflow_provider_segtable.services.log_directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from tests.contract.worlds import eventually

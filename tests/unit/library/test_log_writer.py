@@ -7,10 +7,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     Fenced,
     InvalidInput,
@@ -24,13 +21,13 @@ from airflow_provider_segtable.core.log_store.reading import Whence
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
+from airflow_provider_segtable.library import log_writer
 from airflow_provider_segtable.library.log_stores import log_finder
-from airflow_provider_segtable.library.log_writer import table_log_writer
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.logstore.flight_store import FlightLogStore
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, Records
-from airflow_provider_segtable.services.log_store.directory import BucketAddress, addresses
+from airflow_provider_segtable.services.log_directory import BucketAddress, addresses
 from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.library.log_world import SCHEMA, ExternalService, ids, logged, new_table, rows
 
@@ -152,7 +149,7 @@ def test_a_writer_follows_its_bucket_to_another_service() -> None:
 
 def test_a_writer_waits_for_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """External services are used if they are there; without one it ends with the way out."""
-    monkeypatch.setattr(table_log_writer, "FAILOVER_S", 0.3)
+    monkeypatch.setattr(log_writer, "FAILOVER_S", 0.3)
     table = new_table()
     with pytest.raises(LogStoreUnavailable, match=r"no service has bucket 0.*logstore serve"):
         table.log_writer(embedded=False, wait_s=0.1)
@@ -171,7 +168,7 @@ def test_a_writer_waits_for_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_refused_call_leaves_no_rows_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a service rows are refused, not heaped up; those before them are sent again."""
-    monkeypatch.setattr(table_log_writer, "FAILOVER_S", 0.1)
+    monkeypatch.setattr(log_writer, "FAILOVER_S", 0.1)
     table = new_table(buckets="2")
     one = ExternalService(table, buckets=(0, 1))
     log = table.log_writer(wait_s=0.1)

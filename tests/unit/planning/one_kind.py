@@ -5,9 +5,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.ranking.selection import choose
-from airflow_provider_segtable.planning.reasons import Planned, Skipped
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Planned, Skipped, choose
 from airflow_provider_segtable.planning.table_plan import candidates_in
 
 

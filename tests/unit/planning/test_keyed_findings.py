@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.timeline import slices
-from airflow_provider_segtable.planning.findings import keyed_findings as findings
+from airflow_provider_segtable.planning.findings import index_findings as findings
 from airflow_provider_segtable.planning.findings.health_findings import Observed
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.services.compaction.compact_table import compact_table
+from airflow_provider_segtable.services.compact_table import compact_table
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("key", pa.int64()), ("day", pa.date32())])

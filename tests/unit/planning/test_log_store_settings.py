@@ -5,7 +5,7 @@ import pytest
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
-from airflow_provider_segtable.planning.properties.log_store_settings import LogStoreSettings
+from airflow_provider_segtable.planning.properties import LogStoreSettings
 
 
 def test_defaults_are_those_of_the_store() -> None:

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.time import (
     Interval,
     parse_instant,
 )
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

@@ -11,9 +11,9 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval
 from airflow_provider_segtable.core.timeline import PackedChunk
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.ranking import selection
-from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning import selection
+from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks

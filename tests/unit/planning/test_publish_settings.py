@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.properties.publish_settings import PublishSettings
+from airflow_provider_segtable.planning.properties import PublishSettings
 
 
 def test_nothing_is_published_by_default() -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, make_dataclass
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.properties.property_values import values_of
-from airflow_provider_segtable.planning.properties.retention import PROPERTIES, Retention
+from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES, Retention, values_of
 
 
 def test_defaults_are_those_of_the_field() -> None:
@@ -30,7 +29,7 @@ def test_every_setting_is_read() -> None:
     assert (found.hours, found.versions, found.orphan_hours) == (0.5, 3, 1)
     assert (found.consumer_hours, found.tombstone_hours) == (2, 4)
     assert isinstance(found.versions, int)
-    assert set(PROPERTIES) <= set(given)
+    assert set(RETENTION_PROPERTIES) <= set(given)
 
 
 def test_the_least_values_are_allowed() -> None:

@@ -9,15 +9,16 @@ from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.ranking import selection
-from airflow_provider_segtable.planning.ranking.selection import (
+from airflow_provider_segtable.planning import selection
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import (
     Area,
     Candidate,
+    Obstacle,
+    Planned,
     choose,
     skipped_plan,
 )
-from airflow_provider_segtable.planning.reasons import Obstacle, Planned
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, major_plan, minor_plan
 from tests.unit.planning.test_minor import sized, table
 

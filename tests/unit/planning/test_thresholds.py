@@ -17,9 +17,8 @@ from airflow_provider_segtable.planning.finders.major import MajorFinder
 from airflow_provider_segtable.planning.finders.minor import minor_candidates
 from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.ranking.selection import Candidate
-from airflow_provider_segtable.planning.reasons import Skipped, joined
+from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.selection import Candidate, Skipped, joined
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

@@ -12,9 +12,9 @@ from airflow_provider_segtable.core.publishing import ShownFile, shown_files
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.publishing import hidden_rows
 from airflow_provider_segtable.ports.files import DataFiles
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 
 

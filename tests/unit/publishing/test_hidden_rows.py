@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.predicate import Bounds, Compare, Compares, Moment, can_be
 from airflow_provider_segtable.core.publishing import ShownFile, shown_files

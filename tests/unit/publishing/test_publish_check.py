@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.health.publish_check import PublishCheck, Verdict, check_published
-from airflow_provider_segtable.health.published_readers.reader import PublishedPlace
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.health.published_readers import PublishedPlace
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table

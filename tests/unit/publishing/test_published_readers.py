@@ -11,17 +11,15 @@ from deltalake import write_deltalake
 from pyiceberg.catalog.memory import InMemoryCatalog
 
 from airflow_provider_segtable.data.sketches import checksum_of
-from airflow_provider_segtable.health.published_readers.reader import (
+from airflow_provider_segtable.health.published_readers import (
+    READERS,
     PublishedPlace,
     PublishedReader,
     Unlike,
     comparable,
-    refuses,
-)
-from airflow_provider_segtable.health.published_readers.readers import READERS
-from airflow_provider_segtable.health.published_readers.store_options import (
     duckdb_secret,
     fileio_options,
+    refuses,
 )
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext, LogStore, LogWriter
-from airflow_provider_segtable.services.log_store.service import LogService
+from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, log_schema
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock

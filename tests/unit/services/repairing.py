@@ -9,19 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import Done, in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Done, in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness

@@ -14,10 +14,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CommitConflict
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import PlanCompleted, TableCreated
@@ -44,14 +41,13 @@ from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
-from airflow_provider_segtable.health.doctor import examine
-from airflow_provider_segtable.health.lost_values import lost_values
+from airflow_provider_segtable.health.doctor import examine, lost_values
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.job import Done, Job, run_one
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.indexing import requested_plan
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.append import append, check_filled, incoming
 from airflow_provider_segtable.table.context import TableContext

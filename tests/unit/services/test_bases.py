@@ -19,13 +19,13 @@ from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.core.timeline import Timeline, slices
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.findings.health_findings import Observed
-from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.findings.index_findings import keyed_findings
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publishing.publisher import Refused

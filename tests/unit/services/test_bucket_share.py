@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     LogStoreUnavailable,
@@ -18,9 +15,13 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext, LogWriter
-from airflow_provider_segtable.services.log_store.bucket_share import BucketShare, Moves
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
-from airflow_provider_segtable.services.log_store.directory import BucketFinder, addresses
+from airflow_provider_segtable.services.log_directory import (
+    BucketFinder,
+    BucketShare,
+    ClaimedBuckets,
+    Moves,
+    addresses,
+)
 from airflow_provider_segtable.storage.system_clock import SystemClock
 
 TABLE, BUCKETS = "t", range(4)

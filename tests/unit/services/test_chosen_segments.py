@@ -11,13 +11,12 @@ from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.planning.chosen_segments import made_before
-from airflow_provider_segtable.planning.finders.finder import finder_of
+from airflow_provider_segtable.planning.finders.finder import finder_of, made_before
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.builders import (

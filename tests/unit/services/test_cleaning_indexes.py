@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     InvalidInput,
@@ -18,10 +16,10 @@ from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.log.events import IndexDropped, Swept
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.tables.evolution import DropColumn
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.services.compact_table import carry_out
+from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop, is_index_marker
 from airflow_provider_segtable.table.indexes import feeding, index_entries

@@ -6,10 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     InvalidInput,
@@ -20,17 +17,16 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time import Granularity, Instant
 from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.health.delete_recovery import Verdict
 from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.recovery.delete_recovery import Verdict
-from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import Attempt, begin, give_way, in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.append import append_request
 from airflow_provider_segtable.table.context import TableContext, open_context

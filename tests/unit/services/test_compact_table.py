@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from airflow_provider_segtable.services.compaction.compact_table import compact_by_policy, pending
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import compact_by_policy, pending
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents, rows

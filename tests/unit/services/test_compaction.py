@@ -6,10 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.log.invariants import violations
@@ -22,15 +19,10 @@ from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.operators.runs.outstanding import outstanding, settle
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction.compaction import (
-    Ended,
-    PlanResult,
-    compact,
-    ending,
-)
-from airflow_provider_segtable.services.compaction.execution import Done, in_process, run_one
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Done, in_process, run_one
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact, ending
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind

@@ -7,9 +7,9 @@ import pytest
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import Done, in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Done, in_process
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents

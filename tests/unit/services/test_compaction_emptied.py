@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import PlanAborted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.schema import Metric, MetricKind
@@ -18,15 +15,15 @@ from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.repair import plan_repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.files import Source
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.recovery.repair import plan_repair
+from airflow_provider_segtable.services.attempt import Done, in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import Done, in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table

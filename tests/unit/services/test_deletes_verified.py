@@ -20,9 +20,9 @@ from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.data.vector_file import read_vectors, write_vectors
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
@@ -166,9 +166,11 @@ def test_much_that_is_deleted_and_left_is_told_by_the_doctor(deleted: TableConte
 
 
 def _undone(ports: TableContext, state: State) -> list[Finding]:
-    from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
-    from airflow_provider_segtable.planning.findings.health_findings import Observed
-    from airflow_provider_segtable.planning.properties.policy import Policy
+    from airflow_provider_segtable.planning.findings.health_findings import (
+        Observed,
+        undone_deletions,
+    )
+    from airflow_provider_segtable.planning.properties import Policy
     from airflow_provider_segtable.planning.table_plan import plan_all
 
     policy, now = Policy.read(state.table.properties), ports.clock.now()

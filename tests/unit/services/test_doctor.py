@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, StorageError
 from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest
@@ -21,13 +18,13 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed, diagnose
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.log_store import DeployMode
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.log_directory import ClaimedBuckets
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.append import AppendTicket, append

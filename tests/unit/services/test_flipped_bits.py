@@ -9,10 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
@@ -22,11 +19,11 @@ from airflow_provider_segtable.core.tables.rollup_kind import Rollup, bound, sto
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema

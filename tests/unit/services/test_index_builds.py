@@ -14,11 +14,11 @@ from airflow_provider_segtable.core.log.events import IndexBuilt, PlanRequested
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, in_process
-from airflow_provider_segtable.services.indexing import build
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
-from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
+from airflow_provider_segtable.services import indexing
+from airflow_provider_segtable.services.attempt import Done, Execute, Job, in_process
+from airflow_provider_segtable.services.compact_table import IndexRun, run_index
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.index_entries import entries_in, write_feed
@@ -169,7 +169,7 @@ def test_a_large_time_chunk_is_built_by_several_events(
 ) -> None:
     """Its entries need not fit into memory at once; a pause in the midst of it loses nothing."""
     request_index(ports, "files", FileList())
-    monkeypatch.setattr(build, "EVENT_BYTES", 1)
+    monkeypatch.setattr(indexing, "EVENT_BYTES", 1)
     paused = run(ports, timeout_s=0)
     assert (paused.ended, paused.pieces, paused.files, paused.left) == (Ended.YIELDED, 1, 1, 2)
     rest = run(ports)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import BYTES, CHECKSUM, FileList
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
@@ -15,13 +15,13 @@ from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.findings import index_findings
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services import indexing
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import Ended
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.indexing import build
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
-from airflow_provider_segtable.services.indexing.run_index import run_index
+from airflow_provider_segtable.services.compact_table import run_index
+from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.index_entries import (
@@ -162,7 +162,7 @@ def test_a_paused_build_that_nobody_takes_up_is_said(
     """Once it has rested for an hour; with ZooKeeper, by the rule of abandoned plans."""
     request_index(ports, "more", FileList())
     execute = in_process(ports.files)
-    monkeypatch.setattr(build, "EVENT_BYTES", 1)
+    monkeypatch.setattr(indexing, "EVENT_BYTES", 1)
     assert run_index(ports, "more", execute, timeout_s=0).ended is Ended.YIELDED
     blind = replace(ports, optional_coordinator=None)
     assert "resting-index" not in codes(examine(blind).findings)

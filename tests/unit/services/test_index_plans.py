@@ -7,14 +7,13 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
 from airflow_provider_segtable.core.log.plan import PlanStatus
-from airflow_provider_segtable.planning.properties.policy import OFF, Policy
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.compaction.compact_table import compact_by_policy
-from airflow_provider_segtable.services.compaction.compaction import Ended
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.planning.properties import OFF, Policy
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import carry_out, compact_by_policy
+from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.lifecycle import request_index

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.index_table import folder
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.services.compaction.compact_table import compact_all
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.inner_planning import plan_inner_tables
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import compact_all
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.planner import plan_inner_tables
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import index_entries
 from airflow_provider_segtable.table.indexes.index_entries import index_ports

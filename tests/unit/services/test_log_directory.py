@@ -2,15 +2,12 @@
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.ports.log_store import DeployMode
-from airflow_provider_segtable.services.log_store.claimed_buckets import ClaimedBuckets
-from airflow_provider_segtable.services.log_store.directory import (
+from airflow_provider_segtable.services.log_directory import (
     BUCKETS,
     BucketFinder,
+    ClaimedBuckets,
     addresses,
     wait_addresses,
 )

@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy
-from airflow_provider_segtable.services.log_store import checkpointer
-from airflow_provider_segtable.services.log_store.service import LOOK_S, Progress
+from airflow_provider_segtable.services import log_store
+from airflow_provider_segtable.services.log_store import LOOK_S, Progress
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from airflow_provider_segtable.table.table import Table
@@ -154,7 +154,7 @@ def test_a_refusal_that_cannot_be_looked_up_is_tried_again(
         raise StorageError("away")
 
     with monkeypatch.context() as failing:
-        failing.setattr(checkpointer, "refused", away)
+        failing.setattr(log_store, "refused", away)
         with pytest.raises(StorageError):
             served.service.checkpoint()
     with pytest.raises(Fenced, match="begun by another"):

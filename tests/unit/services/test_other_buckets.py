@@ -18,17 +18,13 @@ from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, In
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, buckets_of, rows_in_parts
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.job import Done, Job
-from airflow_provider_segtable.services.compaction import publication
-from airflow_provider_segtable.services.compaction.compaction import (
-    Ended,
-    PlanResult,
-    compact,
-)
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services import compaction
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.upsert import records_of, upsert
 from tests.property.test_keyed_tables import FIRST_US, GONE, SCHEMA, batch, keyed_table
 
@@ -140,7 +136,7 @@ def test_a_compaction_that_cannot_keep_up_gives_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are deleted, the plan stays pending, and what was written is there."""
-    monkeypatch.setattr(publication, "PASSES", 0)
+    monkeypatch.setattr(compaction, "PASSES", 0)
     table = keyed_table(str(tmp_path), PrimaryKey(key=("key",), buckets=2))
     put(table, "old")
     done = divided(table, lambda: put(table, "late", range(9)), buckets=6)

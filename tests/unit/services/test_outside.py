@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsafePath
 from airflow_provider_segtable.core.log.codec import encode
@@ -27,9 +24,9 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, Shard
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.spark.driver.file_locations import spark_paths
 from airflow_provider_segtable.table.context import TableContext, open_context

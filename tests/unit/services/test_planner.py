@@ -5,19 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import LockLost, SchemaMismatch
 from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.events import PlanInflight, PlanYielded
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import Done, in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.services.attempt import Done, in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.append import AppendTicket, append
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit

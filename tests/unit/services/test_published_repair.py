@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.log import committer

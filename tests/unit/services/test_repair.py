@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.data.parquet.descriptor import KEY
+from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.repairing import World, ports_at

@@ -11,9 +11,9 @@ from airflow_provider_segtable.core.recovery.claims import Reason
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
 from airflow_provider_segtable.core.time import Granularity
+from airflow_provider_segtable.health.delete_recovery import Verdict
+from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.recovery.delete_recovery import Verdict
-from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.repairing import World
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.recovery.claims import Reason
 from airflow_provider_segtable.health.doctor import examine
-from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
+from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import request_index

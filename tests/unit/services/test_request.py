@@ -10,12 +10,12 @@ from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval
-from airflow_provider_segtable.planning.properties.policy import Policy
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.execution_order import execution_order
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import execution_order
+from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock

@@ -23,11 +23,11 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.finders.finder import finder_of
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import Done, Job, in_process
-from airflow_provider_segtable.services.compaction.execution_order import execution_order
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import Done, Job, in_process
+from airflow_provider_segtable.services.compact_table import execution_order
+from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import Launch, plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import decode_head, encode_head
 from airflow_provider_segtable.table.table import Table

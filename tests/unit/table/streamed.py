@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Position
 from airflow_provider_segtable.core.log_store.reading import BucketStatus, Whence

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
-from airflow_provider_segtable.coordination.memory.memory_service import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import Table

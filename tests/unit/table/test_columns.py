@@ -21,12 +21,12 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.ports.job import Done
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.append import append, incoming
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

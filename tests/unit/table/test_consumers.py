@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned
 from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.health.doctor import examine
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS

@@ -10,9 +10,9 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.ports.job import Done, Job
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 from tests.unit.table.conftest import rows

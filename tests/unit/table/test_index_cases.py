@@ -10,10 +10,7 @@ from functools import partial
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
@@ -21,13 +18,13 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState, Index
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services import indexing
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.services.indexing import build
-from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
+from airflow_provider_segtable.services.compact_table import IndexRun, run_index
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
@@ -252,7 +249,7 @@ def test_case_5_cleaning_and_compaction_in_flight(table: Table) -> None:
 
 def test_a_run_that_timed_out_is_a_pause(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was built stays, and the next run builds the rest, nothing twice."""
-    monkeypatch.setattr(build, "next_piece", partial(next_piece, most=1))
+    monkeypatch.setattr(indexing, "next_piece", partial(next_piece, most=1))
     requested(table.ports)
     paused = run_index(table.ports, NAME, in_process(table.ports.files), timeout_s=0.0)
     assert (paused.pieces, paused.left) == (1, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import FILE, high, low, nulls
 from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import Segment

@@ -19,9 +19,9 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ColumnGroup, MergeEngine
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.table.upsert import records_of, upsert
 from tests.property.test_keyed_tables import keyed_table
 

@@ -19,9 +19,9 @@ from airflow_provider_segtable.data.parquet.table_file import (
     identified,
     inner_fields,
 )
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.table.conftest import MemoryService, new_table
 

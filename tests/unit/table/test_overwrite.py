@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.invariants import violations
@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.log.state import KEPT, Overwritten, rival
 from airflow_provider_segtable.core.requests.change_request import Delete, GivenRows, Merge, Sql
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, extent_of
 from airflow_provider_segtable.core.time import ALL_TIME, HOUR_US, Interval, instant
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.changes.arrow_engine import (
     ArrowEngine,
     NewArrowRows,

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.table import Table

@@ -15,11 +15,11 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.planning.properties.retention import Retention
-from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services import indexing
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.indexing import build
 from airflow_provider_segtable.table.indexes import feeding, index_entries, routing
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.index_entries import index_ports, write_feed
@@ -327,7 +327,7 @@ def test_keys_are_settled_after_a_plan_that_was_aborted_before(
         upsert(table, {"key": 1, "day": day, "seq": day})
     table.create_index(KEYS, "record_index")
     with monkeypatch.context() as planted:
-        planted.setattr(build, "settle", lambda *_: 1 // 0)
+        planted.setattr(indexing, "settle", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             table.run_index(KEYS)
     (known,) = table.ports.log.load().pending_plans()
@@ -402,7 +402,7 @@ def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     upsert(table, {"key": 1, "day": 3, "seq": 2})
     table.create_index(KEYS, "record_index")
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.services.indexing.build.settle", lambda *_: None)
+        patch.setattr("airflow_provider_segtable.services.indexing.settle", lambda *_: None)
         table.run_index(KEYS)
     assert codes(table) == ["doubled-keys"]
     table.rebuild_index(KEYS)

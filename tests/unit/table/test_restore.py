@@ -20,11 +20,11 @@ from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import Ended, compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

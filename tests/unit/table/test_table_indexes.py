@@ -6,14 +6,14 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import in_words
 from airflow_provider_segtable.core.indexes.index_table import name_of
-from airflow_provider_segtable.services.compaction.carry_out import carry_out
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import carry_out
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, rows
 

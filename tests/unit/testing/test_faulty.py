@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
-    MemoryService,
-)
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     LockLost,
@@ -19,7 +16,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.ports.claims import LeaseState
+from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
 from tests.simulation.faults.faulty_storage import (

@@ -49,9 +49,7 @@ def start(
     other segtable commands find it by themselves; for other programs, export
     SEGTABLE_ZOOKEEPER=ADDRESS.
     """
-    from airflow_provider_segtable.coordination.embedded_zookeeper import (
-        embedded_server as embedded,
-    )
+    from airflow_provider_segtable.coordination import embedded_zookeeper as embedded
 
     if background:
         address = embedded.start_background(directory, port=port)
@@ -80,9 +78,7 @@ def stop(*, directory: Directory = None, as_json: AsJson = False) -> None:
 
     [green]segtable zookeeper stop[/]
     """
-    from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
-        stop_background,
-    )
+    from airflow_provider_segtable.coordination.embedded_zookeeper import stop_background
 
     ran = stop_background(directory)
     if as_json:
@@ -106,9 +102,7 @@ def status(*, directory: Directory = None, as_json: AsJson = False) -> None:
 
 
 def _facts(directory: Path | None) -> Facts:
-    from airflow_provider_segtable.coordination.embedded_zookeeper import (
-        embedded_server as embedded,
-    )
+    from airflow_provider_segtable.coordination import embedded_zookeeper as embedded
 
     found = embedded.status(directory)
     return {

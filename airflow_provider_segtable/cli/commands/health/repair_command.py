@@ -19,8 +19,8 @@ from airflow_provider_segtable.core.counted import counted
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.events import TableCreated
-    from airflow_provider_segtable.recovery.delete_recovery import Verdict
-    from airflow_provider_segtable.recovery.repair import RepairPlan
+    from airflow_provider_segtable.health.delete_recovery import Verdict
+    from airflow_provider_segtable.health.repair import RepairPlan
     from airflow_provider_segtable.table.context import TableContext
 
 
@@ -70,7 +70,7 @@ def repair(  # noqa: PLR0913 - each is an option
     [green]segtable repair ./flights --without FILE --yes[/] leave a doubtful file out
     [green]segtable repair ./flights --deletes apply --yes[/] delete again what was deleted
     """
-    from airflow_provider_segtable.recovery import repair as service
+    from airflow_provider_segtable.health import repair as service
     from airflow_provider_segtable.table.context import open_context
 
     ports = open_context(table, storage_options=store_options(storage_options))
@@ -171,7 +171,7 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
 
 def _verdict(deletes: str | None) -> "Verdict | None":
     from airflow_provider_segtable.core.errors import InvalidInput
-    from airflow_provider_segtable.recovery.delete_recovery import Verdict
+    from airflow_provider_segtable.health.delete_recovery import Verdict
 
     if deletes is not None and deletes not in list(Verdict):
         raise InvalidInput(f"--deletes {deletes!r} is unknown: choose one of {', '.join(Verdict)}")

@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning.engine import Engine
-from airflow_provider_segtable.planning.properties.policy import OFF, Policy
+from airflow_provider_segtable.planning.properties import OFF, Policy
 
 indexes = typer.Typer(
     no_args_is_help=True,

@@ -26,8 +26,8 @@ from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.ports.job import Done, Job
-    from airflow_provider_segtable.services.compaction.execution import Execute
-    from airflow_provider_segtable.services.indexing.run_index import IndexRun
+    from airflow_provider_segtable.services.attempt import Execute
+    from airflow_provider_segtable.services.compact_table import IndexRun
 
 Timeout = Annotated[
     str | None,
@@ -95,7 +95,7 @@ def schedule(
     if commits did not feed an index: this only saves waiting for it. Nothing is
     built yet; an index has one pending plan at a time.
     """
-    from airflow_provider_segtable.services.indexing.index_request import requested_plan
+    from airflow_provider_segtable.services.indexing import requested_plan
 
     opened = open_table(table, storage_options)
     found = {name: requested_plan(opened.ports, name) for name in wanted(opened, names)}
@@ -141,8 +141,8 @@ def build(
 
 
 def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None) -> Facts:
-    from airflow_provider_segtable.services.indexing.index_request import requested_plan
-    from airflow_provider_segtable.services.indexing.run_index import run_index
+    from airflow_provider_segtable.services.compact_table import run_index
+    from airflow_provider_segtable.services.indexing import requested_plan
 
     known = requested_plan(table.ports, name)
     execute = engine_for(table.state(), [known.plan.id] if known else ()).execute

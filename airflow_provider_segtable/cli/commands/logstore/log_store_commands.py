@@ -35,7 +35,7 @@ def list_buckets(
     What is committed is read from the table's log, and the rest from the services
     that ZooKeeper names. A token and certificates for them: $SEGTABLE_LOG_STORE_OPTIONS.
     """
-    from airflow_provider_segtable.library.log_listing import log_buckets
+    from airflow_provider_segtable.library.log_stores import log_buckets
 
     with writable_table(table, storage_options, zookeeper) as opened:
         found, now = log_buckets(opened.ports), opened.ports.clock.now()
@@ -61,7 +61,7 @@ def checkpoint(
 
     Prints a version of the table that has every record appended before.
     """
-    from airflow_provider_segtable.library.log_checkpoint import checkpoint_log
+    from airflow_provider_segtable.library.log_stores import checkpoint_log
 
     wait_s = seconds_of(wait, "--wait")
     with writable_table(table, storage_options, zookeeper) as opened:

@@ -126,9 +126,9 @@ def _provider(
     host: str, port: int, advertise: str, files: Sequence[Path | None]
 ) -> "FlightLogStoreProvider":
     from airflow_provider_segtable.core.secret import Secret
-    from airflow_provider_segtable.library.log_access import text_of, token_in
-    from airflow_provider_segtable.logstore.flight_security import FlightSecurity
+    from airflow_provider_segtable.library.log_stores import text_of, token_in
     from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
     from airflow_provider_segtable.ports.log_store import DeployMode
 
     certificate, key, token = files

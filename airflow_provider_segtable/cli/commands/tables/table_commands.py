@@ -59,7 +59,7 @@ def writable_table(
     uri: str, storage_options: list[str] | None, zookeeper: str | None
 ) -> Iterator[Any]:
     """Open a table with a coordinator, if available, and end its session afterwards."""
-    from airflow_provider_segtable.coordination.discovery import find_zookeeper
+    from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
 
     table = open_table(uri, storage_options, find_zookeeper(zookeeper))
     try:

@@ -58,7 +58,7 @@ def clean(
     """
     from dataclasses import replace
 
-    from airflow_provider_segtable.planning.properties.retention import Retention
+    from airflow_provider_segtable.planning.properties import Retention
     from airflow_provider_segtable.services import cleaning
 
     opened = open_table(table, storage_options)

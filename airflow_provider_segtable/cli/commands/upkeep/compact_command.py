@@ -26,8 +26,8 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.services.compaction.compact_table import CarryOut, Rounds
-    from airflow_provider_segtable.services.compaction.compaction import PlanResult
+    from airflow_provider_segtable.services.compact_table import CarryOut, Rounds
+    from airflow_provider_segtable.services.compaction import PlanResult
     from airflow_provider_segtable.table.context import TableContext
 
 
@@ -211,20 +211,20 @@ def _check(
 
 
 def _all(table: Any, carry_out: "CarryOut", properties: list[str] | None) -> "Rounds":
-    from airflow_provider_segtable.services.compaction.compact_table import compact_all
+    from airflow_provider_segtable.services.compact_table import compact_all
 
     policy = policy_of(table.state().table.properties, properties)
     return compact_all(table.ports, carry_out, policy)
 
 
 def _one_round(results: tuple["PlanResult", ...]) -> "Rounds":
-    from airflow_provider_segtable.services.compaction.compact_table import Rounds, failed_of
+    from airflow_provider_segtable.services.compact_table import Rounds, failed_of
 
     return Rounds(results=results, failed=failed_of(results))
 
 
 def _pending(table: Any) -> Sequence[str]:
-    from airflow_provider_segtable.services.compaction.compact_table import pending
+    from airflow_provider_segtable.services.compact_table import pending
 
     return pending(table.state())
 
@@ -237,7 +237,7 @@ def _request(
     properties: list[str] | None,
     wishes: Mapping[str, str | int | None],
 ) -> list[str]:
-    from airflow_provider_segtable.services.compaction.request import request
+    from airflow_provider_segtable.services.request import request
 
     asked = request(
         table.ports,
@@ -255,7 +255,7 @@ def _carry_out(
     table: Any, engine: Engine, master: str | None, wait_s: float | None
 ) -> Iterator["CarryOut"]:
     """Yield the function that carries out plans on the engine that fits them."""
-    from airflow_provider_segtable.services.compaction.carry_out import carry_out
+    from airflow_provider_segtable.services.compact_table import carry_out
 
     with engines(table, engine, master, "compact") as engine_for, progress() as bar:
         task = bar.add_task("compacting", total=0)

@@ -16,9 +16,8 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     pairs,
 )
-from airflow_provider_segtable.planning.properties.policy import PROPERTIES, Policy
-from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
-from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.planning.properties import COMPACTION_PROPERTIES, Policy, Retention
+from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.services.planner import PlannerRun
@@ -54,8 +53,7 @@ def plan(
     The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
     """
-    from airflow_provider_segtable.services.inner_planning import plan_inner_tables
-    from airflow_provider_segtable.services.planner import plan_table
+    from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
 
     with writable_table(table, storage_options, zookeeper) as opened:
         policy = policy_of(opened.state().table.properties, properties)
@@ -82,7 +80,7 @@ def policy_of(of_table: object, overrides: list[str] | None) -> Policy:
     given = pairs(overrides, "--property")
     Retention.read(given)  # unused by plans, but a typo is reported
     for key in given:
-        if key not in (*PROPERTIES, *RETENTION):
+        if key not in (*COMPACTION_PROPERTIES, *RETENTION):
             Policy.read({f"compaction.{key.removeprefix('compaction.')}": given[key]})
     return Policy.read({**dict(of_table), **given})  # type: ignore[call-overload]
 

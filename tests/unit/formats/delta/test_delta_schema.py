@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
     evolved,
 )
-from airflow_provider_segtable.formats.delta.delta_format import DeltaFormat
+from airflow_provider_segtable.formats.delta.delta_target import DeltaFormat
 from tests.unit.formats.delta.making import TABLE, Lake, rows_of
 
 FORMAT = DeltaFormat()

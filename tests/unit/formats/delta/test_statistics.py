@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.formats.delta.statistics import Statistics
+from airflow_provider_segtable.formats.delta.delta_commit import Statistics
 from airflow_provider_segtable.formats.format import NewFile
 from airflow_provider_segtable.testing.builders import first
 from tests.unit.formats.delta.making import TABLE

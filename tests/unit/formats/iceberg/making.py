@@ -16,9 +16,9 @@ from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
-from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.repairing import ports_at
 

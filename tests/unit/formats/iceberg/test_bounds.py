@@ -10,7 +10,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from airflow_provider_segtable.formats.iceberg.manifests.bounds import bound, time_bound, widened
+from airflow_provider_segtable.formats.iceberg.entries import bound, time_bound, widened
 from tests.examples import examples
 
 TYPES: dict[str, st.SearchStrategy[Any]] = {

@@ -15,7 +15,7 @@ from pyiceberg.utils.config import Config
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.formats.iceberg import catalog as module
-from airflow_provider_segtable.formats.iceberg.iceberg_format import IcebergFormat
+from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat
 from airflow_provider_segtable.table.table import Table
 from tests.unit.formats.iceberg.making import Lake, lake_at, rows
 from tests.unit.formats.iceberg.rest_catalog import served

@@ -10,8 +10,7 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import PlannerContext, members, skip
-from airflow_provider_segtable.planning.ranking.selection import Candidate
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.selection import Candidate, Skipped
 from tests.unit.services.toys.polish_plan import PolishPlan
 
 SHINE = "row"

@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import PlannerContext
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.selection import Skipped
 from tests.unit.services.toys.roll_call_plan import RollCallPlan
 
 

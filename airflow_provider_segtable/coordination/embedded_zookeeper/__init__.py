@@ -1,1 +1,0 @@
-"""An embedded ZooKeeper server for trials and tests."""

@@ -1,1 +1,0 @@
-"""Coordination inside one process."""

@@ -1,0 +1,220 @@
+"""Raise the head of a table to the newest event, without delay for the committer.
+
+1. Each call begins in the callback of the one before, in kazoo's thread; nobody waits for it. At
+   most one call per table is under way. Events announced meanwhile are announced by the next call,
+   the newest one only.
+2. The head is set at the version that this client saw last. If another client has changed it, it
+   is read first, so it never goes back.
+3. An event that may be overtaken *lingers* first, beside the newest one that lingers already. Its
+   announcement is left out if another client's event has followed it by then.
+4. An announcement is a hint: if the connection drops, it is lost.
+5. ``settle`` announces what lingers, and waits for the calls under way and for one that may be
+   about to begin: before this client reads the head, and before it or its process ends.
+
+The queue in front of a table's commits: committers that met a rival take turns.
+
+1. A committer makes an ephemeral node with a sequence and waits until no earlier one is left. The
+   node ends with its turn or its session.
+2. It watches the node before its own: no polling, no herd.
+3. The queue is a hint. A committer that waited too long, or whose connection drops, goes on
+   without its turn: the log decides.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.nodes import ABANDONED_S, children, named
+from airflow_provider_segtable.ports.coordination import Overtaken
+
+LINGER_S = 0.02
+"""How long an event lingers that may be overtaken."""
+LINGERS = "segtable-announcement"
+"""The name of the thread that waits for it."""
+SETTLED_S = 1.0
+"""Longest wait for announcements under way."""
+
+
+class Head:
+    """The head of one table, as one link raises it."""
+
+    def __init__(self, link: Link, path: str) -> None:
+        """Raise the node at ``path``, which need not exist."""
+        self.link = link
+        self._path = path
+        self._changed = threading.Condition()
+        self._wanted = self._told = -1
+        self._version: int | None = None
+        self._busy = False
+        self._judged = 0
+        self._lingering: tuple[int, Overtaken] | None = None
+
+    def raise_to(self, n: int, overtaken: Overtaken | None = None) -> None:
+        """Announce event ``n`` unless a later event is announced; later if it may be overtaken."""
+        if overtaken is None:
+            self._raise(n)
+        else:
+            self._linger(n, overtaken)
+
+    def settle(self) -> None:
+        """Announce what lingers, and wait until no call is under way."""
+        with self._changed:
+            lingering, self._lingering = self._lingering, None
+        if lingering:
+            self._raise(lingering[0])
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle or self.link.session is None, SETTLED_S)
+
+    @property
+    def _idle(self) -> bool:
+        return not self._busy and not self._judged
+
+    def _linger(self, n: int, overtaken: Overtaken) -> None:
+        with self._changed:
+            before = self._lingering
+            if before is None or before[0] < n:
+                self._lingering = n, overtaken
+        if before is None:
+            timer = threading.Timer(LINGER_S, self._lingered)
+            timer.name, timer.daemon = LINGERS, True
+            timer.start()
+
+    def _lingered(self) -> None:
+        with self._changed:
+            lingering, self._lingering = self._lingering, None
+            self._judged += 1
+        try:
+            if lingering and not lingering[1]():
+                self._raise(lingering[0])
+        finally:
+            with self._changed:
+                self._judged -= 1
+                self._changed.notify_all()
+
+    def _raise(self, n: int) -> None:
+        with self._changed:
+            self._wanted = max(self._wanted, n)
+            if self._busy or self._told >= self._wanted:
+                return
+            self._busy = True
+        self._next()
+
+    def _next(self) -> None:
+        """Begin the next call, or end if the newest event is announced."""
+        with self._changed:
+            n, version = self._wanted, self._version
+            if self._told >= n:
+                self._end()
+                return
+        client, data = self.link.client, str(n).encode()
+        try:
+            if version is None:
+                call = self.link.begin(client.get_async, self._path)
+                call.rawlink(self._read)
+            else:
+                call = self.link.begin(client.set_async, self._path, data, version=version)
+                call.rawlink(lambda done: self._raised(n, done))
+        except Interrupted:
+            self._fail()
+
+    def _read(self, done: Any) -> None:
+        if isinstance(done.exception, NoNodeError):
+            self._create()
+        elif done.exception:
+            self._fail()
+        else:
+            data, stat = done.value
+            self._known(int(data) if data.isdigit() else -1, stat.version)
+
+    def _create(self) -> None:
+        n = self._wanted
+        try:
+            call = self.link.begin(
+                self.link.client.create_async, self._path, str(n).encode(), makepath=True
+            )
+            call.rawlink(lambda done: self._raised(n, done))
+        except Interrupted:
+            self._fail()
+
+    def _raised(self, n: int, done: Any) -> None:
+        if isinstance(done.exception, BadVersionError | NodeExistsError | NoNodeError):
+            self._known(-1, None)
+        elif done.exception:
+            self._fail()
+        else:
+            self._known(n, getattr(done.value, "version", 0))  # a new node has version 0
+
+    def _known(self, told: int, version: int | None) -> None:
+        with self._changed:
+            self._told, self._version = told, version
+        self._next()
+
+    def _fail(self) -> None:
+        with self._changed:
+            self._version = None
+            self._end()
+
+    def _end(self) -> None:
+        self._busy = False
+        self._changed.notify_all()
+
+
+def settle(heads: dict[str, Head]) -> None:
+    """Wait for all announcements under way."""
+    for head in tuple(heads.values()):
+        head.settle()
+
+
+@contextmanager
+def queued(link: Link, parent: str, wait_s: float) -> Iterator[None]:
+    """Hold a place in the queue below ``parent``, from its turn on (rule 3)."""
+    guid, places = uuid.uuid4().hex, list[str]()
+    try:
+        with suppress(Interrupted, KazooException):
+            made = link.begin(
+                link.client.create_async, f"{parent}/{guid}-", b"", ephemeral=True, sequence=True
+            )
+            queue = link.begin(link.client.get_children_async, parent)  # in the same round trip
+            places.append(link.wait(made))
+            _await_turn(link, places[0], named(link, queue), wait_s)
+        yield
+    finally:
+        if places:
+            link.delete(places)
+        else:
+            link.clean(lambda: _leave(link, parent, guid))
+
+
+def _await_turn(link: Link, place: str, queue: list[str], wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    parent, _, own = place.rpartition("/")
+    while not link.abandoned and (left_s := deadline - time.monotonic()) > 0:
+        ahead = [name for name in queue if _order(name) < _order(own)]
+        if not ahead:
+            return
+        _await_end(link, f"{parent}/{max(ahead, key=_order)}", min(left_s, ABANDONED_S))
+        queue = children(link, parent)
+
+
+def _await_end(link: Link, path: str, wait_s: float) -> None:
+    ended = threading.Event()
+    if link.call(link.client.exists_async, path, watch=lambda _: ended.set()):
+        ended.wait(wait_s)
+
+
+def _order(name: str) -> str:
+    return name.rpartition("-")[2]
+
+
+def _leave(link: Link, parent: str, guid: str) -> None:
+    """Delete the place, although its creation was never confirmed."""
+    for name in children(link, parent):
+        if name.startswith(guid):
+            with suppress(NoNodeError):
+                link.call(link.client.delete_async, f"{parent}/{name}")

@@ -1,1 +1,0 @@
-"""Commits in ZooKeeper: the queue of committers, and the head of the log."""

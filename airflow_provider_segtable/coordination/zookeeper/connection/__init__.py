@@ -1,1 +1,0 @@
-"""Connections to ZooKeeper: options, kazoo clients and their links."""

@@ -1,0 +1,510 @@
+"""One kazoo client: its connection, its sessions, and their known state.
+
+1. A call returns, fails with kazoo's own error, or is *interrupted*: the connection dropped and it
+   is unknown whether the call took effect. ``call`` raises one exception for all interruptions.
+2. Nothing is sent while disconnected: kazoo would queue it and send it under a later session.
+3. ``generation`` grows whenever the connection drops. A node verified in an earlier generation is
+   in doubt until verified again.
+4. A link may have several sessions, one after another; an ended session never returns.
+5. A cleanup that fails while disconnected runs again after the reconnection.
+
+Options for authentication and encryption of ZooKeeper clients.
+
+=================  =================================================================================
+option             meaning
+=================  =================================================================================
+user               name of a user of ZooKeeper; all processes of one installation use the same
+password           password of the user; or ``password_file``, the path of a file with it
+scheme             ``digest`` (default): ZooKeeper has no user list; any client with the same user
+                   and password may use the user's nodes. ``sasl``: the server checks (DIGEST-MD5)
+tls                ``true`` for an encrypted connection; implied by the next ones
+ca                 file of the authorities that certify the server; by default the system's
+certificate, key   files of this client, if the server requires them; ``key_password`` of the key
+check_hostname     ``false`` if the server's certificate does not name its host
+=================  =================================================================================
+
+1. Nodes made by a client with a user belong to that user alone: others can neither read nor change
+   them. Without a user, nodes are open to every client that reaches ZooKeeper.
+2. Options come from the caller, or else from the environment: ``SEGTABLE_ZOOKEEPER_OPTIONS`` is a
+   JSON object, ``SEGTABLE_ZOOKEEPER_OPTIONS_FILE`` the path of a file with one. They never come
+   from a command line, because others can read that.
+3. No ``repr``, message or log shows a password.
+
+Make the kazoo client of a link: with bounded waits, private nodes, and no secrets in logs.
+
+1. The identity (``access``) becomes kazoo's arguments. Nodes are made for that user alone, also in
+   transactions, where kazoo's default would make them open.
+2. kazoo logs requests, and so passwords: those records are dropped. The last problem of the
+   connection is kept for the error about a server without an answer. What it tells of a connection
+   without a problem is for debugging: each task's log would begin and end with it.
+"""
+
+import json
+import logging
+import os
+import socket
+import ssl
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.serialization import SASL, Auth
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL, CREATOR_ALL_ACL
+
+from airflow_provider_segtable.core.errors import (
+    AccessRefused,
+    CoordinatorUnavailable,
+    InvalidInput,
+)
+from airflow_provider_segtable.core.secret import Secret
+
+OPTIONS_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS"
+FILE_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS_FILE"
+NAMES = (
+    *("user", "password", "password_file", "scheme", "tls", "ca"),
+    *("certificate", "key", "key_password", "check_hostname"),
+)
+SCHEMES = ("digest", "sasl")
+NONE = Secret("")
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A client's identity and encryption; by default neither."""
+
+    user: str = ""
+    password: Secret = NONE
+    scheme: str = "digest"
+    tls: bool = False
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: Secret = NONE
+    check_hostname: bool = True
+
+    def __str__(self) -> str:
+        """Return the identity, for messages."""
+        return f"user {self.user!r} ({self.scheme})" if self.user else "a client without a user"
+
+    @staticmethod
+    def read(options: Mapping[str, str]) -> "Access":
+        """Read the options.
+
+        Raises:
+            InvalidInput: an option is wrong; the message names it, never a secret value.
+        """
+        for name in options:
+            if name not in NAMES:
+                raise InvalidInput(
+                    f"ZooKeeper option {name!r} is unknown: choose one of {', '.join(NAMES)}"
+                )
+        given = {name: str(value) for name, value in options.items() if value not in ("", None)}
+        password = _password(given)
+        user, scheme = given.get("user", ""), given.get("scheme", SCHEMES[0])
+        if bool(user) != bool(password) or ":" in user:
+            raise InvalidInput(
+                f"ZooKeeper options {', '.join(sorted(given))} do not identify a user: give user "
+                "and password (or password_file) together, and no colon in the user"
+            )
+        if scheme not in SCHEMES:
+            raise InvalidInput(f"ZooKeeper option scheme is {scheme!r}: write digest or sasl")
+        files = {name: _file(name, given.get(name)) for name in ("ca", "certificate", "key")}
+        if bool(files["certificate"]) != bool(files["key"]):
+            raise InvalidInput("ZooKeeper options have one of certificate and key: give both")
+        implied = any(files.values())
+        return Access(
+            user=user,
+            password=Secret(password),
+            scheme=scheme,
+            tls=_truth(given, "tls", default=implied),
+            **files,
+            key_password=Secret(given.get("key_password", "")),
+            check_hostname=_truth(given, "check_hostname", default=True),
+        )
+
+
+def access_of(options: Mapping[str, str] | None) -> Access:
+    """Read the options, or those of the environment if none are given.
+
+    Raises:
+        InvalidInput: an option is wrong; the message names the option or variable.
+    """
+    return Access.read(options or _from_environment())
+
+
+def _from_environment() -> Mapping[str, str]:
+    text, where = os.environ.get(OPTIONS_VARIABLE, ""), f"${OPTIONS_VARIABLE}"
+    if not text and (path := os.environ.get(FILE_VARIABLE)):
+        text, where = _text(path, f"${FILE_VARIABLE}"), path
+    return parse_options(text, where)
+
+
+def parse_options(given: Any, where: str) -> dict[str, str]:
+    """Return options given as an object, or as its JSON text.
+
+    Raises:
+        InvalidInput: the form is wrong. The message names ``where`` they were given, but not
+            their text, which may hold a password.
+    """
+    try:
+        found = json.loads(given or "{}") if isinstance(given, str) else given or {}
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise InvalidInput(
+            f'{where} is not a JSON object of ZooKeeper options: write e.g. {{"user": "lake", '
+            '"password_file": "/run/secrets/zookeeper"}'
+        )
+    return {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def _password(given: Mapping[str, str]) -> str:
+    if path := given.get("password_file"):
+        return _text(path, "password_file").rstrip("\r\n")
+    return given.get("password", "")
+
+
+def _text(path: str, what: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
+
+
+def _file(name: str, path: str | None) -> str | None:
+    if path is not None and not Path(path).is_file():
+        raise InvalidInput(
+            f"ZooKeeper option {name} names {path}, which is not a file: correct the path"
+        )
+    return path
+
+
+def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name, str(default)).lower()
+    if text not in _TRUTH:
+        raise InvalidInput(f"ZooKeeper option {name} is {text!r}: write true or false")
+    return _TRUTH[text]
+
+
+CONNECT_REPLY_S = 3.0
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection: silent by default
+
+
+class Voice(logging.LoggerAdapter[logging.Logger]):
+    """Logger of one kazoo connection that hides credentials."""
+
+    trouble = ""
+
+    def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
+        """Pass a record on, unless it shows a request that authenticates."""
+        if any(isinstance(each, Auth | SASL) for each in args):
+            return
+        if level >= logging.WARNING and args:  # without args: only that kazoo gave up
+            self.trouble = str(msg) % args
+        if level == logging.INFO and not self.trouble:
+            level = logging.DEBUG
+        super().log(level, msg, *args, **options)
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Reconnect when a server accepts a connection but does not reply.
+
+    A starting server may do that, and kazoo would wait as long as a session lasts, long enough to
+    lose it. TLS is set up here, because kazoo leaves sockets open after a failed handshake.
+    """
+
+    def __init__(self, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+        """Store the longest wait for a reply to a connection."""
+        super().__init__()
+        self.is_connected: Callable[[], bool] = lambda: False
+        self._timeout_s = timeout_s
+        self._tls = tls
+
+    def create_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Connect, encrypted if requested."""
+        if self._tls is None:
+            return super().create_connection(*arguments, **options)
+        plain = socket.create_connection(options["address"], options["timeout"])
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._tls.wrap_socket(plain, server_hostname=options["hostname"])
+
+    def select(self, read: Any, write: Any, other: Any, timeout: float | None = None) -> Any:
+        """Select, with a short timeout while disconnected."""
+        if not self.is_connected():
+            timeout = min(self._timeout_s if timeout is None else timeout, self._timeout_s)
+        return super().select(read, write, other, timeout)
+
+
+class Transaction(TransactionRequest):  # type: ignore[misc]  # kazoo has no types
+    """A transaction whose nodes belong to the client's user, like single creations."""
+
+    def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        acl: Sequence[ACL] | None = None,
+        ephemeral: bool = False,  # noqa: FBT001, FBT002 - kazoo's own signature
+        sequence: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Add a creation."""
+        super().create(path, value, acl or self.client.default_acl, ephemeral, sequence)
+
+
+def client_of(hosts: str, access: Access, *, session_timeout_s: float) -> tuple[KazooClient, Voice]:
+    """Return an unconnected client, and its logger."""
+    voice = Voice(_log, {})
+    handler = Handler(min(CONNECT_REPLY_S, session_timeout_s / 3), _encryption(access))
+    client = KazooClient(
+        hosts=hosts,
+        timeout=session_timeout_s,
+        logger=voice,
+        handler=handler,
+        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
+        default_acl=CREATOR_ALL_ACL if access.user else None,
+        use_ssl=access.tls,
+        **_authentication(access),
+    )
+    handler.is_connected = lambda: bool(client.connected)
+    return client, voice
+
+
+def _authentication(access: Access) -> dict[str, Any]:
+    if not access.user:
+        return {}
+    password = access.password.reveal()
+    if access.scheme == "digest":
+        return {"auth_data": [("digest", f"{access.user}:{password}")]}
+    user = {"username": access.user, "password": password}
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", **user}}
+
+
+def _encryption(access: Access) -> ssl.SSLContext | None:
+    if not access.tls:
+        return None
+    try:
+        return _context(access)
+    except OSError as error:  # also what ssl raises
+        raise InvalidInput(
+            f"ca {access.ca}, certificate {access.certificate} or key {access.key} of the "
+            f"ZooKeeper options cannot be used ({error}): give matching PEM files"
+        ) from None
+
+
+def _context(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=access.ca)
+    context.check_hostname = access.check_hostname
+    if access.certificate:
+        context.load_cert_chain(access.certificate, access.key, access.key_password.reveal)
+    return context
+
+
+INTERRUPTIONS = (
+    ConnectionLoss,
+    SessionExpiredError,  # also kazoo's ConnectionClosedError
+    SessionMovedError,
+    OperationTimeoutError,
+    KazooTimeoutError,
+)
+MAX_REQUEST_BYTES = 1_000_000
+"""Just under ``jute.maxbuffer``: for larger requests a server drops the connection."""
+
+
+class Interrupted(Exception):
+    """The connection dropped; the call may or may not have taken effect."""
+
+
+class Link:
+    """A connected kazoo client of this process."""
+
+    def __init__(
+        self, hosts: str, root: str, *, session_timeout_s: float, address: str, access: Access
+    ) -> None:
+        """Prepare the link; ``open`` connects it."""
+        self.root = root
+        self.pid = os.getpid()
+        self.generation = 0
+        self.abandoned = False
+        self._address = address
+        self._access = access
+        self._refused = False
+        self._patience_s = max(5.0, session_timeout_s)
+        self._changed = threading.Condition()
+        self._up = False
+        self._session: int | None = None
+        self._epoch: tuple[int | None, str] = (None, "")
+        self._leftovers: list[Callable[[], None]] = []
+        self.client, self._voice = client_of(hosts, access, session_timeout_s=session_timeout_s)
+        self.client.add_listener(self._listen)
+
+    def open(self, timeout_s: float) -> "Link":
+        """Connect.
+
+        Raises:
+            CoordinatorUnavailable: if no server answers.
+        """
+        try:
+            self.client.start(timeout=timeout_s)
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            self.refuse_if_unknown()
+            raise self.unavailable(f"for {timeout_s:g} s") from error
+        self.await_connected(timeout_s)  # until the listener has noted the session, too
+        return self
+
+    def unavailable(self, why: str) -> CoordinatorUnavailable:
+        """Return the error for an address without an answer."""
+        last = f"; last error: {self._voice.trouble}" if self._voice.trouble else ""
+        tls = ", or the certificates of its ZooKeeper options" if self._access.tls else ""
+        return CoordinatorUnavailable(
+            f"no ZooKeeper answers at {self._address} ({why}{last}): start one with "
+            f"`segtable zookeeper start`, or correct the address{tls}"
+        )
+
+    def refuse_if_unknown(self) -> None:
+        """Raise ``AccessRefused`` if the server refused the client's identity."""
+        if self._refused:
+            raise AccessRefused(
+                f"ZooKeeper at {self._address} refuses {self._access}: correct user and password "
+                "in the ZooKeeper options, or the users of its SASL configuration"
+            )
+
+    def transaction(self) -> Transaction:
+        """Return an empty transaction."""
+        return Transaction(self.client)
+
+    @property
+    def connected(self) -> bool:
+        """Return whether the link is connected, as far as known."""
+        return self._up and not self.abandoned and bool(self.client.connected)
+
+    @property
+    def session(self) -> int | None:
+        """Return the session, also while suspended; None between sessions."""
+        return None if self.abandoned or self.pid != os.getpid() else self._session
+
+    def call(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Run a kazoo ``*_async`` call and return its result."""
+        return self.wait(self.begin(start, *arguments, **options))
+
+    def begin(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Start a kazoo ``*_async`` call; calls started together share one round trip."""
+        if not self.connected:
+            self.refuse_if_unknown()
+            raise Interrupted
+        return start(*arguments, **options)
+
+    def wait(self, pending: Any) -> Any:
+        """Return the result of a started call."""
+        try:
+            return pending.get(timeout=self._patience_s)
+        except INTERRUPTIONS as error:
+            raise Interrupted from error
+
+    def epoch(self) -> str:
+        """Return the coordinator's epoch: made by the first client, deleted by a wipe."""
+        session = self._session
+        if self._epoch[0] != session or session is None:
+            self._epoch = (session, self._read_epoch())
+        return self._epoch[1]
+
+    def _read_epoch(self) -> str:
+        while True:
+            with suppress(BadVersionError, NodeExistsError, NoNodeError):  # a rival, or a wipe
+                self.call(self.client.ensure_path_async, self.root)
+                data, stat = self.call(self.client.get_async, self.root)
+                if data:
+                    return str(data.decode(errors="backslashreplace"))  # any data identifies it
+                drawn = uuid.uuid4().hex.encode()
+                self.call(self.client.set_async, self.root, drawn, version=stat.version)
+
+    def await_connected(self, timeout_s: float) -> bool:
+        """Wait for the reconnection; an abandoned link never reconnects."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.connected or self.abandoned or self._refused, timeout_s
+            )
+        self.refuse_if_unknown()
+        return self.connected
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete nodes, now or after the reconnection; no error if they are absent."""
+        paths = tuple(paths)
+
+        def remove() -> None:
+            pending = [self.begin(self.client.delete_async, path) for path in paths]
+            for each in pending:
+                with suppress(KazooException):
+                    self.wait(each)
+
+        self.clean(remove)
+
+    def clean(self, remove: Callable[[], None]) -> None:
+        """Run ``remove`` now, or again after the reconnection if it is interrupted."""
+        try:
+            remove()
+        except Interrupted:
+            self._leftovers.append(remove)
+            if self.connected:
+                self._clean_leftovers()
+
+    def abandon(self) -> None:
+        """End the session and lose its leases. Only the first call closes the connection."""
+        with self._changed:
+            first, self.abandoned = not self.abandoned, True
+            self.generation += 1
+            self._changed.notify_all()
+        if not first or self.pid != os.getpid():
+            return  # a forked child: the connection is the parent's, and so is closing it
+        try:
+            self.client.stop()
+            self.client.close()
+        except (KazooException, OSError) as error:
+            _log.warning("closing the connection to %s failed: %s", self._address, error)
+
+    def _listen(self, state: str) -> None:
+        """Record a state change; runs in kazoo's thread and must not wait."""
+        with self._changed:
+            self._up = state == KazooState.CONNECTED
+            if self._up:
+                self._session = self.client.client_id[0]
+            else:
+                self.generation += 1
+                if state == KazooState.LOST:
+                    self._session = None
+                    self._refused |= self.client.client_state == KeeperState.AUTH_FAILED
+            self._changed.notify_all()
+        if state == KazooState.CONNECTED and self._leftovers:
+            self.client.handler.spawn(self._clean_leftovers)
+
+    def _clean_leftovers(self) -> None:
+        leftovers, self._leftovers = self._leftovers, []
+        for remove in leftovers:
+            try:
+                remove()
+            except Interrupted:
+                self._leftovers.append(remove)

@@ -1,1 +1,0 @@
-"""Locks in ZooKeeper: acquisitions, grants, leases, and the append locks that a client keeps."""

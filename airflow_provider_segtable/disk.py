@@ -1,0 +1,384 @@
+"""The folders of a table on a local disk: opened without following links, and durable.
+
+1. A path is walked part by part from the root. Each folder is opened by its parent's descriptor,
+   never through a symbolic link; a file is then opened, linked or unlinked by its folder's
+   descriptor. So no link, whenever it is created, leads a read or a deletion out of the root. The
+   root itself may be a link, because the user names it.
+2. Links that stay inside the root are refused, too: a listing would show their files twice.
+3. *Durable* means that the name survives a power cut: each folder's parent is synced when the
+   folder is made. It is also synced once in each process if another process made the folder, which
+   may have stopped before its own sync.
+
+Translation of operating system errors into segtable's errors.
+
+1. A missing name is ``NotFound`` for a reader; for a writer it is a missing folder.
+2. Object stores below pyarrow answer in text and without an ``errno``; known codes in the text are
+   translated like theirs.
+3. A message has the place, the problem, the way out, and the system's words without credentials.
+
+Turns among the writers of one folder on this host: an advisory lock on the folder itself.
+
+1. A writer locks the folder by ``flock``, on a descriptor of its own, so that the threads of one
+   process take turns, too. The kernel serves writers in order, and ends a turn with its process.
+2. A turn is a hint. After ``wait_s``, or if the file system has no such locks, a writer goes on
+   without its turn.
+3. A wait without success ends later, in its own thread, which passes the turn on at once. Until
+   then this process takes no turns: a writer that was stopped in its turn costs others one wait.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    NotFound,
+    ReadOnlyStorage,
+    StorageError,
+    StorageFull,
+    UnsafePath,
+)
+from airflow_provider_segtable.core.paths import inside
+from airflow_provider_segtable.core.secret import redacted
+
+Sync = Callable[[int], None]
+"""Makes a file or folder durable, by its descriptor: ``os.fsync``, except in tests."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LINKED = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
+
+
+class Folders:
+    """The folders below one root."""
+
+    def __init__(self, root: Path, sync: Sync = os.fsync) -> None:
+        """Walk below ``root``, which need not exist yet."""
+        self._root = root
+        self._sync = sync
+        self._durable: set[tuple[str, ...]] = set()
+
+    @contextmanager
+    def at(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder of an object; yield its descriptor and the object's name in it.
+
+        Args:
+            path: the object's path, relative to the root.
+            make: make missing folders, and all folders of the path durable.
+
+        Raises:
+            InvalidName: the path leads out of the root.
+            UnsafePath: a part of the path is a symbolic link.
+            OSError: the system's error, e.g. ``FileNotFoundError``.
+        """
+        *folders, name = inside(path, str(self._root)).split("/")
+        with self._walked(tuple(folders), make=make) as folder:
+            yield folder, name
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[int]:
+        """Open a folder (``""`` is the root) for listing or syncing; errors as ``at``."""
+        parts = tuple(inside(path, str(self._root)).split("/")) if path else ()
+        with self._walked(parts, make=False) as folder:
+            yield folder
+
+    def file(self, path: str) -> int:
+        """Open a file for reading; the caller closes the descriptor. Errors as ``at``."""
+        with self.at(path) as (folder, name):
+            try:
+                return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+            except OSError as error:
+                self._refuse_link(error, folder, name, path)
+                raise
+
+    def refuse_links(self, paths: Iterable[str]) -> None:
+        """Refuse symbolic links in paths of files that another program will open.
+
+        Missing files are left for that program to report. A link that is created later is not
+        detected: callers that can open a file by descriptor should use ``file``.
+
+        Raises:
+            InvalidName: a path leads out of the root.
+            UnsafePath: a part of a path, or the file, is a symbolic link.
+        """
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            folder, _, name = inside(path, str(self._root)).rpartition("/")
+            by_folder.setdefault(folder, []).append(name)
+        for folder, names in by_folder.items():
+            with contextlib.suppress(FileNotFoundError), self.opened(folder) as fd:
+                for name in names:
+                    if is_link(fd, name):
+                        raise self.link(f"{folder}/{name}".lstrip("/"))
+
+    def settle(self, path: str) -> None:
+        """Make the names in a folder durable, and its own; do nothing if it is missing."""
+        parts = tuple(path.split("/"))
+        with contextlib.suppress(FileNotFoundError), self.opened(path) as folder:
+            self._sync(folder)
+            for end in range(len(parts)):
+                with self.opened("/".join(parts[:end])) as parent:
+                    self._sync(parent)
+
+    def prune(self, path: str, remains: Callable[[str], bool]) -> None:
+        """Remove a folder and those below it that hold nothing, or files that are ``remains``."""
+        with contextlib.suppress(FileNotFoundError):
+            with self.opened(path) as folder, os.scandir(folder) as names:
+                found = [(e.name, e.is_dir(follow_symlinks=False)) for e in names]
+            for name, folds in found:
+                if folds:
+                    self.prune(f"{path}/{name}", remains)
+            with self.opened(path) as folder:
+                for name in (name for name, folds in found if not folds and remains(name)):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+            with self.at(path) as (parent, name), _suppressed(errno.ENOTEMPTY, errno.EEXIST):
+                os.rmdir(name, dir_fd=parent)
+
+    @contextmanager
+    def _walked(self, parts: tuple[str, ...], *, make: bool) -> Iterator[int]:
+        fd = self._open_root(make=make)
+        try:
+            for end, part in enumerate(parts, 1):
+                inner = self._open(fd, part, parts[:end], make=make)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _open_root(self, *, make: bool) -> int:
+        if make and () not in self._durable:
+            self._make_root()
+        try:
+            return os.open(self._root, _FOLDER)
+        except FileNotFoundError:  # removed since it was made
+            if not make:
+                raise
+            self._make_root()
+            return os.open(self._root, _FOLDER)
+
+    def _open(self, fd: int, part: str, parts: tuple[str, ...], *, make: bool) -> int:
+        if make and parts not in self._durable:
+            self._make(fd, part, parts)
+        try:
+            return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+        except FileNotFoundError:  # removed since it was made
+            if not make:
+                raise
+            self._make(fd, part, parts)
+            return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+        except OSError as error:
+            self._refuse_link(error, fd, part, "/".join(parts))
+            raise
+
+    def _refuse_link(self, error: OSError, fd: int, part: str, path: str) -> None:
+        if error.errno in _LINKED and is_link(fd, part):
+            raise self.link(path) from error
+
+    def link(self, path: str) -> UnsafePath:
+        """Return the error for a symbolic link at ``path``."""
+        return UnsafePath(
+            f"{self._root}/{path} is a symbolic link, which may lead out of the table: nothing was "
+            "read or deleted there; put the file or folder itself in its place, or remove the link"
+        )
+
+    def _make(self, fd: int, part: str, parts: tuple[str, ...]) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, dir_fd=fd)
+        self._sync(fd)
+        self._durable.add(parts)
+
+    def _make_root(self) -> None:
+        """Make the root and its missing parents, and their names durable."""
+        root = self._root
+        missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:  # a file; must not look like "the object exists"
+            raise NotADirectoryError(errno.ENOTDIR, "is a file", str(root)) from error
+        for each in missing or (root,):
+            ours = contextlib.nullcontext() if missing else contextlib.suppress(PermissionError)
+            with ours:
+                fd = os.open(each.parent, _FOLDER)
+                try:
+                    self._sync(fd)
+                finally:
+                    os.close(fd)
+        self._durable.add(())
+
+
+def is_folder(folder: int, name: str) -> bool:
+    """Return whether a name in an open folder is a folder itself."""
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _suppressed(*numbers: int) -> Iterator[None]:
+    """Ignore system errors of these numbers."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in numbers:
+            raise
+
+
+def is_link(folder: int, name: str) -> bool:
+    """Return whether a name in an open folder is a symbolic link."""
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+Kinds = Mapping[int, tuple[type[StorageError], str]]
+
+_ALWAYS: Kinds = {
+    errno.ENOSPC: (StorageFull, "does not fit: free space or inodes on the device"),
+    errno.EDQUOT: (StorageFull, "does not fit: raise the quota or free space"),
+    errno.EFBIG: (StorageFull, "does not fit: raise the file size limit (ulimit -f)"),
+    errno.EMFILE: (StorageFull, "cannot be opened: raise the open files limit (ulimit -n)"),
+    errno.ENFILE: (StorageFull, "cannot be opened: raise the system's limit of open files"),
+    errno.ENAMETOOLONG: (StorageError, "has too long a name for this file system"),
+    errno.EROFS: (ReadOnlyStorage, "is on a read-only file system: mount it writable"),
+}
+_READING: Kinds = {
+    errno.ENOENT: (NotFound, "is not there"),
+    errno.ENOTDIR: (NotFound, "is not there"),
+    errno.EISDIR: (NotFound, "is a folder, not an object"),
+    errno.EACCES: (StorageError, "may not be read: give this user access"),
+    errno.EPERM: (StorageError, "may not be read: give this user access"),
+    **_ALWAYS,
+}
+_WRITING: Kinds = {
+    errno.EEXIST: (AlreadyExists, "exists already"),
+    errno.ENOENT: (StorageError, "cannot be written: its folder is gone"),
+    errno.ENOTDIR: (StorageError, "cannot be written: a part of its path is a file"),
+    errno.EISDIR: (StorageError, "cannot be written: a folder has its name"),
+    errno.EACCES: (ReadOnlyStorage, "may not be written: give this user write access"),
+    errno.EPERM: (ReadOnlyStorage, "may not be written: give this user write access"),
+    **_ALWAYS,
+}
+_DATA_FILE: Kinds = {
+    errno.ENOENT: (NotFound, "is not there"),
+    errno.ENOTDIR: (NotFound, "is not there"),
+    errno.EEXIST: (AlreadyExists, "exists already; data files are never overwritten"),
+    errno.EACCES: (ReadOnlyStorage, "may not be accessed: check permissions"),
+    errno.EPERM: (ReadOnlyStorage, "may not be accessed: check permissions"),
+    **_ALWAYS,
+}
+_OTHER = (StorageError, "failed: check the disk and mount")
+_CODES_IN_TEXT = {
+    "NO_SUCH_BUCKET": errno.ENOENT,
+    "NoSuchBucket": errno.ENOENT,
+    "ACCESS_DENIED": errno.EACCES,
+    "AccessDenied": errno.EACCES,
+    "Permission denied": errno.EACCES,
+}
+
+
+def reading(uri: str) -> AbstractContextManager[None]:
+    """Translate an ``OSError`` about the metadata object being read."""
+    return _translated(uri, _READING)
+
+
+def writing(uri: str) -> AbstractContextManager[None]:
+    """Translate an ``OSError`` about the metadata object being written or deleted."""
+    return _translated(uri, _WRITING)
+
+
+def accessing(path: str) -> AbstractContextManager[None]:
+    """Translate an ``OSError`` about the data file being read, written or deleted."""
+    return _translated(path, _DATA_FILE)
+
+
+@contextmanager
+def _translated(place: str, kinds: Kinds) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        kind, what = kinds.get(_code(error, kinds), _OTHER)
+        said = redacted(error.strerror or str(error))
+        raise kind(f"{place} {what} ({said})") from error
+
+
+def _code(error: OSError, kinds: Kinds) -> int:
+    if error.errno in kinds:
+        return error.errno or 0
+    text = str(error)
+    return next((code for word, code in _CODES_IN_TEXT.items() if word in text), 0)
+
+
+class Turns:
+    """The turns that one storage takes."""
+
+    def __init__(self) -> None:
+        """Start without turns."""
+        self.late: set[_Turn] = set()  # left before they came
+
+    @contextmanager
+    def turn(self, folder: int, wait_s: float) -> Iterator[None]:
+        """Wait for a turn in an open folder, and hold it (rule 2)."""
+        turn = _Turn(self.late)
+        with suppress(OSError):
+            if not self.late:
+                turn.take(os.open(".", _FOLDER, dir_fd=folder), wait_s)
+        try:
+            yield
+        finally:
+            turn.leave()
+
+
+class _Turn:
+    """One turn: awaited, held or over; ``late`` has it if it is left before it comes."""
+
+    def __init__(self, late: "set[_Turn]") -> None:
+        self._late = late
+        self._mutex = threading.Lock()
+        self._came = threading.Event()
+        self._fd = -1
+
+    def take(self, fd: int, wait_s: float) -> None:
+        """Wait for the turn; the descriptor is closed when the turn is over."""
+        self._fd = fd
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            threading.Thread(target=self._await, name="segtable-turn", daemon=True).start()
+            self._came.wait(wait_s)
+        except OSError:  # a file system without such locks
+            self._came.set()
+        else:
+            self._came.set()
+
+    def leave(self) -> None:
+        """End the turn; one that has not come ends when it comes."""
+        if self._fd < 0:
+            return
+        with self._mutex:
+            if self._came.is_set():
+                self._end()
+            else:
+                self._late.add(self)
+
+    def _await(self) -> None:
+        with suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        with self._mutex:
+            self._came.set()
+            if self in self._late:
+                self._late.discard(self)
+                self._end()
+
+    def _end(self) -> None:
+        with suppress(OSError):  # a forked child may have the descriptor, too: closing is no end
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)

@@ -1,1 +1,0 @@
-"""Manifests: which files a version has, with their statistics and hidden rows."""

@@ -1,0 +1,362 @@
+"""The registry of published readers.
+
+Published readers: libraries that read a table format, each as one small adapter.
+
+1. A reader opens one version of a published table, and yields its rows in batches; no table is
+   held in memory. It never downloads anything.
+2. A library that is not installed, or lacks an extension, is *missing*. One that says that it does
+   not support the table *refuses*: it may be too old. Neither is damage.
+3. Readers give the same values different types: text and lists with long offsets, maps as lists of
+   entries, other units of time. ``comparable`` gives them the types of the table, exactly or not
+   at all.
+
+Options of the object store under the names that published readers give them.
+
+deltalake and Polars' Delta reader know the names that segtable's storage has. pyiceberg's file
+access and DuckDB have names of their own; only S3's are translated, the others come from the
+environment.
+
+DuckDB with the extensions that are installed on this machine; none is downloaded.
+
+Readers of Delta Lake: deltalake, Polars and DuckDB.
+
+Readers of Apache Iceberg: pyiceberg, Polars and DuckDB.
+
+Without a catalog a version is opened by its metadata, which has the name that it has in Hadoop's
+catalogs: ``metadata/vN.metadata.json`` below the address.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.secret import SecretOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedPlace:
+    """Where one published version is.
+
+    Attributes:
+        address: the published address.
+        number: the number of the version.
+        options: the options of the store.
+    """
+
+    address: str
+    number: int
+    options: Mapping[str, str] = field(default_factory=SecretOptions)
+
+    @property
+    def location(self) -> str:
+        """Return what all readers open: a path if it is local, which some take no URI for."""
+        return self.address.removeprefix("file://")
+
+
+class PublishedReader(Protocol):
+    """A library that reads a table format.
+
+    Attributes:
+        name: its name in answers.
+        package: the distribution that it is installed by.
+    """
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+
+    def lacking(self) -> str:
+        """Return what is not installed; empty if the reader can be used."""
+        ...
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a published version; any exception of the library may be raised."""
+        ...
+
+
+class Unlike(ValueError):
+    """A reader shows other columns than the table has; the message says which."""
+
+
+def installed(package: str) -> str:
+    """Return the version of a distribution; empty if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def not_installed(package: str) -> str:
+    """Return that a distribution is not installed; empty if it is."""
+    return "" if installed(package) else f"{package} is not installed"
+
+
+_REFUSALS = ("not supported", "not yet supported", "unsupported", "not implemented")
+
+
+def refuses(error: BaseException) -> bool:
+    """Return whether a library says that it does not support what it found."""
+    said = str(error).lower()
+    return isinstance(error, NotImplementedError) or any(each in said for each in _REFUSALS)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type in its simplest form: short offsets, maps as lists of entries."""
+    if pa.types.is_map(kind):
+        entry = pa.struct([("key", plain(kind.key_type)), ("value", plain(kind.item_type))])
+        return pa.list_(entry)
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, plain(each.type)) for each in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain(kind.value_type))
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
+def comparable(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the columns of a schema, in its order and in plain types.
+
+    Raises:
+        Unlike: columns are missing or added, or values do not fit the type.
+    """
+    wanted = pa.schema([(each.name, plain(each.type)) for each in schema])
+    for batch in batches:
+        if {*batch.schema.names} != {*wanted.names}:
+            shown = ", ".join(batch.schema.names)
+            raise Unlike(f"it shows the columns {shown}, the table has {', '.join(wanted.names)}")
+        columns = [_cast(batch.column(each.name), each) for each in wanted]
+        yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _cast(column: pa.Array, wanted: pa.Field) -> pa.Array:
+    try:
+        return column.cast(wanted.type)
+    except pa.ArrowException as error:
+        raise Unlike(
+            f"column {wanted.name} is of type {column.type} and does not fit {wanted.type}: {error}"
+        ) from None
+
+
+_FILEIO = {
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "session_token": "s3.session-token",
+    "region": "s3.region",
+    "endpoint": "s3.endpoint",
+}
+_DUCKDB = {
+    "access_key_id": "KEY_ID",
+    "secret_access_key": "SECRET",
+    "session_token": "SESSION_TOKEN",
+    "region": "REGION",
+}
+
+
+def fileio_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of S3 under the names of Iceberg's file access."""
+    return {_FILEIO[name]: value for name, value in _bare(options).items() if name in _FILEIO}
+
+
+def duckdb_secret(place: PublishedPlace) -> str:
+    """Return the statement that gives DuckDB the options of S3; empty for other stores."""
+    if not place.address.startswith(("s3://", "s3a://")):
+        return ""
+    options = _bare(place.options)
+    given = {_DUCKDB[name]: value for name, value in options.items() if name in _DUCKDB}
+    endpoint = options.get("endpoint", "")
+    if endpoint:
+        scheme, _, host = endpoint.rpartition("://")
+        given |= {"ENDPOINT": host, "URL_STYLE": "path", "USE_SSL": str(scheme != "http").lower()}
+    escaped = {name: value.replace("'", "''") for name, value in given.items()}
+    said = "".join(f", {name} '{value}'" for name, value in escaped.items())
+    return f"CREATE SECRET (TYPE s3{said})"
+
+
+def _bare(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options without the prefixes that their names may have."""
+    return {
+        name.lower().removeprefix("aws_").removesuffix("_url"): value
+        for name, value in options.items()
+    }
+
+
+_CONFIG = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+def lacking_extensions(wanted: Iterable[str]) -> str:
+    """Return which extensions are not installed; empty if all are."""
+    with _connect() as db:
+        query = "SELECT extension_name FROM duckdb_extensions() WHERE installed"
+        found = {name for (name,) in db.execute(query).fetchall()}
+    missing = [each for each in wanted if each not in found]
+    return f"duckdb has no extension {' and '.join(missing)}" if missing else ""
+
+
+def rows_of(
+    query: str, extensions: Iterable[str], place: PublishedPlace, *, first: Iterable[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a query answers, after the statements ``first``."""
+    secret = duckdb_secret(place)
+    with _connect() as db:
+        for each in (*extensions, *(["httpfs"] if secret else [])):
+            db.execute(f"LOAD {each}")
+        for statement in (*([secret] if secret else []), *first):
+            db.execute(statement)
+        yield from pa.RecordBatchReader.from_stream(db.sql(query))
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _connect() -> Any:
+    import duckdb
+
+    db = duckdb.connect(config=dict(_CONFIG))
+    db.execute("SET enable_progress_bar = false")
+    return db
+
+
+class DeltaLakeReader:
+    """The package ``deltalake`` (delta-rs), by its SQL engine, which applies deletion vectors."""
+
+    name: ClassVar[str] = "deltalake"
+    package: ClassVar[str] = "deltalake"
+
+    def lacking(self) -> str:
+        """Return what is not installed."""
+        return not_installed(self.package)
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version."""
+        from deltalake import DeltaTable, QueryBuilder
+
+        table = DeltaTable(
+            place.location, version=place.number, storage_options=dict(place.options) or None
+        )
+        found = QueryBuilder().register("published", table).execute("SELECT * FROM published")
+        yield from pa.RecordBatchReader.from_stream(found)
+
+
+class PolarsDeltaReader:
+    """Polars' ``scan_delta``, which finds files by deltalake, and reads them itself."""
+
+    name: ClassVar[str] = "polars"
+    package: ClassVar[str] = "polars"
+
+    def lacking(self) -> str:
+        """Return what is not installed."""
+        return not_installed(self.package) or not_installed(DeltaLakeReader.package)
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version."""
+        import polars as pl
+
+        frame = pl.scan_delta(
+            place.location, version=place.number, storage_options=dict(place.options) or None
+        )
+        for found in frame.collect_batches(maintain_order=False):
+            yield from found.to_arrow().to_batches()
+
+
+class DuckDbDeltaReader:
+    """DuckDB with its extension ``delta``."""
+
+    name: ClassVar[str] = "duckdb"
+    package: ClassVar[str] = "duckdb"
+    extensions: ClassVar[tuple[str, ...]] = ("delta",)
+
+    def lacking(self) -> str:
+        """Return what is not installed."""
+        return not_installed(self.package) or lacking_extensions(self.extensions)
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version."""
+        attach = f"ATTACH {quoted(place.location)} AS seen (TYPE delta, VERSION {place.number})"
+        yield from rows_of("FROM seen", self.extensions, place, first=(attach,))
+
+
+DELTA_READERS: tuple[PublishedReader, ...] = (
+    DeltaLakeReader(),
+    PolarsDeltaReader(),
+    DuckDbDeltaReader(),
+)
+
+
+class PyIcebergReader:
+    """The package ``pyiceberg``."""
+
+    name: ClassVar[str] = "pyiceberg"
+    package: ClassVar[str] = "pyiceberg"
+
+    def lacking(self) -> str:
+        """Return what is not installed."""
+        return not_installed(self.package)
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version."""
+        from pyiceberg.table import StaticTable
+
+        table = StaticTable.from_metadata(_metadata(place), fileio_options(place.options))
+        yield from table.scan().to_arrow_batch_reader()
+
+
+class PolarsIcebergReader:
+    """Polars' ``scan_iceberg``, which finds files by pyiceberg, and reads them itself."""
+
+    name: ClassVar[str] = "polars"
+    package: ClassVar[str] = "polars"
+
+    def lacking(self) -> str:
+        """Return what is not installed."""
+        return not_installed(self.package) or not_installed(PyIcebergReader.package)
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version."""
+        import polars as pl
+
+        options = fileio_options(place.options) or None
+        frame = pl.scan_iceberg(_metadata(place), storage_options=options)
+        for found in frame.collect_batches(maintain_order=False):
+            yield from found.to_arrow().to_batches()
+
+
+class DuckDbIcebergReader:
+    """DuckDB with its extensions ``iceberg`` and ``avro``."""
+
+    name: ClassVar[str] = "duckdb"
+    package: ClassVar[str] = "duckdb"
+    extensions: ClassVar[tuple[str, ...]] = ("avro", "iceberg")
+
+    def lacking(self) -> str:
+        """Return what is not installed."""
+        return not_installed(self.package) or lacking_extensions(self.extensions)
+
+    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version."""
+        scan = f"FROM iceberg_scan({quoted(_metadata(place))})"
+        yield from rows_of(scan, self.extensions, place)
+
+
+def _metadata(place: PublishedPlace) -> str:
+    """Return the location of a version's metadata."""
+    return f"{place.location}/metadata/v{place.number}.metadata.json"
+
+
+ICEBERG_READERS: tuple[PublishedReader, ...] = (
+    PyIcebergReader(),
+    PolarsIcebergReader(),
+    DuckDbIcebergReader(),
+)
+
+
+READERS: Mapping[str, tuple[PublishedReader, ...]] = {
+    "delta": DELTA_READERS,
+    "iceberg": ICEBERG_READERS,
+}
+"""The readers of each format, by its name."""

@@ -1,1 +1,0 @@
-"""Settings from a table's properties: compaction policy, retention, and their origins."""

@@ -1,1 +1,0 @@
-"""Repair: rebuild a log or a lost segment from the files that remain."""

@@ -1,1 +1,0 @@
-"""Compaction: request a plan, acquire its locks, run its stages, commit the outputs."""

@@ -1,1 +1,0 @@
-"""Indexing: build what the indexes of a table lack, piece by piece."""

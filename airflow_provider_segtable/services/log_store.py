@@ -1,0 +1,465 @@
+"""The service of a log store: it makes checkpoints, by the policy and on request.
+
+1. A thread looks at what waits every ``LOOK_S``, which is far shorter than a bucket takes to fill,
+   and makes a checkpoint when one is due (``core.log_store.checkpoint_policy``).
+2. One checkpoint is made at a time. A request that comes during one waits for the next: that one
+   began after the records of the request were appended. Requests that wait together share one.
+3. Failures of the storage, of ZooKeeper and lost races are tried again, after a pause; meanwhile
+   writers wait for room. Any other error ends the thread: it is the result of all later requests,
+   and of ``close``.
+4. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
+   loses what was not committed, nothing else. The thread keeps no process from ending.
+5. Another thread follows the table's log: it hears of events from the coordinator, and looks every
+   ``FOLLOW_S`` in any case. Buckets that were taken by others, or whose table was restored or
+   repaired, are given up in the store, and reported to ``on_lost``: their writers are fenced by
+   their next call, not only by a checkpoint. If the log could not be read for
+   ``log_store.lease_seconds``, the store answers no writer until it can be read (``ports``): what
+   it answers for was its epoch's own so recently.
+
+One checkpoint after another: cut the store, commit the cut, and bring the store the outcome.
+
+1. A cut of all buckets is committed in one event of the table (``table.log_store.checkpointing``).
+2. After a certain failure the records of the cut are in the next one.
+3. After an unknown outcome the same cut, under the same commit id, is committed again before
+   anything else. So it is committed once.
+4. A bucket that the table's log refuses was taken by another writer or service, or the table was
+   restored. It is left out, given up in the store, and reported; the others are committed.
+
+One thread at a time uses a checkpointer (``services.log_store.service``).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import (
+    CheckpointPending,
+    CommitConflict,
+    CommitUnknown,
+    CoordinationError,
+    Fenced,
+    LogStoreError,
+    LogStoreUnavailable,
+    NotATable,
+    OffsetGap,
+    SegtableError,
+    StorageError,
+)
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.bucket import (
+    NO_FAILURES,
+    Backlog,
+    CheckpointPolicy,
+    Failures,
+    Wait,
+    next_step,
+)
+from airflow_provider_segtable.core.log_store.manifest import Epoch
+from airflow_provider_segtable.planning.properties import LogStoreSettings
+from airflow_provider_segtable.ports.log_store import Cut, LogStore
+from airflow_provider_segtable.services.log_directory import named
+from airflow_provider_segtable.table.append import AppendResult
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.log_store.checkpointing import (
+    commit_cut,
+    deleted_column,
+    refused,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """The result of a checkpoint.
+
+    Attributes:
+        result: the commit; None if there was nothing to commit.
+        lost: the buckets whose records were refused, and why.
+    """
+
+    result: AppendResult | None = None
+    lost: dict[int, LogStoreError] = field(default_factory=dict)
+
+
+class Checkpointer:
+    """Commits what a store has buffered.
+
+    Args:
+        ports: the table's ports, used by this service alone.
+        store: the store.
+        columns: the version whose columns the store's records have.
+    """
+
+    def __init__(self, ports: TableContext, store: LogStore, columns: State) -> None:
+        self._ports, self._store, self._columns = ports, store, columns
+        self._unsettled: tuple[Cut, str | None] | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """Return whether the outcome of the last commit is unknown."""
+        return self._unsettled is not None
+
+    def run(self, commit_id: str | None = None) -> Checkpointed:
+        """Commit what the store has now; errors as ``commit_cut``, whose retry is another run.
+
+        Args:
+            commit_id: equal ids commit once; by default the ranges of offsets name the commit.
+        """
+        before = Checkpointed()
+        if self._unsettled is not None:
+            before = self._commit(*self._unsettled)
+        found = self._commit(self._store.checkpoint(), commit_id)
+        return Checkpointed(
+            result=found.result or before.result, lost={**before.lost, **found.lost}
+        )
+
+    def _commit(self, cut: Cut, commit_id: str | None) -> Checkpointed:
+        lost: dict[int, LogStoreError] = {}
+        while cut.buckets:
+            try:
+                result = self._committed(cut, commit_id)
+            except (Fenced, OffsetGap) as refusal:
+                cut = self._without_refused(cut, lost, refusal)
+            else:
+                return Checkpointed(result=result, lost=lost)
+        self._unsettled = None
+        return Checkpointed(lost=lost)
+
+    def _committed(self, cut: Cut, commit_id: str | None) -> AppendResult | None:
+        """Commit a cut, and tell the store."""
+        again = self._unsettled is not None and self._unsettled[0] is cut
+        self._unsettled = cut, commit_id  # unless an error says more
+        try:
+            result = commit_cut(
+                self._ports,
+                cut,
+                deleted=deleted_column(self._columns),
+                columns=self._columns,
+                commit_id=commit_id,
+            )
+        except (CommitUnknown, Fenced, OffsetGap):
+            raise
+        except SegtableError:
+            if not again:  # else the first attempt may have landed
+                self._unsettled = None
+                self._store.abandon(cut)
+            raise
+        self._unsettled = None
+        self._store.committed(cut)
+        return result
+
+    def _without_refused(
+        self, cut: Cut, lost: dict[int, LogStoreError], refusal: LogStoreError
+    ) -> Cut:
+        """Return a cut without the buckets that the log refuses; raise if it refuses none."""
+        found = refused(self._ports.log.load(), cut)
+        if not found:
+            self._unsettled = None
+            self._store.abandon(cut)
+            raise refusal
+        for bucket, why in found.items():
+            _LOG.info("%s: %s", self._ports.uri, why)
+            self._store.fence(bucket, cut.buckets[bucket].epoch)
+            lost[bucket] = why
+        return _part(cut, cut.buckets.keys() - found.keys())
+
+
+def _part(cut: Cut, buckets: Collection[int]) -> Cut:
+    return Cut(buckets={n: taken for n, taken in cut.buckets.items() if n in buckets})
+
+
+LOOK_S = 0.05
+CLOSE_S = 30.0
+FOLLOW_S = 2.0
+LOOKS_A_LEASE = 4
+PASSING = (StorageError, CoordinationError, CommitConflict, CommitUnknown)
+"""Errors after which the same may succeed later."""
+
+OnLost: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a service has done; ``failure`` is the last error since the last success."""
+
+    checkpoints: int = 0
+    version: int | None = None
+    failures: Failures = NO_FAILURES
+    failure: SegtableError | None = None
+    lost: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for logs and people."""
+        parts = [counted(self.checkpoints, "checkpoint")]
+        if self.version is not None:
+            parts.append(f"the last one is version {self.version}")
+        if self.failure is not None:
+            parts.append(f"the last attempt failed: {self.failure}")
+        if self.lost:
+            parts.append(f"taken by others: {named(sorted(set(self.lost)))}")
+        return "; ".join(parts)
+
+
+class LogService:
+    """Makes the checkpoints of one store.
+
+    Args:
+        ports: the table's ports. They are used by the service's thread, too.
+        store: a store that is not started yet.
+        policy: when checkpoints are made.
+        columns: the version whose columns the store's records have.
+        on_lost: is told the buckets that were taken by others, or given a new epoch by the table.
+    """
+
+    def __init__(
+        self,
+        ports: TableContext,
+        store: LogStore,
+        policy: CheckpointPolicy,
+        *,
+        columns: State,
+        on_lost: OnLost = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.progress = Progress()
+        self.error: Exception | None = None
+        self._uri, self._clock = ports.uri, ports.clock
+        self._policy, self._on_lost = policy, on_lost
+        own = replace(ports)
+        own.log.remember(columns)  # so another table in its place is never taken for it
+        self._checkpointer = Checkpointer(own, store, columns)
+        self._log, self._seen = EventLog(ports.storage), columns
+        self._coordinator = ports.optional_coordinator
+        self._lease_s = LogStoreSettings.read(columns.table.properties).lease_seconds
+        self._follow_s = min(FOLLOW_S, self._lease_s / LOOKS_A_LEASE)
+        self._given_up: dict[int, Epoch] = {}
+        self._turn = threading.Lock()
+        self._begun = self._succeeded = 0
+        self._last: AppendResult | None = None
+        self._since_s = ports.clock.monotonic()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log-service", daemon=True)
+        self._follower = threading.Thread(target=self._follow, name="log-epochs", daemon=True)
+
+    def start(self) -> None:
+        """Start the store, and make its checkpoints from now on.
+
+        Raises:
+            LogStoreUnavailable: the store cannot listen.
+        """
+        self.store.start()
+        self.store.serve_checkpoints(self.request)
+        with self.store.confirming(self._lease_s):
+            pass  # ``columns`` was read a moment ago
+        self._thread.start()
+        self._follower.start()
+        _LOG.info("%s: log store at %s", self._uri, self.store.address)
+
+    def checkpoint(
+        self, commit_id: str | None = None, *, wait_s: float = CLOSE_S
+    ) -> AppendResult | None:
+        """Commit all that was appended before this call; None if there is nothing to commit.
+
+        Args:
+            commit_id: equal ids commit once.
+            wait_s: how long to wait for a checkpoint that is under way.
+
+        Raises:
+            Fenced: a bucket was taken by another service; what the others have was committed.
+            CheckpointPending: an earlier checkpoint took too long.
+            SegtableError: as ``commit_cut``; what ended the service's thread.
+        """
+        arrived = self._begun
+        with self._my_turn(wait_s):
+            if self.error:
+                raise self.error
+            if commit_id is None and self._succeeded > arrived:
+                return self._last
+            done = self._attempted(commit_id)
+        for refusal in done.lost.values():
+            raise refusal
+        return done.result
+
+    def request(self, wait_s: float) -> int | None:
+        """Commit all that was appended before; return a version that has it, if there was any."""
+        if self._closing.is_set():
+            raise LogStoreUnavailable(
+                f"the log store of {self._uri} is closing: connect to its successor"
+            )
+        result = self.checkpoint(wait_s=wait_s)
+        return self.progress.version if result is None else result.n
+
+    def step(self) -> float:
+        """Make a checkpoint if one is due; return in how many seconds to look again.
+
+        The service's thread does so; a simulation does it without one.
+        """
+        found = next_step(
+            self._policy,
+            self._backlog(),
+            self.progress.failures,
+            now_s=self._clock.monotonic(),
+            requested=self._checkpointer.unsettled,
+        )
+        if isinstance(found, Wait):
+            return min(found.seconds, LOOK_S)
+        _LOG.debug("%s: checkpoint, because of %s", self._uri, found.reason)
+        with self._turn:
+            self._attempted(None)
+        return 0.0
+
+    def look(self) -> None:
+        """Read the table's log, give up the buckets that it has given away, and confirm the others.
+
+        The service's thread does so; a simulation does it without one.
+
+        Raises:
+            TableGone: the table was dropped; its buckets are given up.
+            StorageError: the log cannot be read.
+        """
+        try:
+            with self.store.confirming(self._lease_s):
+                self._seen = state = self._log.refresh(self._seen)
+                for bucket, at in self.store.status().items():
+                    if at.epoch < bucket_of(state, bucket).epoch:
+                        self._give_up(bucket, at.epoch)
+        except NotATable:
+            for bucket, at in self.store.status().items():
+                self._give_up(bucket, at.epoch)
+            raise
+
+    def close(self, *, wait_s: float = CLOSE_S) -> None:
+        """Make a last checkpoint, and shut the store down.
+
+        Raises:
+            SegtableError: the last checkpoint failed for ``wait_s`` seconds, or cannot succeed.
+                What was not committed is lost.
+        """
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(wait_s)
+        try:
+            self._finish(self._clock.monotonic() + wait_s)
+        finally:
+            self.store.shutdown()
+            _LOG.info("%s: log store closed after %s", self._uri, self.progress)
+
+    def discard(self) -> None:
+        """Shut the store down without a last checkpoint: what was not committed is gone."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+        self.store.shutdown()
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while self.error is None and not self._closing.wait(pause_s):
+            try:
+                pause_s = self.step()
+            except PASSING as error:
+                _LOG.warning("%s: checkpoint failed, tried again: %s", self._uri, error)
+            except Exception as error:  # noqa: BLE001 - raised by the next call
+                _LOG.exception("%s: no more checkpoints", self._uri)
+                self.error = error
+
+    def _follow(self) -> None:
+        while self.error is None and not self._closing.wait(LOOK_S):
+            try:
+                self._await_news()
+                self.look()
+            except LogStoreUnavailable:  # shut down
+                return
+            except PASSING as error:
+                _LOG.warning("%s: its log cannot be read: %s", self._uri, error)
+                self._closing.wait(self._follow_s)
+            except Exception as error:  # noqa: BLE001 - raised by the next call
+                _LOG.exception("%s: its log cannot be followed", self._uri)
+                self.error = error
+
+    def _await_news(self) -> None:
+        """Wait for an event of the table, as long as no look is due."""
+        if self._coordinator is None:
+            self._closing.wait(self._follow_s)
+            return
+        table, n = self._seen.table.table_id, self._seen.n
+        try:
+            self._coordinator.wait_head(table, beyond=n, wait_s=self._follow_s)
+        except CoordinationError:
+            self._closing.wait(self._follow_s)
+
+    def _give_up(self, bucket: int, epoch: Epoch) -> None:
+        if epoch and self._given_up.get(bucket) != epoch:
+            self._given_up[bucket] = epoch
+            _LOG.info("%s: epoch %s of bucket %s is over", self._uri, epoch, bucket)
+            self.store.fence(bucket, epoch)
+            self._on_lost(bucket)
+
+    def _finish(self, deadline_s: float) -> None:
+        """Make the last checkpoint; try again after errors that pass."""
+        while True:
+            try:
+                self.checkpoint()
+            except PASSING:
+                now_s = self._clock.monotonic()
+                if now_s >= deadline_s:
+                    raise
+                self._clock.sleep(max(LOOK_S, self.progress.failures.over_s - now_s))
+            else:
+                return
+
+    def _backlog(self) -> Backlog:
+        """Return what waits, and since when: since the last cut, or a look that saw nothing."""
+        found = self.store.status().values()
+        records = sum(each.uncommitted_records for each in found)
+        if not records:
+            self._since_s = self._clock.monotonic()
+        nbytes = sum(each.uncommitted_bytes for each in found)
+        return Backlog(nbytes=nbytes, records=records, since_s=self._since_s)
+
+    def _attempted(self, commit_id: str | None) -> Checkpointed:
+        """Make a checkpoint, and note its outcome; the caller has the turn."""
+        self._begun += 1
+        number, since_s = self._begun, self._clock.monotonic()
+        try:
+            done = self._checkpointer.run(commit_id)
+        except PASSING as error:
+            count = self.progress.failures.count + 1
+            failures = Failures(count=count, at_s=self._clock.monotonic())
+            self.progress = replace(self.progress, failures=failures, failure=error)
+            raise
+        self._succeeded, self._last, self._since_s = number, done.result, since_s
+        self._note(done)
+        return done
+
+    def _note(self, done: Checkpointed) -> None:
+        before, result = self.progress, done.result
+        self.progress = Progress(
+            checkpoints=before.checkpoints + (result is not None),
+            version=before.version if result is None else result.n,
+            lost=(*before.lost, *done.lost),
+        )
+        if result is not None:
+            _LOG.info("%s: checkpoint of the log store: %s", self._uri, result)
+        for bucket in done.lost:
+            self._on_lost(bucket)
+
+    @contextmanager
+    def _my_turn(self, wait_s: float) -> Iterator[None]:
+        if not self._turn.acquire(timeout=wait_s):
+            raise CheckpointPending(
+                f"{self._uri}: an earlier checkpoint of the log store is still under way after "
+                f"{wait_s:g} s: wait for it, and ask again"
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()

@@ -1,1 +1,0 @@
-"""Serving a table's log store: who serves which bucket, and when it is committed."""
