@@ -66,8 +66,8 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "extra-links": [
-            "airflow_provider_segtable.operators.runs.links.SegtableTableLink",
-            "airflow_provider_segtable.operators.runs.links.SegtablePlannerLink",
+            "airflow_provider_segtable.operators.rendered.SegtableTableLink",
+            "airflow_provider_segtable.operators.rendered.SegtablePlannerLink",
         ],
     }
 

@@ -1,30 +1,40 @@
-"""The ``segtable`` command and its groups."""
+"""The ``segtable`` command and its groups.
+
+``segtable spark-app``: where the Spark applications are, for ``spark-submit``.
+"""
 
 from typing import Annotated
 
 import typer
 
-from airflow_provider_segtable.cli.commands.coordination.locks_command import locks
-from airflow_provider_segtable.cli.commands.coordination.zookeeper_commands import zookeeper
-from airflow_provider_segtable.cli.commands.health.doctor_command import doctor
-from airflow_provider_segtable.cli.commands.health.repair_command import repair
-from airflow_provider_segtable.cli.commands.health.verify_command import verify
-from airflow_provider_segtable.cli.commands.indexes.index_commands import indexes
-from airflow_provider_segtable.cli.commands.logstore.log_store_commands import log_stores
-from airflow_provider_segtable.cli.commands.logstore.serve_command import serve
-from airflow_provider_segtable.cli.commands.logstore.tail_command import tail
-from airflow_provider_segtable.cli.commands.rows.change_command import delete, merge, update
-from airflow_provider_segtable.cli.commands.rows.ingest_command import ingest
-from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
-from airflow_provider_segtable.cli.commands.tables.consumer_commands import consumers
-from airflow_provider_segtable.cli.commands.tables.drop_command import drop
-from airflow_provider_segtable.cli.commands.tables.restore_command import restore
-from airflow_provider_segtable.cli.commands.tables.table_commands import tables
-from airflow_provider_segtable.cli.commands.upkeep.clean_command import clean, tag
-from airflow_provider_segtable.cli.commands.upkeep.compact_command import compact
-from airflow_provider_segtable.cli.commands.upkeep.plan_command import plan
-from airflow_provider_segtable.cli.commands.upkeep.publish_command import publish
+from airflow_provider_segtable.cli.commands.change_command import delete, merge, update
+from airflow_provider_segtable.cli.commands.compact_command import compact, plan
+from airflow_provider_segtable.cli.commands.health_commands import doctor, repair, verify
+from airflow_provider_segtable.cli.commands.index_commands import indexes
+from airflow_provider_segtable.cli.commands.ingest_command import ingest
+from airflow_provider_segtable.cli.commands.log_store_commands import log_stores, serve, tail
+from airflow_provider_segtable.cli.commands.publish_command import publish
+from airflow_provider_segtable.cli.commands.table_commands import drop, restore, tables
+from airflow_provider_segtable.cli.commands.version_commands import clean, consumers, tag
+from airflow_provider_segtable.cli.commands.zookeeper_commands import locks, zookeeper
 from airflow_provider_segtable.cli.guard import GuardedGroup
+from airflow_provider_segtable.spark.driver.session import spark_app_path
+
+
+def spark_app(
+    name: Annotated[
+        str, typer.Argument(help="compact, ingest or change.", metavar="NAME", show_default=False)
+    ],
+) -> None:
+    r"""Print the path of a Spark application, for spark-submit.
+
+    [green]spark-submit $(segtable spark-app compact) --table s3://lake/trips \
+        --zookeeper zk://host:2181 --all-pending[/]
+
+    Each application has --help.
+    """
+    typer.echo(spark_app_path(name))
+
 
 HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.
 

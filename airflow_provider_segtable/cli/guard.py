@@ -7,8 +7,14 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from airflow_provider_segtable.cli.display.output import error_facts, note, print_error, print_json
-from airflow_provider_segtable.cli.exits import Exit, exit_code
+from airflow_provider_segtable.cli.display.output import (
+    Exit,
+    error_facts,
+    exit_code,
+    note,
+    print_error,
+    print_json,
+)
 from airflow_provider_segtable.cli.input.options import JSON_WANTED
 from airflow_provider_segtable.core.errors import SegtableError
 

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     selected,
 )
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.commit import SegtableCommitOperator
+from airflow_provider_segtable.operators.spark_operator import SegtableCommitOperator
 from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Choice, Engine, chosen_engine
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.snapshot import Snapshot

@@ -18,8 +18,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.library.log_stores import checkpoint_log
-from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, logged
-from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.rendered import AssetEventOperator, logged, refused_at_once
 from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.context import TableContext
 

@@ -12,9 +12,12 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
-from airflow_provider_segtable.operators.base.author import author_of
-from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.rendered import (
+    AssetEventOperator,
+    author_of,
+    own_events,
+    refused_at_once,
+)
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TableContext

@@ -8,10 +8,13 @@ The plans are named, or made first: by the policy, or for segments that a user c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_segtable.operators.base.plans_operator import SegtablePlansOperator
+from airflow_provider_segtable.operators.emission import Asked, asked_work
 from airflow_provider_segtable.operators.plan import overridden
-from airflow_provider_segtable.operators.runs.asked import Asked, asked_work
-from airflow_provider_segtable.operators.runs.plan_results import sentence, summary
+from airflow_provider_segtable.operators.plans_operator import (
+    SegtablePlansOperator,
+    sentence,
+    summary,
+)
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.compaction import PlanResult

@@ -21,10 +21,9 @@ from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.operators.base.plans_operator import SegtablePlansOperator
-from airflow_provider_segtable.operators.runs.asked import asked_plans
-from airflow_provider_segtable.operators.runs.plan_results import outcomes
-from airflow_provider_segtable.operators.runs.plan_results import plain as plain_results
+from airflow_provider_segtable.operators.emission import asked_plans
+from airflow_provider_segtable.operators.plans_operator import SegtablePlansOperator, outcomes
+from airflow_provider_segtable.operators.plans_operator import plain as plain_results
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext

@@ -23,9 +23,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.secret import is_secret_name
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.base.rendered import refused_at_once
-from airflow_provider_segtable.operators.base.spark_operator import Report
-from airflow_provider_segtable.operators.commit import SegtableCommitOperator
+from airflow_provider_segtable.operators.rendered import refused_at_once
+from airflow_provider_segtable.operators.spark_operator import Report, SegtableCommitOperator
 from airflow_provider_segtable.planning.engine import (
     LOCAL_BYTES,
     Choice,

@@ -16,11 +16,14 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
-from airflow_provider_segtable.operators.base.author import author_of
-from airflow_provider_segtable.operators.base.rendered import refused_at_once
-from airflow_provider_segtable.operators.runs.emission import check_emission, emissions
-from airflow_provider_segtable.operators.runs.links import run_name
+from airflow_provider_segtable.operators.emission import check_emission, emissions
+from airflow_provider_segtable.operators.rendered import (
+    AssetEventOperator,
+    author_of,
+    own_events,
+    refused_at_once,
+    run_name,
+)
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.properties import OFF, Policy
 from airflow_provider_segtable.planning.selection import joined, ranges

@@ -12,8 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider_segtable.core.errors import ForeignTable
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.base.author import author_of
-from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.rendered import TableOperator, author_of, refused_at_once
 from airflow_provider_segtable.table.publishing.publisher import (
     AlreadyPublished,
     Overtaken,

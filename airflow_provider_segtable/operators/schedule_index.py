@@ -18,10 +18,13 @@ from airflow_provider_segtable.core.catch_up import catch_up
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import chosen_kind
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
-from airflow_provider_segtable.operators.base.author import author_of
-from airflow_provider_segtable.operators.base.rendered import refused_at_once
-from airflow_provider_segtable.operators.runs.asked import listed
+from airflow_provider_segtable.operators.emission import listed
+from airflow_provider_segtable.operators.rendered import (
+    AssetEventOperator,
+    author_of,
+    own_events,
+    refused_at_once,
+)
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import ensure_index

@@ -23,7 +23,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, Answer, Question, TableTrigger
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_segtable.cli.exits import Exit
+from airflow_provider_segtable.cli.display.output import Exit
 from airflow_provider_segtable.core.errors import DependencyMissing
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from airflow_provider_segtable.cli.commands.upkeep.plan_command import planner_facts
+from airflow_provider_segtable.cli.commands.compact_command import planner_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.output import out
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_provider_segtable.cli.display.output import note, print_error
-from airflow_provider_segtable.cli.exits import Exit, exit_code
+from airflow_provider_segtable.cli.display.output import Exit, exit_code, note, print_error
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from examples.demo.demo_processes import (
     Interrupted,

@@ -19,7 +19,7 @@ from airflow_provider_segtable.operators.change import (
     SegtableMergeOperator,
     SegtableUpdateOperator,
 )
-from airflow_provider_segtable.operators.commit import commit_id_of
+from airflow_provider_segtable.operators.spark_operator import commit_id_of
 from airflow_provider_segtable.table.remote_results import leave
 from airflow_provider_segtable.table.table import Table
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.operators.runs.emission import (
+from airflow_provider_segtable.operators.emission import (
     LONGEST_RUN_ID,
     batch_run_id,
     emissions,

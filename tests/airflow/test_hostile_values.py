@@ -13,13 +13,13 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.hooks.spark_settings import (
+from airflow_provider_segtable.hooks.submission import (
+    LocalSparkSubmit,
     checked_deploy_mode,
     checked_master,
     checked_settings,
     properties_file,
 )
-from airflow_provider_segtable.hooks.submission import LocalSparkSubmit
 from airflow_provider_segtable.operators.change import (
     SegtableDeleteOperator,
     SegtableMergeOperator,
@@ -27,7 +27,7 @@ from airflow_provider_segtable.operators.change import (
 )
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
-from airflow_provider_segtable.operators.runs.plan_results import parsed
+from airflow_provider_segtable.operators.plans_operator import parsed
 from airflow_provider_segtable.triggers.watch import Watch
 
 from .conftest import CONNECTION

@@ -13,10 +13,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.time import HOUR_US, Interval
-from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator
-from airflow_provider_segtable.operators.base.plans_operator import completed_by, completions
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.operators.plans_operator import completed_by, completions
+from airflow_provider_segtable.operators.rendered import AssetEventOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.table.indexes.lifecycle import ensure_index, request_index
 from airflow_provider_segtable.table.table import Table

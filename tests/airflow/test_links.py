@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
-from airflow_provider_segtable.operators.runs.links import SegtablePlannerLink, SegtableTableLink
+from airflow_provider_segtable.operators.rendered import SegtablePlannerLink, SegtableTableLink
 
 from .conftest import CONNECTION, Flights
 

@@ -1,8 +1,17 @@
-"""Draw facts as Rich tables, with the widest columns last for narrow terminals."""
+"""Draw facts as Rich tables, with the widest columns last for narrow terminals.
 
-from collections.abc import Iterable, Sequence
+Draw the facts of indexes (``index_facts``).
+
+Turn what is published in other formats into facts and words.
+
+The properties of a table, as the help of a command lists them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import groupby, islice
 from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,13 +19,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.index_facts import index_line
-from airflow_provider_segtable.cli.display.log_store_facts import log_store_line
+from airflow_provider_segtable.cli.display.facts import index_line, keeps, log_store_line
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
-from airflow_provider_segtable.planning.properties import DEFAULT
+from airflow_provider_segtable.planning.properties import DEFAULT, FAMILIES, INDEX_PREFIX
 from airflow_provider_segtable.planning.selection import joined, ranges
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.health.publish_check import PublishCheck
+    from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
+
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
@@ -371,3 +384,232 @@ def compaction(facts: Facts) -> RenderableType:
         for name, why in facts["unreadable_indexes"].items()
     ]
     return captioned(table, "\n".join(notes)) if notes else table
+
+
+def drawn_indexes(facts: Facts) -> RenderableType:
+    """Draw the indexes of a table."""
+    some: Sequence[Facts] = facts["indexes"]
+    if not some:
+        return Text("There are no indexes.")
+    numbers = ("files", "size")
+    title = f"Indexes at version {facts['version']}"
+    table = grid(title, "index", "keeps", "status", *numbers, "behind", "plan", right=numbers)
+    for each in some:
+        style = "green" if each["current"] else "yellow"
+        table.add_row(
+            Text(each["name"]),
+            Text(keeps(each)),
+            Text(each["status"], style=style, no_wrap=True),
+            _covered(each),
+            "" if each["own_bytes"] is None else describe_size(each["own_bytes"]),
+            Text(_behind(each)),
+            Text(_plan(each)),
+        )
+    problems = [f"{each['name']}: {each['problem']}" for each in some if each["problem"]]
+    return captioned(table, "\n".join([*problems, *_next(facts)]))
+
+
+def drawn_values(facts: Facts) -> RenderableType:
+    """Draw the values of the columns of an index."""
+    numbers = ("nulls", "distinct, about", "rows")
+    known = max(each["files"] for each in facts["columns"])
+    title = f"Index {facts['index']}: {known:,} of {counted(facts['files'], 'file')}"
+    table = grid(title, "column", "least", "greatest", *numbers, right=numbers)
+    for each in facts["columns"]:
+        high = f"{_value(each['high'])}{' or NaN' if each['nan'] else ''}"
+        counts = (f"{each[key]:,}" for key in ("nulls", "distinct", "rows"))
+        table.add_row(Text(each["column"]), Text(_value(each["low"])), Text(high), *counts)
+    return table
+
+
+def _value(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def drawn_runs(facts: Facts) -> RenderableType:
+    """Draw how the runs of indexes ended, and what they left."""
+    if not facts["runs"]:
+        return Text("There are no indexes.")
+    numbers = ("pieces", "files", "chunks left")
+    table = grid("Index runs", "index", "ended", *numbers, "what", right=numbers)
+    for each in facts["runs"]:
+        table.add_row(
+            Text(each["index"]),
+            Text(each["ended"], style=ENDED.get(each["ended"], "yellow")),
+            *(f"{each[key]:,}" for key in ("pieces", "files", "left")),
+            Text(each["message"]),
+        )
+    left = [each["index"] for each in facts["runs"] if each["left"]]
+    again = f"Next: segtable index run {quote(facts['table'])} {' '.join(left)}"
+    return captioned(table, again) if left else table
+
+
+def drawn_requests(facts: Facts) -> RenderableType:
+    """Draw the pending plans of indexes."""
+    if not facts["plans"]:
+        return Text("There are no indexes.")
+    table = grid("Index plans", "index", "plan", "status", "why")
+    for each in facts["plans"]:
+        cells = (each["index"], each["plan"] or "", each["status"] or "", each["reason"])
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _covered(facts: Facts) -> str:
+    if facts["files"] is None:
+        return "unreadable"
+    return f"{facts['indexed']:,} of {facts['files']:,}"
+
+
+def _behind(facts: Facts) -> str:
+    if facts["current"]:
+        return ""
+    commits, since = facts["lag_commits"], age(facts["lag_s"])
+    return f"{counted(commits, 'commit')}, {since}" if commits else since
+
+
+def _plan(facts: Facts) -> str:
+    if facts["plan"] is None:
+        return ""
+    return f"{facts['plan_status']}, {age(facts['plan_age_s'])}"
+
+
+def _next(facts: Facts) -> list[str]:
+    left = [each["name"] for each in facts["indexes"] if not each["current"]]
+    if not left:
+        return []
+    run = f"segtable index run {quote(facts['table'])} {' '.join(left)}"
+    if facts["planner_builds"]:
+        return [f"Next: the planner's DAG builds the rest; or build it now: {run}"]
+    return [f"Next: {run} (the planner does not build it: compaction.indexes is off)"]
+
+
+def drawn_savings(facts: Facts) -> RenderableType:
+    """Draw what a read opens and reads without indexes, with each, and with all."""
+    plans: Sequence[Facts] = facts["plans"]
+    numbers = ("files opened", "row groups", "bytes read")
+    title = f"{facts['where']} at version {facts['version']}"
+    table = grid(title, "with", *numbers, "what", right=numbers)
+    for each in plans:
+        names, notes = each["indexes"], each["notes"]
+        what = notes[0]["text"] if notes and len(names) == 1 else ""
+        table.add_row(
+            Text(_these(names)),
+            f"{each['files_opened']:,} of {each['files']:,}",
+            f"{each['row_groups_read']:,}",
+            describe_size(each["bytes_read"]),
+            Text(what),
+        )
+    if len(plans) > 1:
+        return table
+    way = f"segtable index create {quote(facts['table'])} NAME"
+    return captioned(table, f"There are no indexes: {way}")
+
+
+def _these(names: Sequence[str]) -> str:
+    if not names:
+        return "no index"
+    return names[0] if len(names) == 1 else f"all {len(names)} indexes"
+
+
+VERDICTS = {
+    "same": "green",
+    "differs": "bold red",
+    "refuses": "yellow",
+    "fails": "red",
+    "missing": "dim",
+}
+
+
+def status_facts(status: "PublishedStatus") -> Facts:
+    """Return what is published in a format, and how far it is behind."""
+    return {
+        "format": status.format,
+        "enabled": status.enabled,
+        "event": status.event,
+        "lag_events": status.lag_events,
+        "lag_s": status.lag_seconds,
+        "address": status.address or None,
+        "refusal": status.refusal or None,
+        "error": status.error or None,
+    }
+
+
+def outcome_facts(outcome: Any) -> Facts:
+    """Return the outcome of a publication; a key that it does not have is null."""
+    keys = ("format", "event", "number", "address", "shown", "gone", "reason")
+    return {
+        "outcome": type(outcome).__name__,
+        **{key: getattr(outcome, key, None) for key in keys},
+        "unregistered": getattr(outcome, "unregistered", "") or None,
+        "mended": getattr(outcome, "mended", "") or None,
+    }
+
+
+def outcome_line(facts: Facts) -> str:
+    """Return the outcome of a publication in a line."""
+    line = _LINES[facts["outcome"]].format_map(facts)
+    missing, mended = facts["unregistered"], facts["mended"]
+    line = f"{line}; not in its catalog: {missing}" if missing else line
+    return f"{line}; what was there before was damaged: {mended}" if mended else line
+
+
+_LINES: Mapping[str, str] = {
+    "PublishedNow": "{format}: event {event} is published as version {number}: {shown:,} files "
+    "shown anew, {gone:,} no longer; open {address}",
+    "AlreadyPublished": "{format}: version {number} shows event {event} already; open {address}",
+    "Refused": "{format}: not published: {reason}",
+    "Overtaken": "{format}: other publishers were first each time; event {event} is published",
+}
+
+
+def check_facts(check: "PublishCheck") -> Facts:
+    """Return what readers see of a format; findings are not in it."""
+    return {
+        "format": check.format,
+        "address": check.address or None,
+        "event": check.event,
+        "rows": check.rows,
+        "checksum": check.checksum or None,
+        "readers": [
+            {
+                "reader": each.reader,
+                "version": each.version or None,
+                "verdict": each.verdict.value,
+                "rows": each.rows,
+                "columns": list(each.columns),
+                "message": each.message or None,
+            }
+            for each in check.readers
+        ],
+    }
+
+
+def draw_checks(checks: Iterable[Facts]) -> RenderableType:
+    """Draw what readers see of each format."""
+    parts: list[RenderableType] = []
+    for check in checks:
+        if check["event"] is None or not check["readers"]:
+            continue
+        title = f"{check['format']}: event {check['event']}, {counted(check['rows'], 'row')}"
+        table = grid(title, "reader", "version", "sees", "rows", "", right=("rows",))
+        for each in check["readers"]:
+            table.add_row(
+                each["reader"],
+                each["version"] or "",
+                Text(each["verdict"], style=VERDICTS[each["verdict"]]),
+                f"{each['rows']:,}" if each["rows"] else "",
+                escape(each["message"] or ""),
+            )
+        parts.append(table)
+    return Group(*parts)
+
+
+def property_list() -> str:
+    """Return all properties, one paragraph a family; those of indexes begin with their names."""
+    named = {INDEX_PREFIX: [f"{INDEX_PREFIX}.NAME (the index to have)"]}
+    lists = (
+        ", ".join((*named.get(family, ()), *(f"{family}.{each.name}" for each in fields(default))))
+        for family, default in FAMILIES.items()
+    )
+    return "Properties:\n\n" + "\n\n".join(lists)

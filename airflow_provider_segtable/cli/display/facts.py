@@ -2,24 +2,140 @@
 
 Times and intervals are ISO 8601, sizes are bytes under ``bytes``. Scripts may rely on the keys: new
 ones are added, none is renamed. ``drawing`` draws the same facts.
+
+Turn indexes into facts and words: what each keeps, how far it is, what its own table takes.
+
+Turn what a table's log knows of its log store into facts and words.
+
+The result of an append as facts, read from the log.
+
+The result of a delete, update, merge or overwrite as facts.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_segtable.cli.display.index_facts import index_facts
-from airflow_provider_segtable.cli.display.log_store_facts import log_store_facts
 from airflow_provider_segtable.cli.display.output import Facts
-from airflow_provider_segtable.core.log.events import Event, line
+from airflow_provider_segtable.core.catch_up import catch_up
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.indexes.index_kind import IndexKind
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.events import Appended, Event, line
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
-from airflow_provider_segtable.core.time import Interval, iso
+from airflow_provider_segtable.core.time import Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import Timeline, slices
+from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.planning.properties import Policy, settings
 from airflow_provider_segtable.planning.selection import Skipped
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.library.log_stores import LogBucket
+    from airflow_provider_segtable.table.load import Loaded
+
+
+def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
+    """Return what the log knows of an index: what it keeps, and how far it is."""
+    definition, kind = index.definition, index.definition.kind
+    verdict, since = catch_up(state, definition.name, now=now), index.lacking_since
+    plan = pending_plan(index.definition.id, state.pending_plans())
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "kind": kind.name,
+        "columns": column_names(kind, state.table),
+        "settings": {key: value for key, value in kind.encoded().items() if key != "columns"},
+        "status": index.status.value,
+        "current": index.current,
+        "requested": index.requested_n,
+        "requested_at": iso(index.requested_at),
+        "available": index.available_n,
+        "lag_commits": verdict.lag_commits,
+        "lag_s": verdict.lag_s,
+        "lacking_since": None if since is None else iso(since),
+        "lacking": [str(each) for each in dict.fromkeys(lack.interval for lack in index.lacks)],
+        "message": verdict.message,
+        "waiting_feeds": len(index.feeds),
+        "plan": None if plan is None else plan.plan.id,
+        "plan_status": None if plan is None else plan.status.value,
+        "plan_requested": None if plan is None else iso(plan.requested_at),
+        "plan_age_s": None if plan is None else max(0, now - plan.requested_at) / 1_000_000,
+    }
+
+
+def column_names(kind: IndexKind, table: TableCreated) -> list[str]:
+    """Return the present names of the indexed columns."""
+    known = {column.id: column.name for column in table.schema.numbered}
+    return [known.get(number, f"dropped column {number}") for number in kind.columns]
+
+
+def index_line(facts: Facts) -> str:
+    """Return an index in a line: what it keeps, and how far it is."""
+    behind = f", {counted(facts['lag_commits'], 'commit')} behind" if facts["lag_commits"] else ""
+    return f"{keeps(facts)}; {facts['status']}{behind}"
+
+
+def keeps(facts: Facts) -> str:
+    """Return the kind of an index with its columns and settings."""
+    settings = (f"{key} {value:g}" for key, value in facts["settings"].items())
+    on = f" on {', '.join(facts['columns'])}" if facts["columns"] else ""
+    return ", ".join([f"{facts['kind']}{on}", *settings])
+
+
+SECOND_US = 1_000_000
+
+
+def log_store_facts(state: State) -> list[Facts]:
+    """Return the buckets of the log store: epoch, owner, and number of committed records."""
+    return [
+        {
+            "bucket": bucket,
+            "epoch": known.epoch,
+            "owner": known.owner or None,
+            "committed": known.end,
+        }
+        for bucket, known in sorted(state.log_store.items())
+    ]
+
+
+def served_facts(found: "LogBucket", now: Instant) -> Facts:
+    """Return a bucket, its service and what waits there, as plain values.
+
+    ``end`` and ``uncommitted_...`` are null if no service says.
+    """
+    at, status = found.at, found.status
+    since = found.waiting_since
+    return {
+        "bucket": found.bucket,
+        "epoch": found.epoch,
+        "committed": found.committed,
+        "service": at.service if at else None,
+        "address": at.address if at else None,
+        "deploy_mode": at.deploy_mode.value if at else None,
+        "end": status.end.offset if status else None,
+        "uncommitted_records": found.waiting if status else None,
+        "uncommitted_bytes": status.uncommitted_bytes if status else None,
+        "uncommitted_s": None if since is None else max(0, now - since) / SECOND_US,
+        "trouble": found.trouble or None,
+    }
+
+
+def log_store_line(buckets: Sequence[Facts]) -> str:
+    """Return the buckets in a line."""
+    records = sum(each["committed"] for each in buckets)
+    newest = max(buckets, key=lambda each: each["epoch"])
+    owner = f" of {newest['owner']}" if newest["owner"] else ", begun by a restore"
+    return (
+        f"{counted(len(buckets), 'bucket')}, {counted(records, 'committed record')}; "
+        f"newest epoch {newest['epoch']}{owner}"
+    )
 
 
 def definition_facts(uri: str, state: State) -> Facts:
@@ -235,4 +351,55 @@ def skipped_facts(skipped: Skipped) -> Facts:
         "bucket": None if skipped.chunk.bucket == NO_BUCKET else skipped.chunk.bucket,
         "partitions": list(skipped.partitions),
         "reason": skipped.reason,
+    }
+
+
+def append_facts(table: Any, loaded: "Loaded") -> Facts:
+    """Return the result of one append; ``version`` is null if there were no rows to append."""
+    done = loaded.result
+    facts: Facts = {
+        "file": loaded.file,
+        "version": done.n,
+        "appended_before": loaded.before,
+        "segments": done.segments,
+        "rows": done.rows,
+    }
+    if done.segments == 0:
+        return {**facts, "version": None, "bytes": 0, "summary": "no rows: nothing to append"}
+    event = table.ports.log.event(done.n)
+    if event is None or not isinstance(event.action, Appended):
+        return {**facts, "bytes": None, "summary": "appended before: its event was cleaned"}
+    told = line(event.action)
+    return {
+        **facts,
+        "bytes": sum(segment.size for segment in event.action.segments),
+        "summary": f"appended before: {told}" if loaded.before else told,
+    }
+
+
+def change_facts(
+    uri: str, result: Any, *, kind: str, engine: Engine, before: bool, start: float
+) -> Facts:
+    """Return the result of one change of rows.
+
+    Args:
+        uri: the table, as the user named it.
+        result: a ``ChangeResult``.
+        kind: the change in one word.
+        engine: what carried it out.
+        before: whether its commit id had landed before.
+        start: when it began, by the monotonic clock.
+    """
+    return {
+        "table": uri,
+        "version": result.state.n,
+        "kind": kind,
+        "dry_run": result.dry_run,
+        "engine": engine.value,
+        "event": result.n,
+        "matched": result.matched,
+        "deleted": result.deleted,
+        "inserted": result.inserted,
+        "changed_before": before,
+        "seconds": round(monotonic() - start, 3),
     }

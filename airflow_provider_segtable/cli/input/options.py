@@ -1,14 +1,40 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share.
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated
+Options that several commands share, declared once as a dataclass.
+
+1. ``@option_groups`` replaces a command's parameters whose types are dataclasses by one option for
+   each of their fields.
+2. The command gets the dataclass; Typer, and so ``--help``, sees the single options in its place.
+
+The options that say how CSV files are written.
+
+Durations as people write them: ``90``, ``90s``, ``15m``, ``2h``.
+
+The options that choose where a command's work is done.
+
+The options that choose what an index keeps.
+
+The options that name formats to publish in.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.markup import escape
 
 from airflow_provider_segtable.cli.display.output import note
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.index_kind import DEFAULT_RATE, ColumnStats
+from airflow_provider_segtable.core.indexes.index_state import KINDS
+from airflow_provider_segtable.core.requests.csv_format import CsvFormat
+from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name
+from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, options_from_environment
 
 JSON_WANTED = "segtable.json"
@@ -115,3 +141,224 @@ def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
             f"in ${OPTIONS_VARIABLE}[/]"
         )
     return SecretOptions({**options_from_environment(OPTIONS_VARIABLE), **found})
+
+
+def option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes the fields of its dataclass parameters as options."""
+    groups: dict[str, type] = {}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command, eval_str=True).parameters.items():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            groups[name] = kind
+            parameters += _options(kind)
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in _fields(kind)})
+        command(**given)
+
+    shown = signature(command).replace(parameters=parameters)
+    run.__signature__ = shown  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _fields(kind: Any) -> Any:
+    return fields(kind)
+
+
+def _options(kind: type) -> list[Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        Parameter(
+            each.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if each.default is MISSING else each.default,
+            annotation=hints[each.name],
+        )
+        for each in _fields(kind)
+    ]
+
+
+CSV = "CSV files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvOptions:
+    """The form of CSV files, as options."""
+
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="What separates fields: one character, or tab. A comma by default, in *.tsv a "
+            "tab.",
+            metavar="CHARACTER",
+            show_default=False,
+            rich_help_panel=CSV,
+        ),
+    ] = None
+    encoding: Annotated[
+        str,
+        typer.Option(help="Encoding of the text, e.g. latin-1.", rich_help_panel=CSV),
+    ] = "utf-8"
+    header: Annotated[
+        bool,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line names the columns. If not, they are the table's (or "
+            "those of --columns), in this order.",
+            rich_help_panel=CSV,
+        ),
+    ] = True
+    null_text: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A text that stands for null, e.g. NA; repeat. An empty field without quotes "
+            "always does.",
+            metavar="TEXT",
+            show_default=False,
+            rich_help_panel=CSV,
+        ),
+    ] = None
+
+    def form(self) -> CsvFormat:
+        """Return the form.
+
+        Raises:
+            InvalidInput: the delimiter or the encoding is not one.
+        """
+        return CsvFormat(
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+            header=self.header,
+            nulls=tuple(self.null_text or ()),
+        )
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_FORM = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a duration that an option gives.
+
+    Raises:
+        InvalidInput: it is not a number with a unit.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput(f"{option} {text!r} is not a duration: write e.g. 90s, 15m or 2h")
+    number, unit = found.groups()
+    return float(number) * _SECONDS[unit]
+
+
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        help="local: in this process. spark: spread over Spark tasks. auto: local up to 64 MiB of "
+        "input, or without Spark; else spark."
+    ),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(help="Spark master, with --engine spark; this machine by default.", metavar="URL"),
+]
+
+
+def check_spark() -> None:
+    """Check that Spark can start here, before a module that needs PySpark is imported.
+
+    Raises:
+        JavaMissing, DependencyMissing: the message says what is missing and how to get it.
+    """
+    from airflow_provider_segtable.spark.driver.session import check_machine
+
+    check_machine()
+
+
+IndexName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)
+]
+
+IndexNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME", help="Indexes; all of them if left out.", show_default=False),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOptions:
+    """The kind of an index, and its settings."""
+
+    kind: Annotated[
+        str, typer.Option(help=f"What it keeps: {', '.join(sorted(KINDS))}.", metavar="KIND")
+    ] = ColumnStats.name
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="The columns to index; none for files and record_index.", metavar="A,B,..."
+        ),
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="For bloom_filter: the share of absent values that a filter lets pass; "
+            f"{DEFAULT_RATE:g} by default."
+        ),
+    ] = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(name for name in split_names(self.columns or "") if name)
+
+
+FormatNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format",
+        help="A format, delta or iceberg; repeat. By default the formats that the table's "
+        "properties switch on.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+
+PublishFormats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--publish",
+        help="Publish each version as delta or iceberg, for readers of these formats; repeat.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+
+
+def checked_formats(given: list[str] | None) -> tuple[str, ...]:
+    """Return the formats that were named, each once.
+
+    Raises:
+        InvalidInput: there is no such format.
+    """
+    if not given:
+        return ()
+    from airflow_provider_segtable.formats.formats import FORMATS
+
+    for name in given:
+        if name not in FORMATS:
+            raise InvalidInput(f"{name!r} is not a format: choose among {', '.join(FORMATS)}")
+    return tuple(dict.fromkeys(given))
+
+
+def publish_properties(given: list[str] | None) -> dict[str, str]:
+    """Return the properties that switch formats on.
+
+    Raises:
+        InvalidInput: there is no such format.
+    """
+    return {f"publish.{name}": "on" for name in checked_formats(given)}

@@ -52,7 +52,7 @@ def test_it_asks(run: Callable[..., Any], filled: str, monkeypatch: pytest.Monke
     assert (silent.exit_code, "no terminal" in silent.stderr) == (2, True)
     assert run("table", "drop", filled, "--json").exit_code == 2
     monkeypatch.setattr(
-        "airflow_provider_segtable.cli.commands.tables.drop_command.at_terminal", lambda: True
+        "airflow_provider_segtable.cli.commands.table_commands.at_terminal", lambda: True
     )
     asked = run("table", "drop", filled)
     assert (asked.exit_code, "48 rows in 2 segments" in asked.stderr) == (1, True)

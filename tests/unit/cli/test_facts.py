@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_segtable.cli.display.drawing import partitions, short_interval
 from airflow_provider_segtable.cli.display.facts import segments_facts
-from airflow_provider_segtable.cli.exits import Exit, exit_code
+from airflow_provider_segtable.cli.display.output import Exit, exit_code
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Voided, line
 from airflow_provider_segtable.core.segment import ChunkKey, Shard

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.cli.input.durations import seconds_of
+from airflow_provider_segtable.cli.input.options import seconds_of
 from airflow_provider_segtable.core.errors import InvalidInput
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_commands import Facts

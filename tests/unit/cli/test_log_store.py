@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.cli.commands.logstore.tail_command import lines_of, text_of
+from airflow_provider_segtable.cli.commands.log_store_commands import lines_of, text_of
 from airflow_provider_segtable.coordination.address import connect
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Position
 from airflow_provider_segtable.core.secret import Secret

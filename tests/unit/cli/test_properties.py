@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.cli.commands.upkeep.plan_command import policy_of
+from airflow_provider_segtable.cli.commands.compact_command import policy_of
 from airflow_provider_segtable.core.errors import InvalidInput
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.cli.exits import Exit
+from airflow_provider_segtable.cli.display.output import Exit
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.health.published_readers import READERS
 from tests.unit.cli.conftest import Run

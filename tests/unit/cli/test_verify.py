@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.cli.commands.health.doctor_command import EXITS
-from airflow_provider_segtable.cli.exits import Exit
+from airflow_provider_segtable.cli.commands.health_commands import EXITS
+from airflow_provider_segtable.cli.display.output import Exit
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from tests.unit.cli.conftest import Run
 

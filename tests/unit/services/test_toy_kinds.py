@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
-from airflow_provider_segtable.cli.commands.coordination.locks_command import lock_facts
-from airflow_provider_segtable.cli.commands.upkeep.plan_command import planner_facts
+from airflow_provider_segtable.cli.commands.compact_command import planner_facts
+from airflow_provider_segtable.cli.commands.zookeeper_commands import lock_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.facts import describe_facts, event_facts
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, UnsupportedFormat

@@ -1,1 +1,0 @@
-"""Commands that check and mend: doctor, verify and repair."""

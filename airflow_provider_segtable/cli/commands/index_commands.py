@@ -1,0 +1,432 @@
+"""``segtable index``: facts about files that let reads open fewer of them.
+
+``segtable index explain``: what indexes save a read.
+
+``segtable index run`` and ``schedule``: build what indexes lack, now or by a DAG run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from airflow_provider_segtable.cli.commands.scan_command import ReadOptions
+from airflow_provider_segtable.cli.commands.table_commands import open_table, writable_table
+from airflow_provider_segtable.cli.display.drawing import (
+    drawn_indexes,
+    drawn_requests,
+    drawn_runs,
+    drawn_savings,
+    drawn_values,
+)
+from airflow_provider_segtable.cli.display.facts import index_facts
+from airflow_provider_segtable.cli.display.output import (
+    Exit,
+    Facts,
+    in_shell,
+    note,
+    print_json,
+    progress,
+    show,
+)
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    CommitId,
+    EngineOption,
+    IndexName,
+    IndexNames,
+    KindOptions,
+    MasterOption,
+    StorageOptions,
+    TableUri,
+    ZooKeeper,
+    option_groups,
+    seconds_of,
+)
+from airflow_provider_segtable.cli.on_spark import EngineFor, engines
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.planning.engine import Engine
+from airflow_provider_segtable.planning.properties import OFF, Policy
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.ports.job import Done, Job
+    from airflow_provider_segtable.services.attempt import Execute
+    from airflow_provider_segtable.services.compact_table import IndexRun
+    from airflow_provider_segtable.table.scan import Scan
+
+
+@option_groups
+def explain(
+    table: TableUri,
+    *,
+    read: ReadOptions,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what indexes save a read: its plan without them, with each, and with all.
+
+    [green]segtable index explain ./flights --where "tailnum = 'N328AA'"[/]
+    [green]segtable index explain ./flights --where "dep_delay > 800" --json[/]
+
+    Reads no rows. [green]segtable table scan TABLE --where SQL --explain[/] shows every step
+    of the plan with all indexes.
+    """
+    if read.where is None:
+        raise InvalidInput("an index only helps a read with a condition: give --where SQL")
+    scan = open_table(table, storage_options).read(read.request())
+    answer = {
+        "table": table,
+        "version": scan.version,
+        "where": read.where,
+        "plans": [_plan(scan, some) for some in _choices(scan.state.indexes)],
+    }
+    print_json(answer) if as_json else show(drawn_savings(answer))
+
+
+def _choices(indexes: Mapping[str, "IndexState"]) -> Iterator[Mapping[str, "IndexState"]]:
+    """Yield no index, each one, and all of them."""
+    yield {}
+    yield from ({name: index} for name, index in indexes.items())
+    if len(indexes) > 1:
+        yield indexes
+
+
+def _plan(scan: "Scan", indexes: Mapping[str, "IndexState"]) -> Facts:
+    plan = replace(scan, state=replace(scan.state, indexes=indexes)).explain()
+    return {
+        "indexes": [*indexes],
+        "files": plan.shown.files,
+        "files_opened": len(plan.files),
+        "row_groups_read": plan.read.row_groups,
+        "bytes_read": plan.read.bytes,
+        "notes": [asdict(note) for note in plan.index_notes],
+    }
+
+
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        help="Pause after this time, e.g. 90s, 15m, 2h: what is built stays, and the next run goes "
+        "on. The table's index.timeout_minutes by default.",
+        metavar="DURATION",
+        show_default=False,
+    ),
+]
+
+
+def run(
+    table: TableUri,
+    names: IndexNames = None,
+    *,
+    timeout: Timeout = None,
+    engine: EngineOption = Engine.AUTO,
+    master: MasterOption = None,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build what indexes lack, while writers and readers go on.
+
+    [green]segtable index run ./flights[/]
+    [green]segtable index run ./flights delays --timeout 15m[/]
+    [green]segtable index run ./flights delays --engine spark[/]
+
+    An index is built piece by piece, and each piece counts at once. A run that
+    was paused or killed goes on where it stopped, and a run of an index that
+    lacks nothing ends at once. If another process builds the index, the run
+    leaves it to that one. Ends with 1 if a run failed.
+    """
+    timeout_s = None if timeout is None else seconds_of(timeout, "--timeout")
+    with writable_table(table, storage_options, zookeeper) as opened:
+        runs = build(opened, names, engine=engine, master=master, timeout_s=timeout_s)
+        answer = {"table": table, "version": opened.state().n, "runs": runs}
+    print_json(answer) if as_json else show(drawn_runs(answer))
+    refuse_failed(runs)
+
+
+def refuse_failed(runs: Sequence[Facts]) -> None:
+    """End with 1 if a run failed, and say which and why."""
+    failed = [each for each in runs if each["ended"] == "failed"]
+    for each in failed:
+        note(f"[red]index {escape(each['index'])}: {escape(each['message'])}[/]")
+    if failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+def schedule(
+    table: TableUri,
+    names: IndexNames = None,
+    *,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Request plans for what indexes lack, for an index DAG run or for `index run`.
+
+    [green]segtable index schedule ./flights[/]
+    [green]segtable index schedule ./flights delays --json | jq -r '.plans[].plan'[/]
+
+    The planner's DAG starts a DAG run for each plan, and requests plans itself
+    if commits did not feed an index: this only saves waiting for it. Nothing is
+    built yet; an index has one pending plan at a time.
+    """
+    from airflow_provider_segtable.services.indexing import requested_plan
+
+    opened = open_table(table, storage_options)
+    found = {name: requested_plan(opened.ports, name) for name in wanted(opened, names)}
+    plans = [
+        {
+            "index": name,
+            "plan": None if known is None else known.plan.id,
+            "status": None if known is None else known.status.value,
+            "reason": "it lacks nothing" if known is None else known.plan.reason,
+        }
+        for name, known in found.items()
+    ]
+    answer = {"table": table, "version": opened.state().n, "plans": plans}
+    print_json(answer) if as_json else show(drawn_requests(answer))
+    if not as_json and any(each["plan"] for each in plans):
+        note(
+            f"requested. Next: the planner's DAG, or [green]segtable index run {in_shell(table)}[/]"
+        )
+
+
+def wanted(table: Any, names: Sequence[str] | None) -> list[str]:
+    """Return the names of indexes that a user gives; all of the table if there are none.
+
+    Raises:
+        InvalidInput: the table has no index of such a name.
+    """
+    return [table.index(name).definition.name for name in names or table.indexes()]
+
+
+def build(
+    table: Any,
+    names: Sequence[str] | None,
+    *,
+    engine: Engine,
+    master: str | None = None,
+    timeout_s: float | None,
+) -> list[Facts]:
+    """Build indexes one after the other, with a progress bar; return their runs as facts."""
+    some = wanted(table, names)
+    _ = table.ports.coordinator  # fails first if there is no ZooKeeper
+    with engines(table, engine, master, "index") as engine_for:
+        return [_built(table, name, engine_for, timeout_s) for name in some]
+
+
+def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None) -> Facts:
+    from airflow_provider_segtable.services.compact_table import run_index
+    from airflow_provider_segtable.services.indexing import requested_plan
+
+    known = requested_plan(table.ports, name)
+    execute = engine_for(table.state(), [known.plan.id] if known else ()).execute
+    with progress() as bar:
+        task = bar.add_task(f"files of index {name}", total=None)
+
+        def counted(files: int) -> None:
+            bar.advance(task, files)
+
+        done = run_index(table.ports, name, _counting(execute, counted), timeout_s=timeout_s)
+    return run_facts(name, done)
+
+
+def _counting(execute: "Execute", counted: Any) -> "Execute":
+    """Return an execution that counts the files of each job that is done."""
+
+    def counting(jobs: Sequence["Job"]) -> Iterator["Done"]:
+        for done in execute(jobs):
+            counted(len(jobs[done.index].segments))  # type: ignore[attr-defined]
+            yield done
+
+    return counting
+
+
+def run_facts(name: str, done: "IndexRun") -> Facts:
+    """Return the run of an index as facts."""
+    return {
+        "index": name,
+        "ended": done.ended.value,
+        "message": done.message,
+        "pieces": done.pieces,
+        "files": done.files,
+        "left": done.left,
+        "settled": done.settled,
+        "plans": list(done.plans),
+    }
+
+
+indexes = typer.Typer(
+    no_args_is_help=True,
+    help="Create, build, inspect, rebuild and drop indexes: facts about files that let reads open "
+    "fewer of them.",
+)
+
+
+@indexes.command()
+@option_groups
+def create(
+    table: TableUri,
+    name: IndexName,
+    *,
+    chosen: KindOptions,
+    now: Annotated[
+        bool, typer.Option("--run", help="Build it at once, as `index run` does; needs ZooKeeper.")
+    ] = False,
+    commit_id: CommitId = None,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create an index; writers feed it from now on.
+
+    [green]segtable index create ./flights delays --columns dep_delay,arr_delay[/]
+    [green]segtable index create ./flights tails --kind bloom_filter --columns tailnum[/]
+    [green]segtable index create ./flights all --kind files --run[/]
+    [green]segtable index create ./devices keys --kind record_index --run[/]
+
+    column_stats keeps bounds and nulls of columns in each row group: for ranges,
+    and for values that lie together. bloom_filter keeps which values a file
+    certainly does not have: for single values that are spread over all files.
+    files keeps sizes and numbers of rows. record_index keeps one row for each
+    key of a primary-key table, whichever time chunks its records are in.
+
+    What is in the table already is built by the planner's DAG, by [green]segtable index
+    run TABLE NAME[/], or at once with --run, while writers and readers go on. Until
+    then reads open the files that the index does not know.
+    """
+    with writable_table(table, storage_options, zookeeper) as opened:
+        _ = opened.ports.coordinator if now else None  # fails first if there is no ZooKeeper
+        version = opened.create_index(
+            name, chosen.kind, chosen.names, rate=chosen.rate, commit_id=commit_id
+        )
+        runs = build(opened, [name], engine=Engine.AUTO, timeout_s=None) if now else ()
+        _tell(table, opened, [name], as_json=as_json)
+    if not as_json:
+        note(f"[green]version {version} has index {name}.[/]")
+    refuse_failed(runs)
+
+
+indexes.command()(schedule)
+indexes.command()(run)
+indexes.command()(explain)
+
+
+@indexes.command()
+def status(
+    table: TableUri,
+    names: IndexNames = None,
+    *,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what indexes keep, how far they are, and what they take.
+
+    [green]segtable index status ./flights[/]
+    [green]segtable index status ./flights delays --json | jq '.indexes[0].lag_s'[/]
+
+    An index is "building" until it knows all files, and "available" from then
+    on. "files" are those it knows, of those that reads see. It is behind if a
+    commit could not feed it: reads open those files until the next run.
+    """
+    opened = open_table(table, storage_options)
+    _tell(table, opened, names, as_json=as_json)
+
+
+@indexes.command("show")
+def show_values(
+    table: TableUri,
+    name: IndexName,
+    *,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the values of the columns of a column_stats index, over all files it knows.
+
+    [green]segtable index show ./flights delays[/]
+    [green]segtable index show ./flights delays --json | jq '.columns[0].distinct'[/]
+
+    Opens no data file. Deleted rows that are still in files count; the number of
+    distinct values is an estimate, 6.5 % off in the mean.
+    """
+    opened = open_table(table, storage_options)
+    found = opened.index_summary(name)
+    state = opened.state()
+    files = sum(1 for each in state.timeline.each_visible() if each.path)
+    answer = {
+        "table": table,
+        "version": state.n,
+        "index": name,
+        "files": files,
+        "columns": [asdict(each) for each in found],
+    }
+    print_json(answer) if as_json else show(drawn_values(answer))
+
+
+@indexes.command()
+def rebuild(
+    table: TableUri,
+    name: IndexName,
+    *,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Begin an index anew, with the same settings.
+
+    [green]segtable index rebuild ./flights delays[/]
+
+    The new index takes the place of the old one at once, and is empty until
+    [green]segtable index run TABLE NAME[/] has built it. Only a damaged index needs this:
+    compactions, deletes and cleaning keep an index right.
+    """
+    opened = open_table(table, storage_options)
+    version = opened.rebuild_index(name)
+    _tell(table, opened, [name], as_json=as_json)
+    if not as_json:
+        note(f"[green]version {version} has a new index {name}.[/]")
+
+
+@indexes.command()
+def drop(
+    table: TableUri,
+    name: IndexName,
+    *,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Drop an index and delete its files; reads go on without it.
+
+    [green]segtable index drop ./flights delays[/]
+    """
+    opened = open_table(table, storage_options)
+    version = opened.drop_index(name)
+    _tell(table, opened, None, as_json=as_json)
+    if not as_json:
+        note(f"[green]version {version} is without index {name}.[/]")
+
+
+def _tell(uri: str, table: Any, names: list[str] | None, *, as_json: bool) -> None:
+    wanted = [table.index(name) for name in names] if names else [*table.indexes().values()]
+    state, now = table.state(), table.ports.clock.now()
+    answer = {
+        "table": uri,
+        "version": state.n,
+        "planner_builds": Policy.read(state.table.properties).indexes != OFF,
+        "indexes": [
+            {**index_facts(each, state, now), **_coverage(table, each, state)} for each in wanted
+        ],
+    }
+    print_json(answer) if as_json else show(drawn_indexes(answer))
+
+
+def _coverage(table: Any, index: IndexState, state: State) -> Facts:
+    """Return what the index knows, or null values and the problem if it cannot be read."""
+    from airflow_provider_segtable.table.indexes.lifecycle import Coverage, coverage
+
+    try:
+        return {**asdict(coverage(table.ports, index, state)), "problem": None}
+    except SegtableError as error:
+        return {**dict.fromkeys(each.name for each in fields(Coverage)), "problem": str(error)}

@@ -1,1 +1,0 @@
-"""Commands over the indexes of a table."""

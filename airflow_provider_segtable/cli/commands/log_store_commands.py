@@ -1,0 +1,420 @@
+"""``segtable logstore``: the buckets of a table's log store, and checkpoints on request.
+
+``segtable logstore serve``: a process of its own that serves log stores.
+
+``segtable logstore tail``: the rows of a table as they are written.
+"""
+
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from airflow_provider_segtable.cli.commands.scan_command import plain
+from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.display.drawing import age, captioned, grid
+from airflow_provider_segtable.cli.display.facts import served_facts
+from airflow_provider_segtable.cli.display.output import (
+    Facts,
+    note,
+    print_json,
+    print_warning,
+    show,
+)
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    StorageOptions,
+    TableUri,
+    ZooKeeper,
+    seconds_of,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.library.log_reader import LogItem, TableLogReader
+    from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.table.log_store.tail import LogRecords
+
+
+log_stores = typer.Typer(
+    no_args_is_help=True,
+    help="Log stores: records that are readable in milliseconds, until a checkpoint commits them.",
+)
+
+
+@log_stores.command("list")
+def list_buckets(
+    table: TableUri,
+    *,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the buckets of a table's log store: who serves them, and what is not committed.
+
+    [green]segtable logstore list ./trips[/]
+    [green]segtable logstore list ./trips --json | jq '.buckets[].uncommitted_records'[/]
+
+    What is committed is read from the table's log, and the rest from the services
+    that ZooKeeper names. A token and certificates for them: $SEGTABLE_LOG_STORE_OPTIONS.
+    """
+    from airflow_provider_segtable.library.log_stores import log_buckets
+
+    with writable_table(table, storage_options, zookeeper) as opened:
+        found, now = log_buckets(opened.ports), opened.ports.clock.now()
+    answer = {"table": table, "buckets": [served_facts(each, now) for each in found]}
+    print_json(answer) if as_json else show(_drawn(answer))
+
+
+@log_stores.command()
+def checkpoint(
+    table: TableUri,
+    *,
+    wait: Annotated[
+        str, typer.Option(help="How long a service may take: 90s, 15m.", metavar="TIME")
+    ] = "60s",
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Commit now what the services of a table's log store have buffered.
+
+    [green]segtable logstore checkpoint ./trips[/]
+    [green]segtable logstore checkpoint ./trips --wait 5m --json | jq .version[/]
+
+    Prints a version of the table that has every record appended before.
+    """
+    from airflow_provider_segtable.library.log_stores import checkpoint_log
+
+    wait_s = seconds_of(wait, "--wait")
+    with writable_table(table, storage_options, zookeeper) as opened:
+        made = checkpoint_log(opened.ports, wait_s=wait_s)
+    answer = {"table": table, "services": [*made.services], "version": made.version}
+    if as_json:
+        print_json(answer)
+    elif answer["version"] is None:
+        note("nothing was ever appended")
+    else:
+        note(f"[green]committed[/] everything as of version {answer['version']}")
+
+
+def _drawn(answer: Facts) -> RenderableType:
+    drawn = grid(
+        "Log store",
+        *("bucket", "epoch", "committed", "uncommitted", "age", "served by", "at"),
+        right=("bucket", "epoch", "committed", "uncommitted", "age"),
+    )
+    for each in answer["buckets"]:
+        waits, old = each["uncommitted_records"], each["uncommitted_s"]
+        drawn.add_row(
+            str(each["bucket"]),
+            str(each["epoch"]),
+            f"{each['committed']:,}",
+            "?" if waits is None else f"{waits:,}",
+            "" if old is None else age(old),
+            Text(_server(each)),
+            Text(each["address"] or ""),
+        )
+    troubles = {each["trouble"] for each in answer["buckets"] if each["trouble"]}
+    return captioned(drawn, "\n".join(sorted(troubles))) if troubles else drawn
+
+
+def _server(bucket: Facts) -> str:
+    return f"{bucket['service']} ({bucket['deploy_mode']})" if bucket["service"] else "no service"
+
+
+LOOK_S = 0.5
+LOGGERS = (
+    "airflow_provider_segtable.library.log_server",
+    "airflow_provider_segtable.services.log_store",
+)
+
+Tables = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="The tables' roots: paths, file://, s3://, gs:// or az://.",
+        show_default=False,
+    ),
+]
+
+
+def serve(  # noqa: PLR0913 - each is an option
+    tables: Tables,
+    *,
+    host: Annotated[
+        str, typer.Option(help="Listen at this address; others than loopback need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            help="Listen at this port, and the next one for each further table; 0: a free one."
+        ),
+    ] = 0,
+    advertise: Annotated[
+        str,
+        typer.Option(
+            help="The host name by which clients reach this machine; by default --host.",
+            metavar="HOST",
+            show_default=False,
+        ),
+    ] = "",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(help="A certificate (PEM), for TLS.", metavar="FILE", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(help="The certificate's key (PEM).", metavar="FILE", show_default=False),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask clients for the token in this file.", metavar="FILE", show_default=False
+        ),
+    ] = None,
+    checkpoint_seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Commit records that are so old; by default the table's "
+            "log_store.checkpoint_seconds.",
+            metavar="SECONDS",
+            show_default=False,
+        ),
+    ] = None,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    r"""Serve the log stores of tables, beside other services like this one, until Ctrl-C.
+
+    [green]segtable logstore serve ./trips[/]
+    [green]segtable logstore serve s3://lake/trips s3://lake/fares --checkpoint-seconds 5[/]
+    [green]segtable logstore serve ./trips --host 0.0.0.0 --advertise db1 \
+        --tls-cert c.pem --tls-key k.pem --token-file token[/]
+
+    Start it once, or on several machines: the services of a table share its buckets
+    (property log_store.buckets), and take over from one that dies when its ZooKeeper
+    session ends. Writers and readers find them by ZooKeeper, with the token in
+    $SEGTABLE_LOG_STORE_OPTIONS.
+
+    It prints what it serves, what moves, and each checkpoint. SIGTERM and Ctrl-C make
+    a last checkpoint. See the buckets: [green]segtable logstore list ./trips[/]
+    """
+    provider = _provider(host, port, advertise, (tls_cert, tls_key, token_file))
+    from airflow_provider_segtable.library.log_server import LogServer
+
+    with _told(), writable_table(tables[0], storage_options, zookeeper) as first:
+        ports = [first.ports, *map(first.ports.at, tables[1:])]
+        server = LogServer(ports, provider, checkpoint_s=checkpoint_seconds)
+        server.start()
+        ended = _ending()
+        while not server.over and not ended.wait(LOOK_S):
+            pass
+        server.close()
+    note("ended")
+
+
+def _ending() -> threading.Event:
+    """Return what is set by SIGTERM or Ctrl-C."""
+    ended = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, end)
+    return ended
+
+
+def _provider(
+    host: str, port: int, advertise: str, files: Sequence[Path | None]
+) -> "FlightLogStoreProvider":
+    from airflow_provider_segtable.core.secret import Secret
+    from airflow_provider_segtable.library.log_stores import text_of, token_in
+    from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+    from airflow_provider_segtable.ports.log_store import DeployMode
+
+    certificate, key, token = files
+    security = FlightSecurity(
+        token=Secret(token_in(token, "--token-file")) if token else None,
+        certificate=text_of(certificate, "--tls-cert") if certificate else "",
+        key=Secret(text_of(key, "--tls-key")) if key else None,
+    )
+    return FlightLogStoreProvider(
+        host=host,
+        port=port,
+        advertise=advertise,
+        deploy_mode=DeployMode.EXTERNAL,
+        security=security,
+    )
+
+
+class _Lines(logging.Handler):
+    """Prints log records as remarks of the command."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        line = " ".join(record.getMessage().split())
+        if record.levelno >= logging.WARNING:
+            print_warning(line)
+        else:
+            note(escape(line))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Print what the services log."""
+    lines, loggers = _Lines(logging.INFO), [logging.getLogger(name) for name in LOGGERS]
+    for each in loggers:
+        each.addHandler(lines)
+        each.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeHandler(lines)
+
+
+Line = Mapping[str, Any]
+
+
+class Form(StrEnum):
+    """How rows are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def tail(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    *,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="latest, earliest, the number of a version, or a time.",
+            metavar="START",
+        ),
+    ] = "latest",
+    bucket: Annotated[
+        list[int] | None,
+        typer.Option(help="Only this bucket. Repeatable.", metavar="N", show_default=False),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Read as a member of this consumer group, and keep its positions.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="End after so many rows.", metavar="N", show_default=False)
+    ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            help="End when nothing has come for so long: 90s, 15m.",
+            metavar="TIME",
+            show_default=False,
+        ),
+    ] = None,
+    form: Annotated[
+        Form, typer.Option("--format", help="text, or json (one object a line).")
+    ] = Form.TEXT,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Print the rows of a table's log store as they are written, before they are committed.
+
+    [green]segtable logstore tail ./trips[/]
+    [green]segtable logstore tail ./trips --from earliest --format json | jq .row[/]
+    [green]segtable logstore tail ./trips --group billing --idle 1m[/]
+
+    It reads the table's files when it is far behind, and the services near the end.
+    Each line has the bucket, the offset and the row. After a "reset" line, forget the rows
+    of this bucket from its offset on: their writer was replaced before they were
+    committed. In primary-key tables committed rows come merged, without offsets.
+    """
+    idle_s = None if idle is None else seconds_of(idle, "--idle")
+    with writable_table(table, storage_options, zookeeper) as opened:
+        reader = _reader(opened.ports, start, bucket, group)
+        with closing(reader):
+            _print(reader, form, limit, idle_s, keeps=group is not None)
+
+
+def _reader(
+    ports: Any, start: str, buckets: list[int] | None, group: str | None
+) -> "TableLogReader":
+    from airflow_provider_segtable.library.table import Table
+
+    begin = int(start) if start.isdecimal() else start
+    return Table(ports).log_reader(begin, buckets=buckets, group=group)
+
+
+def _print(
+    reader: "TableLogReader", form: Form, limit: int | None, idle_s: float | None, *, keeps: bool
+) -> None:
+    left = sys.maxsize if limit is None else limit
+    while left > 0 and (item := reader.read(idle_s)) is not None:
+        for line in lines_of(item):
+            if "row" in line and left <= 0:
+                return
+            left -= "row" in line
+            sys.stdout.write((json.dumps(line) if form is Form.JSON else text_of(line)) + "\n")
+        sys.stdout.flush()
+        if keeps:
+            reader.store()
+    note(f"ended at {_ends(reader)}")
+
+
+def lines_of(item: "LogItem") -> Iterator[Line]:
+    """Return what is printed of an item: rows, or that records were discarded or cleaned."""
+    from airflow_provider_segtable.table.log_store.tail import LogRecords
+
+    match item:
+        case LogRecords():
+            yield from _rows(item)
+        case _:
+            kind = "reset" if hasattr(item, "offset") else "expired"
+            yield {"bucket": item.bucket, kind: item.position.offset}
+
+
+def _rows(records: "LogRecords") -> Iterator[Line]:
+    is_merged = records.committed and records.deleted is not None
+    for n, row in enumerate(records.rows.to_pylist()):
+        deleted = records.deleted is not None and bool(records.deleted[n])
+        yield {
+            "bucket": records.bucket,
+            "offset": None if is_merged else records.first + n,
+            "committed": records.committed,
+            **({"deleted": True} if deleted else {}),
+            "row": {name: plain(value) for name, value in row.items()},
+        }
+
+
+def text_of(line: Line) -> str:
+    """Return a line for people: bucket, offset, and the values with tabs between them."""
+    if "row" not in line:
+        kind = "reset" if "reset" in line else "expired"
+        return f"{line['bucket']}\t{line[kind]}\t({kind})"
+    offset = "-" if line["offset"] is None else line["offset"]
+    mark = ["(deleted)"] if line.get("deleted") else []
+    values = ("" if value is None else str(value) for value in line["row"].values())
+    return "\t".join([str(line["bucket"]), str(offset), *mark, *values])
+
+
+def _ends(reader: "TableLogReader") -> str:
+    return ", ".join(f"{at.offset} of bucket {n}" for n, at in sorted(reader.positions.items()))

@@ -1,1 +1,0 @@
-"""Commands on log stores: serve, list, checkpoint, tail."""

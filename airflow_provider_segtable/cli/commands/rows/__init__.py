@@ -1,1 +1,0 @@
-"""Commands on rows: ingest, delete, update, merge and scan."""

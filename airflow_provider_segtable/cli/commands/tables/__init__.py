@@ -1,1 +1,0 @@
-"""Commands on tables: create, describe, alter, restore and drop."""

@@ -1,1 +1,0 @@
-"""Commands of maintenance: plan, compact and clean."""

@@ -1,0 +1,294 @@
+"""``segtable zookeeper``: an embedded ZooKeeper for trials, tests and single machines.
+
+``segtable locks``: show lock holders and waiters of a table, and release a stuck lock.
+
+1. It shows the coordinator's view, which is a hint: the log decides what is committed.
+2. Releasing takes the lock from its holder at once, without asking the holder. The holder notices
+   at its next check, or the log stops it. So the command explains this and asks the user first.
+"""
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from shlex import quote
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.display.drawing import age, grid, partitions, short_interval
+from airflow_provider_segtable.cli.display.output import Exit, Facts, note, print_json, show
+from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.locks import Lock
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.time import Instant, iso
+
+zookeeper = typer.Typer(
+    no_args_is_help=True,
+    help="An embedded ZooKeeper for trials, tests and single machines (not for production).",
+)
+
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        help="Directory of its state; one directory is one server. "
+        "Default: $SEGTABLE_HOME/zookeeper, or ~/.segtable/zookeeper.",
+        show_default=False,
+    ),
+]
+
+
+@zookeeper.command()
+def start(
+    *,
+    background: Annotated[
+        bool, typer.Option("--background", help="Keep it running in the background, and return.")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(help="A port of 127.0.0.1; a free one by default.")
+    ] = None,
+    directory: Directory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start ZooKeeper: in the foreground until Ctrl-C, or in the background.
+
+    [green]segtable zookeeper start --background[/]
+    [green]segtable zookeeper start --port 2181[/]
+
+    It runs from the jars that PySpark ships, and needs Java 17 or newer. Your
+    other segtable commands find it by themselves; for other programs, export
+    SEGTABLE_ZOOKEEPER=ADDRESS.
+    """
+    from airflow_provider_segtable.coordination import embedded_zookeeper as embedded
+
+    if background:
+        address = embedded.start_background(directory, port=port)
+        _print_address(_facts(directory), as_json=as_json)
+        if not as_json:
+            note(f"running at {address}. Stop it with [green]segtable zookeeper stop[/]")
+        return
+    ended = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, end)
+    place = directory or embedded.default_state_dir()
+    with embedded.EmbeddedZooKeeper(place, port):
+        _print_address(_facts(directory), as_json=as_json)
+        if not as_json:
+            note("running; Ctrl-C stops it")
+        ended.wait()
+
+
+@zookeeper.command()
+def stop(*, directory: Directory = None, as_json: AsJson = False) -> None:
+    """Stop ZooKeeper; its state is kept for the next start.
+
+    [green]segtable zookeeper stop[/]
+    """
+    from airflow_provider_segtable.coordination.embedded_zookeeper import stop_background
+
+    ran = stop_background(directory)
+    if as_json:
+        print_json({**_facts(directory), "stopped": ran})
+    else:
+        note("stopped" if ran else "none was running")
+
+
+@zookeeper.command()
+def status(*, directory: Directory = None, as_json: AsJson = False) -> None:
+    """Print ZooKeeper's address; exits with 3 if it is not running.
+
+    [green]segtable zookeeper status --json[/]
+    """
+    facts = _facts(directory)
+    _print_address(facts, as_json=as_json)
+    if not facts["running"]:
+        if not as_json:
+            note("not running. Start it with [green]segtable zookeeper start --background[/]")
+        raise typer.Exit(Exit.MISSING)
+
+
+def _facts(directory: Path | None) -> Facts:
+    from airflow_provider_segtable.coordination import embedded_zookeeper as embedded
+
+    found = embedded.status(directory)
+    return {
+        "running": found.running,
+        "address": found.address if found.running else None,
+        "pid": found.pid,
+        "dir": str(found.data_dir),
+    }
+
+
+def _print_address(facts: Facts, *, as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+    elif facts["address"]:
+        typer.echo(facts["address"])
+
+
+SECOND_US = 1_000_000
+STYLES = {"revoked": "yellow", "publishing": "green", "waiting": "dim"}
+
+
+def locks(
+    table: TableUri,
+    *,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            help="Revoke the lock of this group, or remove an unreadable node.",
+            metavar="GROUP",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Release without asking.")] = False,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the holders and waiters of a table's locks; release a stuck lock.
+
+    [green]segtable locks ./flights[/]
+    [green]segtable locks ./flights --release minor-20130101-1a2b3c4d5e6f-77aa[/]
+
+    A lock ends by itself with its holder's session, so a release is for a live
+    holder that hangs. The holder cannot commit afterwards; its plan can be run
+    again.
+    """
+    with writable_table(table, storage_options, zookeeper) as opened:
+        released = release is not None and _release(opened, release, ask=not yes, quiet=as_json)
+        answer = {**locks_facts(table, opened), "released": release if released else None}
+    print_json(answer) if as_json else show(_draw(answer))
+    if released:
+        note(f"[green]released[/] {release}")
+
+
+def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
+    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
+    lock = next((each for each in coordinator.locks(table_id) if each.group == group), None)
+    stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
+    if lock is None and stray is None:
+        raise InvalidInput(
+            f"{table.ports.uri} has no lock of group {group!r}: "
+            f"`segtable locks {quote(table.ports.uri)}` lists the groups"
+        )
+    if ask:
+        if quiet:
+            raise InvalidInput("--json cannot ask for confirmation: add --yes to release")
+        now = table.ports.clock.now()
+        note(_consequence(lock, now) if lock else f"{group} is unreadable: {stray and stray.why}")
+        if not typer.confirm("Release it?", err=True):
+            note("nothing was released")
+            raise typer.Exit(Exit.FAILED)
+    return bool(coordinator.break_lock(table_id, group))
+
+
+def _consequence(lock: Lock, now: Instant) -> str:
+    return (
+        f"{lock.holder} holds {_brief(lock_facts(lock, now))} for "
+        f"{lock.purpose}. After the release, it cannot commit its running work"
+        + (", and it is publishing: its commit may be under way." if lock.publishing else ".")
+        + " Waiting workers proceed, and the plan can be run again."
+    )
+
+
+def locks_facts(uri: str, table: Any) -> Facts:
+    """Return the holders, oldest first, and the waiters, in the order in which they are served."""
+    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
+    now, progress = table.ports.clock.now(), coordinator.progress(table_id)
+    return {
+        "table": uri,
+        "coordinator": coordinator.address,
+        "locks": [
+            lock_facts(lock, now, progress.get(lock.group, {}))
+            for lock in coordinator.locks(table_id)
+        ],
+        "waiting": [lock_facts(place, now) for place in coordinator.waiters(table_id)],
+        "unreadable": [asdict(stray) for stray in coordinator.strays(table_id)],
+    }
+
+
+def lock_facts(lock: Lock, now: Instant, progress: Mapping[str, str] | None = None) -> Facts:
+    """Return one lock, or one place in the queue, as plain values."""
+    state = "publishing" if lock.publishing else "revoked" if lock.revoked else "held"
+    return {
+        "group": lock.group,
+        "purpose": lock.purpose,
+        "holder": lock.holder,
+        "state": "waiting" if lock.waiting else state,
+        "mode": lock.mode.value,
+        "granularity": lock.granularity.value,
+        "priority": lock.priority,
+        "yields": lock.yields,
+        "since": iso(lock.since),
+        "age_s": max(0, now - lock.since) // SECOND_US,
+        "intervals": [str(each) for each in lock.intervals],
+        "segments": list(_by_chunk(lock.segments)),
+        "new_segments": list(_by_chunk(lock.allocated)),
+        "wants_new_in": [str(chunk) for chunk in lock.chunks],
+        "version": lock.version,
+        "revoked_by": lock.revoked.by if lock.revoked else None,
+        "progress": dict(progress or {}),
+    }
+
+
+def _by_chunk(segments: Iterable[SegmentId]) -> Iterator[Facts]:
+    for chunk, members in groupby(sorted(segments), key=lambda segment: segment.chunk):
+        yield {
+            "interval": str(chunk.interval),
+            "version": chunk.version,
+            "partitions": [segment.partition for segment in members],
+        }
+
+
+def _draw(facts: Facts) -> RenderableType:
+    parts: list[RenderableType] = []
+    for title, entries in (("Locks", facts["locks"]), ("Waiting", facts["waiting"])):
+        if entries:
+            parts.append(_table(title, entries))
+    if facts["unreadable"]:
+        strays = grid("Unreadable", "node", "why")
+        for stray in facts["unreadable"]:
+            strays.add_row(Text(stray["name"], style="red"), Text(stray["why"]))
+        parts.append(strays)
+    return Group(*parts) if parts else Text("No locks are held, and no worker waits.")
+
+
+def _table(title: str, entries: Iterable[Facts]) -> RenderableType:
+    table = grid(title, "group", "state", "mode", "prio", "age", "what", "who", right=("prio",))
+    for entry in entries:
+        said = ", ".join(f"{key} {value}" for key, value in entry["progress"].items())
+        by = f"revoked by {entry['revoked_by']}" if entry["revoked_by"] else ""
+        who = f"{entry['holder']} for {entry['purpose']}"
+        table.add_row(
+            Text(entry["group"]),
+            Text(entry["state"], style=STYLES.get(entry["state"], "")),
+            entry["mode"],
+            str(entry["priority"]),
+            age(entry["age_s"]),
+            Text(_brief(entry)),
+            Text("; ".join(part for part in (who, said, by) if part)),
+        )
+    return table
+
+
+def _brief(entry: Facts) -> str:
+    parts = [short_interval(each) for each in entry["intervals"]]
+    for key, mark in (("segments", ""), ("new_segments", "new ")):
+        parts += [
+            f"{short_interval(each['interval'])} {mark}{partitions(each['partitions'])}"
+            for each in entry[key]
+        ]
+    parts += [f"new ids of {chunk}" for chunk in entry["wants_new_in"]]
+    return "; ".join(parts) or "nothing"

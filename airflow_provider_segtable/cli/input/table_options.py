@@ -1,0 +1,297 @@
+"""The options of ``segtable table create`` that say what the table keeps of its rows.
+
+1. Without any of them the table keeps rows as they come.
+2. ``RollupOptions`` make a rollup table, ``KeyOptions`` a table with a primary key; not both.
+
+Changes of columns as texts: the options of ``segtable table alter``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_provider_segtable.cli.input.options import pairs
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.schema import split_names
+from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    MakeNullable,
+    RenameColumn,
+    Reorder,
+    WidenColumn,
+)
+from airflow_provider_segtable.core.tables.keyed_kind import (
+    DEFAULT_BUCKETS,
+    MOST_BUCKETS,
+    PrimaryKey,
+)
+from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.table_kind import TableKind
+from airflow_provider_segtable.data.arrow_schema import parse_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+ROLLUP = "Rollup tables: one row for each group"
+KEYED = "Primary-key tables: one row for each key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollupOptions:
+    """The options of a rollup table."""
+
+    dimensions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dimension",
+            help="Roll up by this column; repeat.",
+            metavar="COLUMN",
+            rich_help_panel=ROLLUP,
+        ),
+    ] = None
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="A metric of rolled-up rows: sum, min, max, first, last, hll, theta or kll of "
+            "a column, or count; repeat.",
+            metavar="NAME=KIND[(COLUMN[,ARG])]",
+            rich_help_panel=ROLLUP,
+        ),
+    ] = None
+    query_granularity: Annotated[
+        str | None,
+        typer.Option(
+            help="Precision of event times in rolled-up rows: none, minute, hour...",
+            rich_help_panel=ROLLUP,
+        ),
+    ] = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether any option is given."""
+        return bool(self.dimensions or self.metrics or self.query_granularity is not None)
+
+    def kind(self) -> Rollup:
+        """Return the rollup.
+
+        Raises:
+            InvalidInput, InvalidName: an option is wrong; the message names its value.
+        """
+        none = QueryGranularity.NONE.value
+        return Rollup(
+            dimensions=tuple(self.dimensions or ()),
+            metrics=tuple(map(Metric.parse, self.metrics or ())),
+            query_granularity=QueryGranularity.parse(self.query_granularity or none),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyOptions:
+    """The options of a table with a primary key."""
+
+    primary_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep one row for each value of these columns; `segtable ingest` upserts by them.",
+            metavar="COLUMN,...",
+            rich_help_panel=KEYED,
+        ),
+    ] = None
+    buckets: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Number of buckets of a time chunk, 1 to {MOST_BUCKETS}: about one for each "
+            f"256 MiB; {DEFAULT_BUCKETS} if left out.",
+            metavar="N",
+            rich_help_panel=KEYED,
+        ),
+    ] = None
+    ordering: Annotated[
+        str | None,
+        typer.Option(
+            help="Of rows with one key the highest value of this column wins, whenever it comes; "
+            "the latest write if left out.",
+            metavar="COLUMN",
+            rich_help_panel=KEYED,
+        ),
+    ] = None
+    merge: Annotated[
+        MergeEngine | None,
+        typer.Option(
+            help="latest: the winning row replaces the others. partial_update: each column has "
+            "its newest value that is not null.",
+            show_default=False,
+            rich_help_panel=KEYED,
+        ),
+    ] = None
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            help="With partial_update: columns that are set together, nulls included, by the "
+            "highest value of their own ORDERING column; repeat.",
+            metavar="ORDERING=COLUMN,...",
+            rich_help_panel=KEYED,
+        ),
+    ] = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether the table has a primary key.
+
+        Raises:
+            InvalidInput: another option needs one.
+        """
+        given = {
+            "--buckets": None if self.buckets is None else str(self.buckets),
+            "--ordering": self.ordering,
+            "--merge": self.merge and self.merge.value,
+            "--group": " ".join(self.groups or ()),
+        }
+        said = [f"{name} {value}" for name, value in given.items() if value]
+        if said and not self.primary_key:
+            raise InvalidInput(
+                f"{', '.join(said)}: rows are merged only by a primary key: add --primary-key "
+                "COLUMN,..., or leave this out"
+            )
+        return self.primary_key is not None
+
+    def kind(self) -> PrimaryKey:
+        """Return the primary key.
+
+        Raises:
+            InvalidInput: an option is wrong; the message names its value.
+        """
+        groups = pairs(self.groups, "--group")
+        if len(groups) < len(self.groups or ()):
+            raise InvalidInput(
+                f"--group {' --group '.join(self.groups or ())}: an ordering column has one group: "
+                "name all its columns there"
+            )
+        return PrimaryKey(
+            key=_columns(self.primary_key or "", "--primary-key"),
+            buckets=DEFAULT_BUCKETS if self.buckets is None else self.buckets,
+            ordering=self.ordering or "",
+            merge=self.merge or MergeEngine.LATEST,
+            groups=tuple(
+                ColumnGroup(columns=_columns(names, f"--group {by}="), ordering=by)
+                for by, names in groups.items()
+            ),
+        )
+
+
+def chosen_kind(rollup: RollupOptions, key: KeyOptions) -> TableKind:
+    """Return the kind of table that the options describe; without options an append table.
+
+    Raises:
+        InvalidInput, InvalidName: an option is wrong; the message names its value.
+    """
+    if rollup.given and key.given:
+        raise InvalidInput(
+            f"--primary-key {key.primary_key} keeps one row for each key, --dimension and --metric "
+            "one row for each group: choose one of them"
+        )
+    if key.given:
+        return key.kind()
+    return rollup.kind() if rollup.given else Append()
+
+
+def needed(schema: "pa.Schema", time: str, kind: TableKind) -> "pa.Schema":
+    """Return the columns of a schema that a kind of table needs."""
+    import pyarrow as pa
+
+    names = set(kind.needed(schema.names, time))
+    return pa.schema([field for field in schema if field.name in names])
+
+
+def _columns(text: str, option_name: str) -> tuple[str, ...]:
+    names = split_names(text)
+    if not all(names):
+        raise InvalidInput(f"{option_name} {text!r} has an empty name: write e.g. id,region")
+    return names
+
+
+def parse_changes(
+    *,
+    add: Iterable[str] | None,
+    drop: Iterable[str] | None,
+    rename: Iterable[str] | None,
+    types: Iterable[str] | None,
+    nullable: Iterable[str] | None,
+    order: str | None,
+) -> tuple[ColumnChange, ...]:
+    """Return changes in the order in which they are made: drop, rename, change, add, reorder.
+
+    So a name that is given up may be given to another column in one command.
+
+    Raises:
+        InvalidInput: a text has another form; the message shows the right one.
+        SchemaMismatch: a type is unknown.
+    """
+    return tuple(_changes(add or (), drop or (), rename or (), types or (), nullable or (), order))
+
+
+def _changes(
+    add: Iterable[str],
+    drop: Iterable[str],
+    rename: Iterable[str],
+    types: Iterable[str],
+    nullable: Iterable[str],
+    order: str | None,
+) -> Iterator[ColumnChange]:
+    yield from (DropColumn(name=name.strip()) for name in drop)
+    for text in rename:
+        old, new = _pair(text, "--rename", "OLD=NEW", unnamed=True)
+        yield RenameColumn(name=old, new=new)
+    for text in types:
+        name, kind = _pair(text, "--type", "NAME=TYPE")
+        yield WidenColumn(name=name, type=str(parse_schema(f"{name} {kind}").field(0).type))
+    yield from (MakeNullable(name=name.strip()) for name in nullable)
+    yield from map(_addition, add)
+    if order is not None:
+        yield Reorder(names=split_names(order))
+
+
+def _pair(text: str, option: str, form: str, *, unnamed: bool = False) -> tuple[str, str]:
+    """Return both sides; the first may be empty if a column of an old table may be ``unnamed``."""
+    first, equals, second = (part.strip() for part in text.partition("="))
+    if not (equals and (first or unnamed) and second):
+        raise InvalidInput(
+            f"{option} {text!r} is not {form}: write e.g. {option} {_EXAMPLE[option]}"
+        )
+    return first, second
+
+
+_EXAMPLE = {"--rename": "amount=price", "--type": "count=int64"}
+
+
+def _addition(text: str) -> AddColumn:
+    """Parse ``name type [group column] [default value]``."""
+    definition, default, group = text, None, ""
+    match = re.fullmatch(r"(.+?)\s+default\s+(.*)", text, re.IGNORECASE | re.DOTALL)
+    if match:
+        definition, default = match[1], _unquoted(match[2])
+    match = re.fullmatch(r"(.+?)\s+group\s+(\S.*)", definition, re.IGNORECASE)
+    if match:
+        definition, group = match[1], match[2].strip()
+    field = parse_schema(definition).field(0)
+    if not field.nullable:
+        raise InvalidInput(
+            f"--add {text!r}: a column that is added is null in rows that do not have it, so it "
+            "cannot be not null: leave that out, and give a default for the rows there are"
+        )
+    return AddColumn(name=field.name, type=str(field.type), default=default, group=group)
+
+
+def _unquoted(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] == "'"
+    return text[1:-1].replace("''", "'") if quoted else text

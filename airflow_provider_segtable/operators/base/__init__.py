@@ -1,1 +1,0 @@
-"""The operators' common base: Spark applications, rendered fields, authors of events."""

@@ -1,1 +1,0 @@
-"""The DAG runs of plans: emitted, outstanding, and linked from the pages."""
