@@ -354,8 +354,8 @@ def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
     aside = _put_aside(ports, plan) if plan.log.torn else ""
     state = _begin_log(ports, plan) if plan.fresh else _go_on(ports, plan)
     EventLog(ports.storage).checkpoint(state)
-    for folder in {*plan.log.unfinished, *([aside] if aside else [])}:
-        _create(ports, f"{folder}done", b"")
+    for place in {*plan.log.unfinished, *([aside] if aside else [])}:
+        _create(ports, f"{place}done", b"")
     return Repaired(state, aside)
 
 
@@ -380,8 +380,8 @@ def _put_aside(ports: TableContext, plan: RepairPlan) -> str:
 
 
 def _settle(ports: TableContext, paths: Iterable[str]) -> None:
-    for folder in sorted({path.rpartition("/")[0] for path in paths}):
-        ports.storage.settle(folder)
+    for place in sorted({path.rpartition("/")[0] for path in paths}):
+        ports.storage.settle(place)
 
 
 def _ours(ports: TableContext, plan: RepairPlan, entry: Entry) -> bool:

@@ -465,8 +465,9 @@ class PublishSettings:
             _switched(name, getattr(self, name))
         if bool(self.iceberg_catalog) != bool(self.iceberg_table):
             raise InvalidInput(
-                f"{PUBLISH_PREFIX}.iceberg_catalog = {self.iceberg_catalog!r} and {PUBLISH_PREFIX}.iceberg_table = "
-                f"{self.iceberg_table!r} go together: set both, or none"
+                f"{PUBLISH_PREFIX}.iceberg_catalog = {self.iceberg_catalog!r} and "
+                f"{PUBLISH_PREFIX}.iceberg_table = {self.iceberg_table!r} go together: "
+                "set both, or none"
             )
 
     @staticmethod

@@ -270,10 +270,10 @@ def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Tabl
 
     The event time is never left out. Columns that were added later have their own default.
     """
-    for field in schema:
-        known = field.name in (*rows.column_names, time_column) or may_be_left_out(field)
-        if field.nullable and not known:
-            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
+    for each in schema:
+        known = each.name in (*rows.column_names, time_column) or may_be_left_out(each)
+        if each.nullable and not known:
+            rows = rows.append_column(each.name, pa.nulls(rows.num_rows, each.type))
     return check_rows(rows, schema, time_column)
 
 

@@ -55,7 +55,7 @@ from airflow_provider_segtable.planning.properties import (
     check_index_policy,
     names_index,
 )
-from airflow_provider_segtable.storage import opening
+from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
 from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
@@ -227,7 +227,7 @@ def begin_log(ports: TableContext, definition: TableCreated) -> None:
     check_properties(definition, definition.properties)
     n = _first_number(ports)
     log = ports.log
-    opening(ports.storage, ports.randomness)
+    probe(ports.storage, ports.randomness)
     commit_id = ports.randomness.token()
     event = Event(
         n=n, time=ports.checked_now(), commit=commit_id, author=ports.author, action=definition

@@ -189,8 +189,8 @@ def indexes_of(paths: Iterable[str]) -> frozenset[str]:
 
 def list_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
     """Yield the files in the folders of a table, each with whether segtable wrote it."""
-    for folder in (DATA, DELETES, LOG):
-        yield from ((entry, is_own(entry.path)) for entry in ports.storage.list(folder))
+    for place in (DATA, DELETES, LOG):
+        yield from ((entry, is_own(entry.path)) for entry in ports.storage.list(place))
     yield from target_files(ports)
 
 
@@ -318,5 +318,5 @@ def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
         ports.coordinator.forget(table)
     for path in (*events, *markers):
         ports.storage.delete(path)
-    for folder in (DATA, DELETES, LOG, *target_folders(ports)):
-        ports.storage.prune(folder)
+    for place in (DATA, DELETES, LOG, *target_folders(ports)):
+        ports.storage.prune(place)

@@ -275,7 +275,7 @@ def _local_does(
 
     wish = Engine.LOCAL if rows_per_append else wish
     size = sum(file.size() for file in files) if wish is Engine.AUTO else 0
-    return chosen_engine(wish, size=size, only_spark=spark_reason, spark_here=spark_here).local
+    return chosen_engine(wish, size=size, only_spark=only_spark, spark_here=spark_here).local
 
 
 def _on_spark(

@@ -135,7 +135,7 @@ class KeptLock:
         except (Interrupted, KazooException):
             self.end()
 
-    def release(self) -> None:
+    def settle(self) -> None:
         """End the lock and wait for its release, unless appends use it."""
         self.end()
         if not self._users and self._tender is not threading.current_thread():
@@ -229,7 +229,7 @@ class AppendLocks:
         for kept in self._all():
             kept.end()
 
-    def release(self) -> None:
+    def settle(self) -> None:
         """End all kept locks, and wait for their release."""
         for kept in self._all():
             kept.settle()

@@ -232,7 +232,7 @@ class Voice(logging.LoggerAdapter[logging.Logger]):
         super().log(level, msg, *args, **options)
 
 
-class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class Handler(SequentialThreadingHandler):
     """Reconnect when a server accepts a connection but does not reply.
 
     A starting server may do that, and kazoo would wait as long as a session lasts, long enough to
@@ -261,7 +261,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
         return super().select(read, write, other, timeout)
 
 
-class Transaction(TransactionRequest):  # type: ignore[misc]  # kazoo has no types
+class Transaction(TransactionRequest):
     """A transaction whose nodes belong to the client's user, like single creations."""
 
     def create(

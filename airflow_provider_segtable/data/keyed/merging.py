@@ -251,9 +251,9 @@ class _Slots:
     def chosen(self, tombs: Indices | None, upserts: Indices | None) -> Indices:
         """Return the rows, with other numbers in those of contested keys; ``None`` for no value."""
         chosen = self.rows.copy()
-        for places, numbers in ((self.tombs, tombs), (self.upserts, upserts)):
+        for places, given in ((self.tombs, tombs), (self.upserts, upserts)):
             there = places != NONE
-            chosen[places[there]] = NONE if numbers is None else numbers[there]
+            chosen[places[there]] = NONE if given is None else given[there]
         return chosen
 
 
