@@ -480,8 +480,8 @@ class Buckets:
     def close(self) -> None:
         """End all waiting calls, and release the records."""
         self._open = False
-        for bucket in tuple(self._buckets.values()):
-            bucket.close()
+        for each in tuple(self._buckets.values()):
+            each.close()
 
     def _new(self, number: int) -> Bucket:
         limits = self.context.limits
