@@ -14,7 +14,7 @@ _OPERATORS = (
     "operators.change",
     "operators.checkpoint",
     "operators.clean",
-    "operators.commit",
+    "operators.spark_operator",
     "operators.compact",
     "operators.index",
     "operators.ingest",
@@ -22,10 +22,10 @@ _OPERATORS = (
     "operators.plan",
     "operators.publish",
     "operators.schedule_index",
-    "operators.base.asset_events",
-    "operators.base.plans_operator",
-    "operators.base.rendered",
-    "operators.base.spark_operator",
+    "operators.rendered",
+    "operators.plans_operator",
+    "operators.rendered",
+    "operators.spark_operator",
 )
 _SENSORS = (
     "sensors.index_available",

@@ -9,7 +9,7 @@
 
 1. One table has one asset, whatever connection its writers use (``asset_uri``).
 2. The operators of this provider emit an event of the asset when they have committed to the table
-   (``operators.base.asset_events``). A task that writes by other means may declare the asset as its
+   (``operators.rendered``). A task that writes by other means may declare the asset as its
    outlet.
 3. A DAG file is parsed without connections, so the table is named by its whole URI.
 """

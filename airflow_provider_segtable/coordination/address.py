@@ -59,7 +59,7 @@ def connect(
         session_timeout_s: how long ZooKeeper keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for ZooKeeper before it counts as unavailable.
         access: the client's identity; by default from the environment
-            (``coordination.zookeeper.connection.access``).
+            (``coordination.zookeeper.link``).
 
     Raises:
         InvalidInput: if the address has another form, or the environment's options are wrong.

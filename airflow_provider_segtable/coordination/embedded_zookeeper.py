@@ -8,7 +8,7 @@
    this process ends, however it ends, the pipe closes and the shell kills the server.
 4. Only the owner can access the directory (mode 0700) and the files in it. Every user of this
    machine can reach the port; if that matters, connect with a user
-   (``coordination.zookeeper.connection.access``).
+   (``coordination.zookeeper.link``).
 5. One directory is one server::
 
        <dir>/lock  zoo.cfg  zookeeper.log  server.json {"port", "pid"}  data/

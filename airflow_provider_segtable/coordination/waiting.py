@@ -1,6 +1,6 @@
 """Rules of lock requests and claims, shared by all adapters.
 
-1. For the requests behind it (``core.locks.lockbox.ahead``), a place in the queue counts as a lock
+1. For the requests behind it (``core.locks.ahead``), a place in the queue counts as a lock
    on its segments and intervals, so that small requests do not starve a large one.
 2. A higher priority overtakes. A blocking lock that was granted after the place was taken is an
    overtaker. Each counts once as a yield, so that a place becomes firm in the end.
@@ -26,7 +26,7 @@ _LOG = logging.getLogger("airflow_provider_segtable.coordination")
 
 
 def place_in_queue(request: LockRequest, since: Instant, token: FencingToken) -> Lock:
-    """Return a waiting request as a lock, for ``core.locks.lockbox.decide``."""
+    """Return a waiting request as a lock, for ``core.locks.decide``."""
     return Lock(
         group=request.group,
         purpose=request.purpose,

@@ -17,7 +17,7 @@ decoded on demand (``packed_chunk``); both answer the same questions (``AnyChunk
 The groups of a chunk in layers, and the visible ones among them.
 
 1. Groups lie in *layers*, one per minor version, highest first, each sorted by root. The visible
-   groups are a sorted set of their own (which ones: ``core.segments.chunks.chunk``, rule 2).
+   groups are a sorted set of their own (which ones: ``core.chunk``, rule 2).
 2. A group that becomes full is hidden by a higher visible one, or replaces the groups it encloses.
    A visible group that is no longer full leaves a gap, which the layers below fill from the top
    down.
@@ -222,7 +222,7 @@ class ChunkSummary(NamedTuple):
         newest: the creation time of the newest segment; None if no segment is visible.
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
-        late: the number of segments with rows beside the chunk's base (``core.segments.base``);
+        late: the number of segments with rows beside the chunk's base (``core.base``);
             None if a checkpoint of an older segtable does not tell.
     """
 

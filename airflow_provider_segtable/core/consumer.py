@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.time import Instant
 class LogMark:
     """How far a consumer group has read a bucket: all below the position, all up to an event.
 
-    ``through`` holds while the bucket is in the position's epoch (``core.log_store.following``).
+    ``through`` holds while the bucket is in the position's epoch (``core.log_store.reading``).
     """
 
     position: Position

@@ -9,7 +9,7 @@
    backslash, NUL, percent code, wildcard (Spark expands those) or hidden file (Spark skips those).
 4. Names that become part of a path (tags) or of a ZooKeeper node (table ids) are single parts.
 
-Symbolic links cannot be seen in a path: adapters for local disks refuse them (``disk.folders``).
+Symbolic links cannot be seen in a path: adapters for local disks refuse them (``disk``).
 
 Checksums of small files that are read whole: events, checkpoints, deletion vectors.
 """

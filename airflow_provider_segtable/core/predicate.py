@@ -6,7 +6,7 @@
    or text; event times and other timestamps are *instants* (``Moment``, microseconds), dates are
    days (``Day``, since 1970-01-01).
 3. Numbers compare as in Spark: minus zero equals zero, NaN is the largest.
-4. The log stores it as JSON; ``data.arrow.arrow_predicates`` converts it to Arrow filters, and
+4. The log stores it as JSON; ``data.conditions`` converts it to Arrow filters, and
    ``data.sql.sql_predicates`` to SQL.
 
 The logic of predicates, for decisions about blocks of rows.

@@ -4,7 +4,7 @@
    table shows all. A primary-key table shows the base files: each bucket as it was when its base
    compaction was planned, so older than the newest version, and not at one time in all buckets. A
    rollup table shows all, but is refused while segments with rows are beside a base
-   (``core.segments.base``): a group may have several rows (``unpublished``).
+   (``core.base``): a group may have several rows (``unpublished``).
 2. A file is *clipped* to the pieces of time in which its segment is visible, as far as it has rows
    there. A file without rows in them is not shown; one with all its rows in them has no clips. At
    every instant one chunk of a bucket wins, so a file that is visible under two ids, because it was

@@ -1,7 +1,7 @@
 """Table schemas, without a library: names, types as text, nullability, ids.
 
 1. Types have Arrow's names (``int64``, ``timestamp[us, tz=UTC]``, ``list<int32>``,
-   ``struct<a: int64, b: string>``); ``data.arrow.arrow_schema`` converts them to Arrow and back.
+   ``struct<a: int64, b: string>``); ``data.arrow_schema`` converts them to Arrow and back.
 2. A column is known by its id, which is never used again; its name may change. Files carry the ids
    of their columns. The columns of a creation have the ids 1, 2, ... by position.
 3. A table's schemas are numbered from 0, the creation's. A segment records the number of the one

@@ -3,7 +3,7 @@
 1. ``SegmentId = (interval, version, partition)`` within one table; ids are never used twice.
    A primary-key table divides each time chunk into *buckets*, and ids name the bucket, too.
 2. First-generation partitions are made by appends, later generations by compaction
-   (``core.segments.numbering``). At the limit a request is refused; ids never wrap.
+   (``core.segment``). At the limit a request is refused; ids never wrap.
 3. A shard records what a segment stands for: the first-generation partitions
    ``[root_start, root_end)``, at ``minor_version``, together with ``group_size`` segments of equal
    range and minor version (its *atomic update group*). A first-generation segment p is
@@ -13,7 +13,7 @@
 5. A *base* is what one compaction made of all rows that its chunk had in the roots ``[0, base)``:
    of a primary-key table the merged records, of a rollup table the rows rolled up perfectly. Its
    segments say so, whatever ids they get later, and it counts only as a whole
-   (``core.segments.base``).
+   (``core.base``).
 6. A row's *root address* is the file it was first written to (by that file's segment id) and its
    row number there; it never changes. Lineage records the root address of each row, in order, as
    run lengths. If rows were sorted or left out, hidden columns of the file (``ROOT``, ``ROW``)
@@ -123,7 +123,7 @@ class SegmentId:
 
     @property
     def provisional(self) -> bool:
-        """Return whether a commit has yet to give an id (``core.segments.numbering``)."""
+        """Return whether a commit has yet to give an id (``core.segment``)."""
         return self.partition in numbering_of(self.bucket).provisional
 
     @property
@@ -334,7 +334,7 @@ class Segment:
         created: the start time of the attempt that wrote it.
         lineage: the origin of its rows; empty if the file is its own root, or if ``roots`` is set.
         events: the number of ingested rows it stands for; differs from ``rows`` in rollup tables.
-        clustering: the order of its rows (``core.tables.clustering``); empty if none is promised.
+        clustering: the order of its rows (``core.schema``); empty if none is promised.
         origin: the id in its file's footer, if the segment was carried over.
         replaces: the segments that a new version replaces, in the first segment of each of its
             chunks. If the log is lost, recovery can so find the segments appended meanwhile.
@@ -347,7 +347,7 @@ class Segment:
         completed: the time of the event that published its rows; 0 if a compaction wrote it, in a
             rollup table, and if an older segtable read the event.
         buckets: the number of buckets that its rows were divided by, in a region that has its own
-            number (``core.time.layout``); 0 elsewhere.
+            number (``core.time``); 0 elsewhere.
     """
 
     id: SegmentId

@@ -1,7 +1,7 @@
 """The timeline: all present segments of a table, and the visible ones among them.
 
 1. Inside a chunk, one (interval, version), groups overshadow groups; see
-   ``core.segments.chunks.chunk``.
+   ``core.chunk``.
 2. Between versions: at each instant, the *complete* chunk of the highest version wins. If no chunk
    is complete, the highest version with a visible group wins. So an incomplete higher version
    hides nothing. Among equal versions, the later, then shorter interval wins, so segments
@@ -40,7 +40,7 @@ Druid's three restrictions, which keep a compacted segment's ancestry one contig
 
 File slices of primary-key tables: the base of a bucket, and the log files above it.
 
-1. The *base* of a bucket (``core.segments.base``) has all that completed before its end, merged. A
+1. The *base* of a bucket (``core.base``) has all that completed before its end, merged. A
    bucket has one at most.
 2. All other visible files are *log files*; log compaction makes one of several.
 3. Files are sorted by key, and those of a base, or of an update group, one after another: they are
@@ -93,7 +93,7 @@ class AnyChunk(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""
+        """Return whether the chunk is complete (``core.chunk``, rule 5)."""
 
     @property
     def core(self) -> int:
@@ -166,7 +166,7 @@ class PackedChunk:
 
     @property
     def complete(self) -> bool:
-        """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""
+        """Return whether the chunk is complete (``core.chunk``, rule 5)."""
         return self.summary.complete
 
     @property
@@ -297,7 +297,7 @@ class Timeline:
         return tuple(found.visible) if found else ()
 
     def base(self, chunk: ChunkKey) -> tuple[Segment, ...]:
-        """Return the segments of a chunk's base (``core.segments.base``); empty without one."""
+        """Return the segments of a chunk's base (``core.base``); empty without one."""
         return base_of(s for group in self.visible_groups(chunk) for s in group.segments)
 
     def beside_base(self, chunk: ChunkKey) -> tuple[Segment, ...]:
@@ -305,7 +305,7 @@ class Timeline:
         return beside_base(self.visible_groups(chunk))
 
     def complete(self, chunk: ChunkKey) -> bool:
-        """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""
+        """Return whether the chunk is complete (``core.chunk``, rule 5)."""
         found = self._chunks.find(chunk)
         return found is not None and found.complete
 

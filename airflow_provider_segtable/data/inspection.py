@@ -10,7 +10,7 @@
 4. Root addresses: the hidden columns exist exactly if ``roots`` requires them. Every row has an
    address, its root is one of ``roots``, and no two rows have the same address.
 5. Records of primary-key tables: sorted by key, keys unique, roots known
-   (``data.keyed.record_check``).
+   (``data.keyed.group_reader``).
 """
 
 from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@
 
 Sets of row numbers as packed bits: the form in which tasks receive deletion vectors.
 
-The hidden columns that show the origin of rows (``core.reads.origin``), as Arrow.
+The hidden columns that show the origin of rows (``core.reads.effects``), as Arrow.
 """
 
 import zlib

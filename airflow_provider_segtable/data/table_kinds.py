@@ -7,7 +7,7 @@ Primary-key tables in Arrow: files are merged by key (``data.merge``).
 Compacting a rollup table with sketches: a job that only a Spark driver can run.
 
 1. Sketches are Spark's, and merging them moves rows between tasks. So this job is not sent to a
-   task: ``spark.driver.distribution`` recognises it, and runs ``spark.writes.sketch_compaction`` on
+   task: ``spark.writes.distribution`` recognises it, and runs ``spark.writes.distribution`` on
    the driver.
 2. Elsewhere the job raises an error that names the sketch metrics and the way to run it.
 
@@ -164,7 +164,7 @@ class KeyedArrow:
     def sort_stages(
         self, spec: SortSpec, inputs: Sequence[Segment], outputs: Outputs
     ) -> SortStages:
-        """Return the merge of a file group, or of parts of several (``data.keyed.division``)."""
+        """Return the merge of a file group, or of parts of several (``data.keyed.merge_job``)."""
         given = tuple(sorted(inputs, key=lambda s: (s.id.chunk, s.shard.root_start, s.id)))
         job = MergeJob(
             uri=spec.uri,

@@ -68,7 +68,7 @@ class Revision:
         gone: paths of files that the version no longer shows.
         shown: files that it shows anew, or with other hidden rows, by path.
         data_change: False if the same rows are shown as before (compactions alone).
-        rules: the number of the rules by which its files were chosen (``core.publishing.shown``).
+        rules: the number of the rules by which its files were chosen (``core.publishing``).
     """
 
     event: int

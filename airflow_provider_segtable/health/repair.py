@@ -1,8 +1,8 @@
 """Repair: rebuild a lost log from files, and replace lost outputs by their inputs.
 
-1. *Read*: the remains of the log (``recovery.evidence``), the missing files that the log names,
+1. *Read*: the remains of the log (``health.evidence``), the missing files that the log names,
    and, if events were lost, the footers of files that the log does not name.
-2. *Plan*: ``core.recovery.replay`` recovers the segments, ``recovery.delete_recovery`` the
+2. *Plan*: ``core.recovery.replay`` recovers the segments, ``health.delete_recovery`` the
    deletions. The plan is a value, equal for a dry run, and lists all doubts. While a doubt
    blocks, nothing is written.
 3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted at

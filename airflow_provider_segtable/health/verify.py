@@ -7,15 +7,15 @@
 2. *The state*: the invariants at the newest version. With ``all_versions``, at every version, but
    only for the parts that its event changed. No file is visible twice.
 3. *The files* of all visible segments (with ``all_versions``, of all present ones): footers; with
-   ``deep``, every byte and row (``data.parquet.checksums.inspection``). A few threads read
+   ``deep``, every byte and row (``data.inspection``). A few threads read
    concurrently.
-4. *The vectors* of the newest version, with every row number (``health.vector_check``).
+4. *The vectors* of the newest version, with every row number (``health.table_checks``).
 5. The log store: committed ranges of offsets, and with ``deep`` or ``all_versions`` the records of
-   their files (``health.log_store_check``).
+   their files (``health.table_checks``).
 6. What is published in other formats: whether it and all that it refers to can be read, its files
    are there, and it has the rows of its event, by number, with ``deep`` by checksums
-   (``health.target_check``).
-7. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
+   (``health.published_rows``).
+7. The indexes: their own tables, and whether entries agree with files (``health.table_checks``).
 8. No coordinator and no lock is needed. The log as first listed is the version to verify. A
    missing file is reported lost only if the newest version still has its segment; what is found
    beside the removal of an index, of a target or of the table is not reported either.

@@ -5,10 +5,10 @@
     host    the root of the tables: /data/tables, s3://lake/tables, ...
     extra   zookeeper          zk://host:2181[,host:2181][/chroot]; reading needs none
             zookeeper_options  user, password, TLS files, as an object or its JSON
-                               text (``coordination.zookeeper.connection.access``)
+                               text (``coordination.zookeeper.link``)
             storage_options    keys of the object store, likewise
             log_store_options  token, or token_file, and ca of log stores, likewise
-                               (``library.log_access``); the password of the connection is
+                               (``library.log_stores``); the password of the connection is
                                the token, too
             spark_master       where compaction runs without a Spark connection
             spark_conn_id      a connection of apache-airflow-providers-apache-spark

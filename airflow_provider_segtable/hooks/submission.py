@@ -7,7 +7,7 @@
    courtesy: the table's log makes an orphan harmless, not its death.
 4. A driver on the cluster runs without this process: ``Submission.wait`` decides whether to wait.
 5. Credentials travel in the driver's environment, or in a file that only this user can read
-   (``hooks.spark_settings``), because others read command lines and logs. The environment of a
+   (``hooks.submission``), because others read command lines and logs. The environment of a
    driver on a cluster is a Spark setting, so it goes into that file, too.
 6. A submission is checked before anything is started.
 

@@ -1,7 +1,7 @@
 """An external service of the log stores of several tables, beside others like it.
 
-1. Each table has its store, its checkpoints (``services.log_store.service``) and its share of the
-   buckets (``services.log_store.bucket_share``), and a thread that keeps the share up.
+1. Each table has its store, its checkpoints (``services.log_store``) and its share of the
+   buckets (``services.log_directory``), and a thread that keeps the share up.
 2. The store has the columns and the settings that the table had when it was opened. Every
    ``LOOK_S`` seconds the thread looks at the table; if they have changed, it hands over all
    buckets, and opens another store. Writers begin again, with the new columns.

@@ -1,8 +1,8 @@
 """Carry out compaction plans: small ones in the task itself, larger ones on Spark.
 
 The plans are named, or made first: by the policy, or for segments that a user chose
-(``services.compaction.request``), whose plans a retry finds again. The way of every run is in
-``operators.base.plans_operator``.
+(``services.request``), whose plans a retry finds again. The way of every run is in
+``operators.plans_operator``.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@
    built stays, and the task is rescheduled. It takes a worker slot again after ``resume_after``,
    and goes on with the same plan. A pause is not a try. It must not be too short: a task that runs
    again before the scheduler has heard of the end of its process counts as failed there.
-3. ``operators.base.plans_operator`` has the rest of the way: engines, retries, asset events. A run
+3. ``operators.plans_operator`` has the rest of the way: engines, retries, asset events. A run
    that found nothing lacking commits nothing, so it emits nothing.
 """
 

@@ -1,6 +1,6 @@
 """Load rows again as a task: those of an interval or a condition go, those of files come.
 
-1. One event, once (``operators.commit``). The commit id is by default DAG, run and task, when the
+1. One event, once (``operators.spark_operator``). The commit id is by default DAG, run and task, when the
    run was started, and how often it was cleared. So a retry overwrites once, and a run that is
    cleared, deleted and made anew, or another run of the interval, replaces what was there.
 2. The interval is by default the data interval of the DAG run, so a backfill replaces day by day.

@@ -9,11 +9,11 @@
 4. Carry out the rest in this process, or launch the application ``compact``: one start of Spark
    for all plans of a run. Both lock, mark each plan inflight and commit by the log's rules: an
    orphan and its successor can never both commit a plan.
-5. The triggerer may wait for a driver on a cluster (``operators.base.spark_operator``).
+5. The triggerer may wait for a driver on a cluster (``operators.spark_operator``).
 6. Judge by the application's report; without one, by the log. Only failed plans fail the task.
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
-7. Completed plans are emitted as one asset event of the table (``operators.base.asset_events``). A
+7. Completed plans are emitted as one asset event of the table (``operators.rendered``). A
    plan that is done already another task may be about to emit. So it counts only if this try
    launched it, or if this is a retry, and the plan is one of those named or of an earlier try.
 8. The task's log has one line for each plan, from the process that carried it out, and at the end

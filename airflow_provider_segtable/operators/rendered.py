@@ -20,7 +20,7 @@ Emit asset events of a table: one for each task that committed to it, so that DA
 2. A commit that this try made itself is emitted. A commit that it found in the log, an earlier try
    may have made and died; or it ended well, and was cleared later. So Airflow is asked: the commit
    is emitted if no asset event since then names it. So one commit has one asset event.
-3. The event's ``extra`` sums up the log's events (``core.reads.published``), and has the table's
+3. The event's ``extra`` sums up the log's events (``core.log.fold``), and has the table's
    URI, the ``kind`` of work, and the operator's own counts.
 """
 

@@ -16,11 +16,11 @@ Base of the operators that commit one event: an append, an overwrite, a change o
    contains it, an earlier try landed, and nothing is done. So a retried task commits once.
 2. The work is done in the task itself where the operator can (``here``), else by a Spark
    application. The triggerer may wait for a driver on a cluster
-   (``operators.base.spark_operator``).
+   (``operators.spark_operator``).
 3. Judge by the application's report; without one (cluster mode, or it died after its commit), by
    the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task at once;
    any other error is retried.
-4. The commit is emitted as an asset event of the table (``operators.base.asset_events``).
+4. The commit is emitted as an asset event of the table (``operators.rendered``).
 """
 
 import json

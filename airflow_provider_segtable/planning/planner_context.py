@@ -28,7 +28,7 @@ Estimate the deleted rows of each segment from the log alone, without reading fi
 Regions: intervals that split no chunk, neither of the current nor of a wanted granularity.
 
 A region is usually one chunk; more if granularity changes (24 hours become a day). Regions that
-overlap are joined, for example weeks that become months. Where chunks cross (``core.time.layout``),
+overlap are joined, for example weeks that become months. Where chunks cross (``core.time``),
 a region takes the granularity override there.
 """
 

@@ -148,7 +148,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """A time interval that is planned alone (``planning.ranking.areas``), before it is examined.
+    """A time interval that is planned alone (``planning.table_plan``), before it is examined.
 
     Attributes:
         interval: the interval; no candidate begins earlier or ends later.

@@ -1,13 +1,13 @@
 """Plan all kinds of a table's plans together.
 
 1. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
-   does not fit the budget, the smaller ones are considered (``planning.ranking.selection``).
+   does not fit the budget, the smaller ones are considered (``planning.selection``).
 2. If a plan of a larger kind is due but others are pending, no new plan is made there: the area
    drains, so that continuous appends do not starve the larger kind.
 3. No plan is made in an interval that a pending plan claims, or over segments of a pending plan.
 4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
-5. A large table is examined area by area, the highest bound first (``planning.ranking.areas``),
-   up to the limit of one run (``planning.ranking.selection``).
+5. A large table is examined area by area, the highest bound first (``planning.table_plan``),
+   up to the limit of one run (``planning.selection``).
 6. Plans over the whole table come last, and outside of the budget (``Finder.in_table``).
 
 Areas: time intervals that are planned independently, with upper bounds of their gain.

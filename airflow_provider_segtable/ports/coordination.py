@@ -3,8 +3,8 @@
 Contract:
 
 1. ``acquire`` grants a whole request or nothing, atomically: all locks, and the new segment ids,
-   or version, in one transaction (rules: ``core.locks.lockbox.decide``). It waits by notification,
-   not by polling storage, in the order of ``core.locks.lockbox.ahead``, up to ``wait_s`` seconds;
+   or version, in one transaction (rules: ``core.locks.decide``). It waits by notification,
+   not by polling storage, in the order of ``core.locks.ahead``, up to ``wait_s`` seconds;
    then ``LockTimeout`` names the holders, their locks and since when. A waiter that is overtaken
    counts this as a yield.
 2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
@@ -24,7 +24,7 @@ Contract:
    client gets its ids from the lock of that one. A kept lock ends when no append follows soon, and
    no later than the appends that use it when a request waits for it; ids that no append was given
    may be allocated again. Such a lease's ``check`` may rely on what the client knows.
-8. ``claim`` gives a name of a group to one client at a time (``ports.claims``): which service has a
+8. ``claim`` gives a name of a group to one client at a time (``ports.coordination``): which service has a
    bucket, who is there. ``wait_claims`` returns when the claims of the group differ from ``seen``,
    or at the deadline.
 9. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,

@@ -12,7 +12,7 @@ Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflig
 Run kernel jobs: a service submits jobs and receives results as they complete.
 
 1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order: in this process
-   (``in_process``) or in Spark tasks (``spark.driver.distribution``).
+   (``in_process``) or in Spark tasks (``spark.writes.distribution``).
 2. An attempt with several stages is a generator: it yields lists of jobs, never an empty one,
    receives their results in order, and returns its end (``Stages``).
 """
@@ -40,7 +40,7 @@ class Attempt:
     """A plan in flight with its locks held.
 
     ``state`` is the table right after ``PlanInflight``; for late log files, the table that the
-    commit met (``services.compaction.publication``).
+    commit met (``services.compaction``).
     """
 
     plan: Plan

@@ -7,7 +7,7 @@
 2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
    names, and those in folders of indexes that the table does not have. They are deleted when they
    are older than ``orphan_hours`` and older than every attempt in flight.
-3. The *log expires* as far as no kept version needs it (``services.log_expiry``).
+3. The *log expires* as far as no kept version needs it (``services.cleaning``).
 4. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
    before the first deletion. So is a clock that differs from the storage's, which is measured
    with a probe object. Ages use the earlier of the two times.
@@ -26,7 +26,7 @@
    event goes first: orphans, and files that an earlier cleaning gave up. The next cleaning that
    meets no such error makes the reserve anew.
 10. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
-   (``table.indexes.gone_entries``). Then the feeds are copied, and the indexes' own tables are
+   (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
    cleaned by the same steps. What fails there is in the run, and concerns no other table.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.

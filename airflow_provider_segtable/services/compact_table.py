@@ -5,7 +5,7 @@
    its inputs are damaged) does not make the rounds endless. Nor do appends that go on: after the
    first round a plan is carried out only if its inputs were there in the first round, or came of
    plans like it. All other plans are ``left``.
-2. By a kind, all that was asked for is one round (``services.compaction.request``).
+2. By a kind, all that was asked for is one round (``services.request``).
 3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
 4. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
    after their feeds are copied. An index that cannot be read fails its own plans alone. It is
@@ -25,7 +25,7 @@ Carry out plans of all kinds in one process: in execution order, on either engin
 Run an index: build what it lacks now, in this call.
 
 1. The plan that is pending for the index is taken; else one is requested, and carried out like any
-   other plan (``services.compaction.carry_out``).
+   other plan (``services.compact_table``).
 2. If the plan left time apart that is still lacking after it, another plan follows.
 3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
    planner's, goes on.

@@ -1,7 +1,7 @@
 """Compaction: execute plans that are in the log.
 
-1. For each plan: acquire its locks and commit its first event (``services.compaction.attempt``),
-   run its stages of jobs (``services.compaction.stages``), commit ``PlanCompleted``.
+1. For each plan: acquire its locks and commit its first event (``services.attempt``),
+   run its stages of jobs (``services.compaction``), commit ``PlanCompleted``.
 2. If a plan is started twice, it completes once: the second worker finds the locks held or the
    plan completed, and reports that. If a worker died, its plan is run again.
 3. Before it commits, an attempt enters the publishing section of its lock; from then on it cannot
@@ -16,7 +16,7 @@
 
 The stages of jobs of an attempt, step by step.
 
-The plan decides the steps (``core.plans.plan_steps``). The table's kind decides their jobs
+The plan decides the steps (``core.log.plan``). The table's kind decides their jobs
 (``data.table_kinds``):
 
 ===================  ==========================================  ==================================
@@ -29,15 +29,15 @@ sorted               sorted by the clustering, in target sizes   the same; rolle
 ===================  ==========================================  ==================================
 
 In a primary-key table whole files are merged by key (``data.keyed``); if time chunks or buckets
-change, each file is divided (``data.keyed.division``).
+change, each file is divided (``data.keyed.merge_job``).
 
 If inputs have few rows over a long time, the event times of these are read in a stage before, to
-find the time chunks of the outputs (``data.jobs.chunks_job``).
+find the time chunks of the outputs (``data.jobs.minor_job``).
 
 A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
 sorts and rolls up all its input rows.
 
-A build of an index commits its pieces itself (``services.indexing.build``), and publishes nothing.
+A build of an index commits its pieces itself (``services.indexing``), and publishes nothing.
 
 Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
 event of that state as ``deletes_applied_through``.
@@ -48,7 +48,7 @@ Publication: the event that completes a plan.
 2. Writers of primary-key tables hold no locks. If log files came that the completion cannot carry
    over, because time chunks or buckets change, the plan divides them (``Plan.division``). That is
    done in this process, as they are few, and the commit is tried again, ``PASSES`` times. Records
-   that lose against others of their keys are corrected then (``table.routing.parted``).
+   that lose against others of their keys are corrected then (``table.indexes.routing``).
    Late files are read and written in the columns of the state that the commit met, not in those of
    ``PlanInflight``: one may have been written after an alteration, but none in later columns.
 3. If the commit certainly failed, the files are deleted. The plan stays pending, to be run again.

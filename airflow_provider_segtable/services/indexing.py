@@ -1,6 +1,6 @@
 """Build what an index lacks, one piece of time after the other.
 
-1. A piece is the earliest time that is lacking (``core.indexes.next_build``). Files of it that are
+1. A piece is the earliest time that is lacking (``core.catch_up``). Files of it that are
    known already are left out: their writer or an earlier attempt indexed them.
 2. The entries are read before the log is read again. So an entry is about a file that the state
    has, or about a file that is gone: the build deletes the latter.
@@ -18,7 +18,7 @@
 The entries that an index has already, before a time is built.
 
 An entry about a file that the table has no more is *stale*: a build deletes it. The others say
-which files are known (``data.indexes.index_view``). Entries about records tell neither.
+which files are known (``data.indexes.entries``). Entries about records tell neither.
 
 Settle keys: correct the records of keys that have several rows, once an index knows them all.
 

@@ -1,7 +1,7 @@
 """The service of a log store: it makes checkpoints, by the policy and on request.
 
 1. A thread looks at what waits every ``LOOK_S``, which is far shorter than a bucket takes to fill,
-   and makes a checkpoint when one is due (``core.log_store.checkpoint_policy``).
+   and makes a checkpoint when one is due (``core.log_store.bucket``).
 2. One checkpoint is made at a time. A request that comes during one waits for the next: that one
    began after the records of the request were appended. Requests that wait together share one.
 3. Failures of the storage, of ZooKeeper and lost races are tried again, after a pause; meanwhile
@@ -25,7 +25,7 @@ One checkpoint after another: cut the store, commit the cut, and bring the store
 4. A bucket that the table's log refuses was taken by another writer or service, or the table was
    restored. It is left out, given up in the store, and reported; the others are committed.
 
-One thread at a time uses a checkpointer (``services.log_store.service``).
+One thread at a time uses a checkpointer (``services.log_store``).
 """
 
 import logging

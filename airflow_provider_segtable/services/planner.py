@@ -14,7 +14,7 @@
 Liveness comes from the coordinator: a worker's lock lives as long as its session. The log is
 read before the locks, so a worker that finishes in between is never considered dead.
 
-Planner runs over the tables inside a table (``table.indexes.inner_tables``).
+Planner runs over the tables inside a table (``table.indexes.lifecycle``).
 
 1. The feeds are copied first, unless it is a dry run, so that they can be compacted.
 2. Each table has its own policy, and a planner run of its own. What fails for one of them is

@@ -11,7 +11,7 @@
    already pending is returned unchanged.
 4. Of chosen segments, a minor compaction joins exactly these; the other kinds take the whole chunks
    that they lie in. Segments that cannot be compacted so are refused
-   (``planning.chosen_segments``). If a plan of the kind has compacted them already, the answer is
+   (``planning.finders.finder``). If a plan of the kind has compacted them already, the answer is
    that plan, completed.
 5. Segments claimed by other plans are skipped; a major compaction locks the time chunk instead and
    waits for their workers. If no segment is left, the error gives the reasons.
@@ -68,7 +68,7 @@ def request(  # noqa: PLR0913 - each is an option
     rollup: Literal["best-effort", "perfect"] | None = None,
     policy: Policy | None = None,
 ) -> tuple[PlanState, ...]:
-    """Request compactions of one kind; ``services.compaction.compaction.compact`` executes them.
+    """Request compactions of one kind; ``services.compaction.compact`` executes them.
 
     Args:
         ports: the table's ports.

@@ -22,7 +22,7 @@ The columns of files of one schema, as Spark reads them and as the table has the
 Spark reads a file by the names and types that the file has. Then columns get their present names
 and types, and missing ones their default. The log knows both schemas, so no file is opened.
 
-Predicates as Spark columns, with the exact meaning of ``data.arrow.arrow_predicates``.
+Predicates as Spark columns, with the exact meaning of ``data.conditions``.
 
 1. They are three-valued: null means unknown, which is not a match; the caller coalesces.
 2. A value is cast to its column's type by Arrow's rules, and refused if these refuse it.

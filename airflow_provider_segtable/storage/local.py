@@ -11,9 +11,9 @@
 4. A failed fsync is final: the file is deleted, never synced again, because the kernel may have
    dropped the pages. If the directory's fsync fails, the name exists but may not survive a power
    cut: ``OutcomeUnknown``.
-5. A symbolic link below the root is not followed (``disk.folders``), nor left out of a listing: it
+5. A symbolic link below the root is not followed (``disk``), nor left out of a listing: it
    is refused by name, since a file behind it must neither be deleted nor be taken for lost.
-6. ``turn`` locks the folder (``disk.turns``): writers of one host take turns.
+6. ``turn`` locks the folder (``disk``): writers of one host take turns.
 7. Errors need ``errno``, which obstore turns into text; and opening a table must not make its
    directory, which obstore does. So this adapter is plain ``os`` (obstore serves object stores).
 """

@@ -215,8 +215,8 @@ def open_context(
         storage_options: keys of the object store, as obstore names them.
         author: author of events and holder of locks; by default the host and process id.
         zookeeper_options: user, password and TLS files; by default from the environment
-            (``coordination.zookeeper.connection.access``).
-        log_store_options: token and authorities of log stores; likewise (``library.log_access``).
+            (``coordination.zookeeper.link``).
+        log_store_options: token and authorities of log stores; likewise (``library.log_stores``).
     """
     options = SecretOptions(storage_options)
     return TableContext(

@@ -13,7 +13,7 @@
 5. Deleted are: data files, deletion vectors, hints, the tables of indexes, what was published in
    other formats, the coordinator's records of all of these, last the events and older markers.
    While an event is left, no table can be created there. Only files whose names segtable gives are
-   deleted (``table.lifetime.own_files``); the others are kept and named, and with them a table of
+   deleted (``table.dropping``); the others are kept and named, and with them a table of
    another tool.
 6. The files are listed before the log is asked whether a new table begins at the marker, or has
    begun there and put a later marker. So a dropper that was paused deletes no file of a later

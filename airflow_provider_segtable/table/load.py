@@ -1,7 +1,7 @@
 """Load files: each is appended or upserted, as a whole or in parts, under one name or none.
 
 1. Without a commit id each part is an append of its own. With one the log knows the load of each
-   file (``core.log.loads``): a part begins where the log says that the last one ended, however
+   file (``core.log.state``): a part begins where the log says that the last one ended, however
    large parts were then, so each row is appended once, also after a failure and beside another
    process that carries out the same load.
 2. Rows that are committed must be the first rows of the file. A complete load must have all of

@@ -2,8 +2,8 @@
 
 1. Only segments that may have such rows are opened: by the interval, and by the event times for
    which the condition can hold. Of an opened file, row groups in which no row can match are
-   skipped by their statistics (``data.parquet.row_groups``). Indexes leave out files before they
-   are opened (``table.indexes.pruning``).
+   skipped by their statistics (``data.parquet.segment_scan``). Indexes leave out files before they
+   are opened (``table.chosen_files``).
 2. Deleted rows are left out before the condition is evaluated, and hidden columns are read only
    where needed, whatever columns are requested.
 3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
@@ -11,7 +11,7 @@
 4. ``explain`` returns the plan of the read: the same choice of files, columns and row groups.
 5. A window is read in the same way: its parts have row filters that choose the rows added since the
    start, or are those of a change feed, each with the change of its rows (``change_feed``).
-6. The origin of rows (``core.reads.origin``) is computed only if its columns are asked for.
+6. The origin of rows (``core.reads.effects``) is computed only if its columns are asked for.
 7. With a limit, no file is opened after the one that fills it.
 
 The plan of a scan: the scan's own choice of files, and what their footers decide.

@@ -238,10 +238,10 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         Args:
             columns: only these, in this order. ``"*"`` stands for all; ``_segtable_instant`` and
                 ``_segtable_completion_time`` show when the write of a row began and was committed
-                (``core.reads.origin``).
+                (``core.reads.effects``).
             where: only rows that match, as for ``delete``; other files and row groups are skipped.
             interval: only rows with event times in it: ``"2013-01-01/2013-02-01"``, or a pair of
-                times (``core.time.times``).
+                times (``core.time``).
             version: the table after this event.
             as_of: the table at this time, inclusive: a datetime (naive means UTC), date or text.
             tag: the table at this tag.
@@ -348,7 +348,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
 
         Raises:
             SchemaMismatch, TimeOutOfRange: the rows do not fit; nothing is written.
-            LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
+            LockLost, CommitConflict, CommitUnknown: see ``table.append``.
         """
         return append_rows(self.ports, rows, commit_id=commit_id)
 

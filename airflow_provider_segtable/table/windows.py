@@ -19,11 +19,11 @@ Change feeds: every change of a row in a window of versions, event by event.
    of the window, whatever is compacted meanwhile.
 3. Of a restore or repair, the rows visible before and after are compared by root address. Segments
    that both sides show with the same deletions are not opened.
-4. Every part has the change of its rows, from which ``data.arrow.change_columns`` makes columns.
+4. Every part has the change of its rows, from which ``data.rows`` makes columns.
 
 Change feeds of primary-key tables: which files have the changes of each event of a window.
 
-1. The feed is divided into pieces (``data.keyed.feed_pieces``), by file group: each reads its own
+1. The feed is divided into pieces (``data.keyed.file_groups``), by file group: each reads its own
    files, so a library reads one after another, and Spark all at once.
 2. Only file groups with records in the window are looked at, and of these only the keys with such
    records.

@@ -1,7 +1,7 @@
 """Wait for an index in the triggerer.
 
 Every mode of the sensors asks the same question, ``CaughtUp``, whose answer is the verdict of
-``core.indexes.catch_up``; ``triggers.watch`` watches the table.
+``core.catch_up``; ``triggers.watch`` watches the table.
 """
 
 from dataclasses import dataclass

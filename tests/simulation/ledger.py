@@ -8,7 +8,7 @@ table must satisfy:
 2. *durable*: what was acknowledged is in the log, now and at every later event;
 3. *prefix*: version n has the rows, columns and properties that the commits up to n left, whatever
    was compacted, cleaned or repaired;
-4. *agreement*: the fold, the descriptors and the files say the same (``core.segments.invariants``),
+4. *agreement*: the fold, the descriptors and the files say the same (``core.log.invariants``),
    and no file that a visible segment needs is gone;
 5. *retention*: every version that is kept, for its age or by a tag, before an event or after it,
    has all the files that its visible segments name, and the deletions that apply to them; and

@@ -9,7 +9,7 @@
 Append locks that a client keeps, so that appends in a loop need no round trip for their locks.
 
 1. An append that soon follows an alike one acquires a lock with a block of ids
-   (``core.locks.id_blocks``). Its portion is the first; the lock stays when the append releases
+   (``core.locks``). Its portion is the first; the lock stays when the append releases
    it, and later alike appends of this client take the other portions without asking the server.
 2. A kept lock *ends* when its ids are used up, when no append has used it for ``KEPT_S``, when the
    connection drops, and as soon as a time chunk request of the table queues up: the lock watches

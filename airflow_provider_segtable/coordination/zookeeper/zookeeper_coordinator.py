@@ -19,7 +19,7 @@
         claims/<group>/<name>         ephemeral; a claimed name with its content (``claims``)
 
 1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
-   ``core.locks.lockbox.decide``; and sends one multi: lockbox set at the version read, counters set
+   ``core.locks.decide``; and sends one multi: lockbox set at the version read, counters set
    at the versions read, states of revoked locks made, lock node created, own waiter deleted. On a
    version conflict it starts again.
 2. A time chunk request queues up first, in a multi that also bumps the gate. An append reads the

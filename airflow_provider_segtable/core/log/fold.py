@@ -33,7 +33,7 @@ overwrite              as a change. Refused, too, if another overwrite of the sa
                        its author had not read: it has to replace that one's rows
 compaction completed   commutes with appends, changes and compactions of other groups; a new
                        version carries over segments appended meanwhile
-                       (``core.segments.replacement``). Refused if the plan is finished, another
+                       (``core.log.replacement``). Refused if the plan is finished, another
                        attempt superseded mine, or an input is no longer visible
 plan requested         refused if an input is not visible or claimed by a pending plan, or if
                        the plan is pending or completed already (an aborted one may come back)
@@ -63,7 +63,7 @@ dropped                always admitted; everything else is refused after it
 =====================  ==================================================================
 
 Each family decides for its own events (``core.log.families``); here they stand side by side.
-The balance check runs here, at commit (``core.segments.balance``).
+The balance check runs here, at commit (``core.log.replacement``).
 
 Sum up what events published, for readers that were not there.
 

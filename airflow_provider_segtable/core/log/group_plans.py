@@ -1,6 +1,6 @@
 """Plans that replace adjacent groups of one chunk by one group over the same roots.
 
-1. Inputs are whole, visible, adjacent groups (``core.segments.adjacency``). The outputs are one
+1. Inputs are whole, visible, adjacent groups (``core.timeline``). The outputs are one
    atomic update group: the same root range, at a higher minor version.
 2. The lock is EXCLUSIVE on the input segments, and new ids of the later generation are allocated
    with it. Workers do not wait for it: if another worker holds a segment, the plan is left to it.
@@ -8,7 +8,7 @@
 4. Balance: the outputs have ids of the attempt, the plan's root range, the size of their group,
    the chunk's core set, and a minor version above all groups over these roots. An append
    table's also have the lineage of the inputs (``TableKind.misplaced``).
-5. The outputs are in a base as ``core.segments.base`` says. In a file group no plan takes a base
+5. The outputs are in a base as ``core.base`` says. In a file group no plan takes a base
    apart: what is left of it would be no base, and what is made none either.
 
 Minor compaction: small adjacent groups of a chunk become one, and rows keep their order.

@@ -5,7 +5,7 @@
 2. It claims no segments: appends, changes and compactions go on, and it waits for none of them.
    Time that pending plans rewrite is left for later (``apart``), so that entries are not computed
    for files that are about to be replaced.
-3. Its lock excludes only other workers of the same plan (``core.locks.lockbox``, rule 2).
+3. Its lock excludes only other workers of the same plan (``core.locks``, rule 2).
 4. Each piece is an event of its own (``IndexBuilt``), so the plan may stop after any piece, and a
    later attempt goes on from there. It completes once all that was lacking at its request is built;
    it publishes no segments.

@@ -3,7 +3,7 @@
 1. The outputs are the core sets of the region's chunks at a new version: sorted, perfectly rolled
    up, repartitioned by ``granularity`` if that is given. The attempt numbers them itself. In a
    primary-key table each bucket of a chunk has a core set, and ``buckets`` may change their number.
-   A core set is the base of its chunk (``core.segments.base``); what is carried over is not in it.
+   A core set is the base of its chunk (``core.base``); what is carried over is not in it.
 2. The lock is on the region: REPLACE if every segment appended meanwhile fits one new chunk
    (granularity stays or gets coarser in all of the region), so that appends go on; else EXCLUSIVE:
    appends wait, or revoke the lock. Its worker waits some minutes for others in the region.
@@ -18,7 +18,7 @@
    (``division``). The completion names these files as further inputs, and gives the new ones ids.
    If an index of records promises one row a key, a log file of a chunk that is cut into several is
    divided even if it fits: whichever of its records and the outputs' loses is corrected
-   (``table.routing.parted``).
+   (``table.indexes.routing``).
 6. The work is in proportion to rows and to chunks that have rows, not to the time between the first
    and the last event: of *sparse* inputs the event times are read to find their chunks.
 7. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row

@@ -1,7 +1,7 @@
 """Plans: work on a table that is decided first, written into the log, then carried out.
 
 1. A plan is a value of a *kind*. A kind is one type in one file of this folder, listed in
-   ``core.plans.kinds``. The log, the locks, the services and the commands know only ``Plan``:
+   ``core.log.plan_kinds``. The log, the locks, the services and the commands know only ``Plan``:
    everything in which kinds differ is a class attribute or a method here.
 2. A plan's id is a function of table, kind, purpose and inputs. A plan made twice has the same id,
    and a worker that runs it again finds that it is completed.
@@ -9,7 +9,7 @@
    is refused if a pending plan claims any of them. A new plan over an interval is refused only by
    another such plan: its lock waits for the workers of plans over segments.
 4. A worker acquires the plan's lock, commits ``PlanInflight``, takes the plan's steps
-   (``core.plans.plan_steps``), and commits ``PlanCompleted``. The log fences attempts and settles
+   (``core.log.plan``), and commits ``PlanCompleted``. The log fences attempts and settles
    ids for every kind alike (``core.log``); a kind adds conditions, and lifts none.
 
 Source of the idea: Druid's minor compaction; its major compaction, and the semi-major one that
@@ -19,7 +19,7 @@ Steps of a plan's execution: what its worker does next, as pure data.
 
 A worker asks its plan for the next step until the plan publishes (``Plan.next_step``). A plan may
 take several steps over data, each decided from the results of those before it. The jobs of a step
-depend on what the table keeps; ``services.compaction.stages`` makes them.
+depend on what the table keeps; ``services.compaction`` makes them.
 
 The status of a plan, and its transitions.
 """
@@ -59,7 +59,7 @@ class Rewrite:
         sparse: inputs with fewer rows than time chunks between their first and last event. Their
             event times are read, to find the chunks of their rows (``with_chunks``).
         layout: the layout of these chunks; None if no input is sparse.
-        clustering: the order of output rows (``core.tables.clustering``), by event time if empty;
+        clustering: the order of output rows (``core.schema``), by event time if empty;
             None keeps the order of the inputs.
         most: the maximum number of outputs; 0 means any number.
         buckets: the number of buckets of each of these chunks; empty without a primary key, and if
@@ -254,7 +254,7 @@ class Plan(ABC):
     def with_base(
         self, found: "PlanState", segments: tuple[Segment, ...], state: "State"
     ) -> tuple[Segment, ...]:
-        """Return outputs in the base that they are in (``core.segments.base``).
+        """Return outputs in the base that they are in (``core.base``).
 
         The event records it. An older segtable did not, so the fold asks, too.
 

@@ -9,7 +9,7 @@
 4. A segment can be carried over if all its rows lie in one chunk of the layout, and were divided
    by the number of buckets that the layout has there. This is certain
    if granularity stays or gets coarser in all of the region: appends continue beside such a
-   compaction and wait for any other (``core.plans.major_plan``). If an append slips in because
+   compaction and wait for any other (``core.log.major_plan``). If an append slips in because
    locks were lost, the commit is a conflict; no row is lost. Writers of primary-key tables hold no
    locks: whoever commits second, writer or compaction, divides the rows of the log file again.
 5. Chunks of one version do not hide rows of each other.

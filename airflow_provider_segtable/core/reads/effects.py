@@ -21,15 +21,15 @@ The origin of rows: which write made them, as hidden columns show it on request.
 3. In an append table the log tells the origin, by the descriptors of roots. When no kept version
    needs the file of a root any more, cleaning removes its descriptor, and the origin of compacted
    rows is unknown: null. Rows that were not compacted always have one.
-4. In a primary-key table files describe the roots of their records (``data.merge.root_orders``), so
+4. In a primary-key table files describe the roots of their records (``data.keyed.key_groups``), so
    the origin is always known. A row of several records has that of the record that completed last.
 5. So a row was added in the window after a time if its completion time is later
-   (``core.reads.added``), and an unknown one is earlier than the oldest kept version.
+   (``core.reads.effects``), and an unknown one is earlier than the oldest kept version.
 
 Which rows were added since a version: an incremental read.
 
 1. A row is added by the event that publishes its *root*, the file in which it was first written. A
-   root's id is settled by that event (``core.segments.id_space``) and never again free. So a row
+   root's id is settled by that event (``core.id_space``) and never again free. So a row
    was added after version ``start`` iff its root's id was free then.
 2. So neither the events in between nor the original files are needed: rows that were compacted
    since are found in the outputs, by their roots.

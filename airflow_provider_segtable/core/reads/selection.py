@@ -3,7 +3,7 @@
 1. A selection begins with everything that may be read. Each step is one test, by one name, and
    leaves the items that pass it.
 2. Every step is recorded, so the code that plans a read is also what explains it
-   (``core.reads.read_plan``). An index is one more step (``table.indexes.pruning``), or a note why
+   (``core.reads.selection``). An index is one more step (``table.chosen_files``), or a note why
    it left nothing out.
 3. The order of steps is that of their cost: what the log alone decides comes first.
 

@@ -1,7 +1,7 @@
 """Overwrite requests: replace the rows of an interval, or those that match a condition.
 
 1. The rows to write are not a part of the request: an engine holds them
-   (``table.changes.overwriting``).
+   (``table.changes.run_change``).
 2. All of them must lie in the interval, or match the condition. So the same overwrite, run again
    under another commit id, replaces exactly the rows that it wrote before.
 3. An overwrite without rows deletes.

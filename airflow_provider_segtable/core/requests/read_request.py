@@ -4,12 +4,12 @@
    version, time and tag is given; without them the newest version is read.
 2. With a start (``since_version``, ``since`` or ``consumer``) it reads a *window*: only what was
    committed after the start, which is exclusive, up to the version read, which is inclusive. Either
-   the rows that were added and are visible at the end (``core.reads.added``), or with ``changes``
+   the rows that were added and are visible at the end (``core.reads.effects``), or with ``changes``
    every change of a row (``core.reads.effects``).
 3. A request is checked when it is made; ``columns_read`` compares it with a table's columns. ``*``
-   among the columns stands for all of the table's, so that hidden ones (``core.reads.origin``) can
+   among the columns stands for all of the table's, so that hidden ones (``core.reads.effects``) can
    be named after them.
-4. ``read_request`` also takes times and intervals as users give them (``core.time.times``), and
+4. ``read_request`` also takes times and intervals as users give them (``core.time``), and
    ``a,b`` columns, as options have them.
 """
 

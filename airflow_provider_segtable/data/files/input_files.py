@@ -1,7 +1,7 @@
 """Read a user's files: Parquet, CSV and JSON lines, by their suffixes, here or in object stores.
 
 1. Formats without types (CSV, JSON) are read in the table's types. Their times follow one rule
-   (``data.arrow.text_times``), however many rows have a zone. The fields of a CSV file are read as
+   (``data.files.text_values``), however many rows have a zone. The fields of a CSV file are read as
    texts, of which ``text_values`` makes values; ``CsvFormat`` says how the file is written.
 2. A value that does not fit its column, or is too large for it, refuses the file by row, column
    and value.

@@ -3,7 +3,7 @@
 1. A sink writes a hidden temporary file beside its target. Commit is: fsync the file, link it
    under its name (which fails if the name is taken), unlink the temporary, fsync the directory.
 2. Directories are durable too: a directory's parent is synced before the first file is created in
-   it. No symbolic link below the root is followed, to read or to delete (``disk.folders``).
+   it. No symbolic link below the root is followed, to read or to delete (``disk``).
 3. Writeback starts while the file is still being written, in pieces of 16 MiB, so that the sync at
    the end is short.
 4. ``begin_commit`` commits in another thread, with descriptors of its own, so that the next file is

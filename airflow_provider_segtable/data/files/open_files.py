@@ -1,6 +1,6 @@
 """Opening a table's data files from its URI and storage options alone, in any process.
 
-1. Options are those of ``data.files.filesystems``.
+1. Options are those of ``data.files.open_files``.
 2. ``memory://name`` is one store per process, shared by all its users; for tests.
 
 Data files on object stores, through ``pyarrow.fs``.

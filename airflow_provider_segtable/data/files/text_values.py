@@ -3,7 +3,7 @@
 1. Arrow parses each text by itself, so no value depends on the rows around it.
 2. A text that is no value of the type, or is too large for it, is refused with its row, its column
    and itself; it never becomes null, infinite or rounded. Infinity is written ``inf``.
-3. Times follow ``data.arrow.text_times``; times of day are written like those of timestamps.
+3. Times follow ``data.files.text_values``; times of day are written like those of timestamps.
 
 Times in text files, by one rule for all of them: ISO 8601, with a zone or in UTC.
 

@@ -2,7 +2,7 @@
 
 Bounds of row groups from the index ``column_stats``, compared with conditions.
 
-A file may have a matching row if one of its row groups may, by ``core.deletes.predicate_bounds``.
+A file may have a matching row if one of its row groups may, by ``core.predicate``.
 Bounds of a column are decoded when a condition first names it.
 
 Entries of the index ``column_stats``: bounds, nulls and a sketch of each column and row group.

@@ -1,7 +1,7 @@
 """Decide which record of each key wins in the whole table, and what has to be corrected.
 
 1. A key's records lie in *places*, the time chunks of their event times. In each place the highest
-   record is on top (``core.tables.keyed.merge_rules``); it is live unless it deletes the key.
+   record is on top (``core.tables.merge_rules``); it is live unless it deletes the key.
 2. Of all records of a key the highest one *wins*, as if the table were one chunk.
 3. A live record on top of any other place *loses*. It is corrected by a tombstone in its place,
    which is higher than the loser and lower than the winner (``correction_orders``). So a compaction
@@ -12,13 +12,13 @@ The rows of corrections: tombstones of keys in the places of losers, in the tabl
 
 Keep one record of each key in a write: the highest, wherever their time chunks are.
 
-Of equal ordering values the later row is higher, as in one file (``data.merge.keyed_rows``). If a
+Of equal ordering values the later row is higher, as in one file (``data.keyed.keyed_rows``). If a
 write had records of a key in several time chunks, only their random tokens would decide.
 
 Entries of the index ``record_index``: a fact about each record of a file.
 
 1. The root of a record says which log file it came from, and with that its order
-   (``data.keyed.keyed_files``). So the fact is the same, whichever file the record is read from.
+   (``data.keyed.group_reader``). So the fact is the same, whichever file the record is read from.
 2. No entry names a file, so none tells whether a file is known, or what is in it.
 """
 

@@ -360,7 +360,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         token: 16 unguessable hex digits.
         sort: sort the rows by event time first (stable); holds them in memory.
         placement: the segment's place among others; first generation by default.
-        definition: for the footer, from ``data.parquet.metadata.descriptor.encode_definition``.
+        definition: for the footer, from ``data.parquet.descriptor.encode_definition``.
             The file's columns get their ids from it.
         commit: commits the file, or begins to.
         path: the path of the file; named by id and token by default.

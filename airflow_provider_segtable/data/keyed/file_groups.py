@@ -1,6 +1,6 @@
 """File groups: the visible files of a bucket, and their merged rows.
 
-1. The files of a base are one run (``core.tables.keyed.slices``); log files are runs of their own.
+1. The files of a base are one run (``core.timeline``); log files are runs of their own.
    A group with one run is merged already: its rows without tombstones are what readers see. Only
    the columns asked for are read, and of these only row groups in which a condition may hold.
 2. Conditions and intervals hold for merged rows: a record that does not match may hide one that
@@ -9,7 +9,7 @@
 3. Of other groups, the key, the columns that order records, and the columns asked for are read.
 4. Of a window, a row is read if one of the records that it consists of completed in the window,
    by the roots that records keep: also if it was compacted since. The origin of a row
-   (``core.reads.origin``) is that of the record that completed last.
+   (``core.reads.effects``) is that of the record that completed last.
 
 Pieces of the change feed of a primary-key table: what a window changed of one file group.
 

@@ -1,10 +1,10 @@
-"""Merging rows of equal keys, held in memory (``core.tables.keyed.merge_rules`` has the rules).
+"""Merging rows of equal keys, held in memory (``core.tables.merge_rules`` has the rules).
 
 Engine ``latest``: the highest record of a key, as a whole row (``core.tables.keyed``).
 
 Registers of contested keys: the highest record that sets each, and the highest deletion.
 
-The rules are those of ``core.tables.keyed.merge_rules``. Of equal codes the later row is higher. A
+The rules are those of ``core.tables.merge_rules``. Of equal codes the later row is higher. A
 file's tombstone stands before the upsert of its key, so a register that the tombstone of its own
 file has spared is spared in every later merge.
 

@@ -16,7 +16,7 @@
 
 Row groups of a file that may hold matching rows, by the statistics in its footer.
 
-1. A predicate is compared with the bounds of its columns (``core.deletes.predicate_bounds``); an
+1. A predicate is compared with the bounds of its columns (``core.predicate``); an
    Arrow expression by Arrow's own datasets.
 2. Statistics are used only for flat columns that the file stores in the table's type, and of
    types whose bounds are exact. For an expression over floating columns none are used: Arrow

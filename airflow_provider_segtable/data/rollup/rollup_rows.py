@@ -6,7 +6,7 @@
 2. However rows are split, rolled up and joined, the result is the same (except the last digits of
    floating sums), and the sum of ``__segtable_events`` is the number of input rows.
 3. Sketches are Spark's and opaque here: tables with sketches are rolled up by
-   ``spark.writes.dataframe_rollup``.
+   ``spark.table_kinds``.
 4. Dictionaries stay dictionaries; only Arrow and numpy are needed.
 5. ``RollupJob`` is minor compaction of a rollup table: adjacent small segments become few, rolled
    up among themselves. Its balance check counts events, less those of deleted rows. If there are

@@ -4,7 +4,7 @@
    with float is float; all else with a floating number is double. Integers divide as doubles.
 2. Overflow and division by zero are errors, as in Spark: no value is wrapped around.
 3. Decimals are divided, and brought to 38 digits if a result needs more, by
-   ``data.sql.decimal_results``: Arrow has other rules.
+   ``data.sql.arrow_numbers``: Arrow has other rules.
 
 Results that Arrow does not compute as Spark does: decimal quotients, long decimals, rounding.
 

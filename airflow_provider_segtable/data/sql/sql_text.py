@@ -1,6 +1,6 @@
 r"""SQL text as trees, and the literals in them.
 
-1. ``data.sql.sql_lexer`` reads texts, comments and long lists of values; sqlglot reads the rest.
+1. ``data.sql.sql_text`` reads texts, comments and long lists of values; sqlglot reads the rest.
 2. A literal is kept as it was written, with its kind. ``data.sql.column_bounds`` says where it lies
    among a column's values; ``fitted`` gives the column's value that it is, for assignments.
 3. A number with an exponent, or with the suffix D or F, is a double; all others are exact.

@@ -21,7 +21,7 @@ Names of a published Iceberg table's own files, relative to the table's root.
 
 A table's schema as Iceberg's: types, ids, and the names of columns in files without ids.
 
-1. A column has its own id, a field within it the id that files have (``data.parquet.file_ids``).
+1. A column has its own id, a field within it the id that files have (``data.parquet.table_file``).
    So renamed, dropped, reordered and widened columns need no more than another schema.
 2. The number of a table's schema is the id of Iceberg's.
 3. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file with

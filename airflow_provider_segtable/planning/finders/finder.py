@@ -8,7 +8,7 @@
 3. A ``Draining`` instead of a candidate keeps smaller kinds from making new plans there.
 4. Candidates of one kind contest nothing among themselves. A candidate of a larger kind replaces
    the smaller ones whose segments or interval it claims (``planning.table_plan``).
-5. ``may_be_due`` and the bound of an area (``planning.ranking.areas``) are upper bounds: a
+5. ``may_be_due`` and the bound of an area (``planning.table_plan``) are upper bounds: a
    candidate of k segments gains at most the k - 1 that it removes, and tidies each copied byte at
    most twice: if rows in it are deleted, and for another cause (``may_tidy``).
 

@@ -2,10 +2,10 @@
 
 1. A region is the smallest interval that splits no chunk, old or new: usually one chunk, more if
    the granularity changes (24 hours become a day). Overlapping regions worth replacing are joined,
-   for example weeks that become months. Where chunks cross (``core.time.layout``), a region takes
+   for example weeks that become months. Where chunks cross (``core.time``), a region takes
    the granularity override there, even without ``major_granularity``.
 2. A region is worth replacing if its rollup is not perfect (segments with rows are visible beside
-   what a major compaction made: ``core.segments.base``), a large share is not sorted, many rows are
+   what a major compaction made: ``core.base``), a large share is not sorted, many rows are
    deleted, its segments are badly sized, or it is not divided by ``major_granularity`` and
    ``major_buckets``. In a primary-key table only the division counts: semi-major compaction does
    the rest.

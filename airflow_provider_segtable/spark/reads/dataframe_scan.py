@@ -4,7 +4,7 @@
    nothing and infers nothing.
 2. Segments wholly inside the requested interval are read without a filter; the others with a filter
    on the event time. Segments in which no row can match a condition, by their event times or by an
-   index, are not read (``table.reads.chosen_files``).
+   index, are not read (``table.chosen_files``).
    By times only where the session's zone is UTC: in another one a time without zone is another.
 3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
    of the row number in the file, computed from the segment's runs; in others that of the address
@@ -23,12 +23,12 @@
 
 Windows and origins in Spark: rows added since a version, change feeds, and the origin of rows.
 
-1. The driver finds the parts of the window, as ``Table`` does (``table.reads.scan``): descriptors,
+1. The driver finds the parts of the window, as ``Table`` does (``table.scan``): descriptors,
    row filters, and the change or the origins of each part's rows. Tasks read them by pyarrow.
 2. Parts are read so, and not by Spark's own reader, because each has its own choice of rows, and in
    a change feed its own constants: a plan with a branch for each event would not be practical.
 3. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). The pieces
-   of its change feed are one for each bucket and stretch of events (``data.keyed.feed_pieces``).
+   of its change feed are one for each bucket and stretch of events (``data.keyed.file_groups``).
 4. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
    pushes down leave out files by their event times.
 """

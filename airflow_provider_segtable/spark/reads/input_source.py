@@ -4,13 +4,13 @@
 2. Text (CSV, JSON) is read in the table's own types, never guessed. Columns are found by the
    header's names, and a value that does not parse fails the ingest instead of becoming null.
 3. Of CSV Spark only separates the fields, with the quotes and newlines of the local engine; tasks
-   make values of them (``spark.tasks.text_reading``). Spark makes them itself if an option asks for
+   make values of them (``spark.tasks.reading``). Spark makes them itself if an option asks for
    one of its own conversions, such as ``dateFormat``. A file is read by one task, because newlines
    may be in quotes; the option ``multiLine=false`` divides it.
 4. A number of JSON that is infinite in its column was too large for it, and is refused.
 5. Parquet and ORC have their own types; the ingest checks whether these fit.
 6. Rows to set aside are found by a pass of their own, whose results are written by the driver
-   before any row is ingested (``data.files.bad_rows``); the rows are then read without them.
+   before any row is ingested (``data.files.text_values``); the rows are then read without them.
 """
 
 import codecs

@@ -22,7 +22,7 @@ The versions of a table as a stream: ``SegtableSource.Feed``.
 
 1. An offset is a version. The first batch is what the request asks for: without a start the whole
    table, with ``sinceVersion`` ``latest`` nothing. Each later one is the window since the batch
-   before. Where a batch ends is decided by ``core.reads.batches``.
+   before. Where a batch ends is decided by ``core.reads.effects``.
 2. What a batch has follows from its two offsets alone, which Spark keeps. So a batch that it runs
    again after a restart is the same.
 3. A batch is read when its rows are needed. After a restart Spark asks for the batch before, too,
@@ -203,8 +203,8 @@ class Asked:
         """Return what a request asks for now; with the log, ``ports`` have a coordinator.
 
         Raises:
-            VersionExpired, WindowExpired, InvalidInput: see ``table.reads.window``.
-            LogStoreUnavailable: see ``table.log_store.live_tail``.
+            VersionExpired, WindowExpired, InvalidInput: see ``table.windows``.
+            LogStoreUnavailable: see ``table.log_store.tail``.
         """
         if request.include_log:
             found = union_scan(ports, log_finder(ports), ReadRequest(include_log=True))

@@ -9,7 +9,7 @@ Run a group of kernel jobs in a task.
 
 Pack row addresses in a task: batches of names and row numbers in, packed bits out.
 
-1. Each name becomes one row with its numbers as packed bits (``data.deletes.row_bits``). Arrow and
+1. Each name becomes one row with its numbers as packed bits (``data.row_filter``). Arrow and
    numpy do the work; no row becomes a Python object.
 2. It needs no bitmap library, because executors have none.
 

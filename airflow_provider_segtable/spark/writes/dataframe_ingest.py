@@ -23,12 +23,12 @@ Upsert a DataFrame into a primary-key table, in one event.
    left out in a ``partial_update`` table, whose writers fill their own, and where keys are deleted;
    columns that were added to the table, everywhere.
 2. Rows are read once. Spark deals them to tasks by time chunk and bucket, which its own hash gives
-   (``data.merge.bucketing``), and tasks write log files.
+   (``data.keyed.keyed_rows``), and tasks write log files.
 3. A row that does not fit refuses the whole write: the files are deleted, nothing is committed. Of
    event times that do not fit, the error then counts all.
 4. The rows of a DataFrame have no order. Of rows with equal keys, the ordering column decides; if
    that ties, or there is none, any of them wins.
-5. No lock is taken, and no coordinator is needed (``table.writes.upsert``).
+5. No lock is taken, and no coordinator is needed (``table.upsert``).
 """
 
 import math
@@ -178,7 +178,7 @@ def upsert_some(
     Raises:
         SchemaMismatch, TimeOutOfRange, InvalidInput: the rows do not fit; nothing was committed.
         ExecutionFailed: Spark failed; nothing was committed.
-        CommitConflict, CommitUnknown: see ``table.writes.upsert``.
+        CommitConflict, CommitUnknown: see ``table.upsert``.
     """
     state = state or ports.log.load()
     rules = merge_rules(state, ports.uri)
@@ -376,7 +376,7 @@ def ingest(
         SchemaMismatch, TimeOutOfRange, InvalidInput: nothing was committed.
         RowsOutOfBalance: the source changed between the passes; nothing is left.
         ExecutionFailed: Spark failed; nothing was committed.
-        LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
+        LockLost, CommitConflict, CommitUnknown: see ``table.append``.
     """
     committed = ingest_some(
         ports,

@@ -12,7 +12,7 @@ The rows that match are held in memory, as are the source of a merge and the rec
 
 Rows of files for changes in this process: ``delete`` and ``update`` by matches, ``merge``.
 
-1. Files are paths, URIs of object stores, or patterns (``data.files.input_paths``). All rows of a
+1. Files are paths, URIs of object stores, or patterns (``data.files.input_files``). All rows of a
    pattern's files are one request's rows. They are read in the table's types, and have the columns
    that the files have. Object stores are opened with the table's storage options.
 2. ``why_spark`` says before anything is read or started what only Spark can do.

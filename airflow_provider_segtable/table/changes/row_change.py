@@ -89,7 +89,7 @@ class Found:
     Attributes:
         rows: the rows to delete, by root; all visible in the snapshot.
         matched: number of matching rows.
-        prepare: plans and writes the rows to append (``table.writes.append``), if any.
+        prepare: plans and writes the rows to append (``table.append``), if any.
         predicate: the predicate delete of a rollup table, instead of ``rows``.
         overwritten: of an overwrite, outer bounds of the event times that it replaces.
         count: returns the number of rows to append, for a dry run.
@@ -464,7 +464,7 @@ class RowEngine(Protocol[New]):
 
         Args:
             snapshot: the table at one version.
-            request: the change; ``where`` may be a ``core.deletes.predicate.Predicate``, too.
+            request: the change; ``where`` may be a ``core.predicate.Predicate``, too.
             addressed: False if the table's rows have no addresses; they are only counted.
 
         Raises:

@@ -26,7 +26,7 @@ Run of an overwrite on a table: rows of an interval go, others come, in one even
 1. The new rows are checked first: each must be among those that the overwrite replaces.
 2. The rows to delete are those of one snapshot. Rows that others append later stay, as beside a
    compaction. Two overwrites of the same time notice each other, whether or not they delete rows
-   (``core.log.overwritten``): the later one looks again, and replaces what the earlier one wrote.
+   (``core.log.state``): the later one looks again, and replaces what the earlier one wrote.
 3. Where the log records the root addresses of a segment that lies in the interval, its rows are
    named by metadata, and its file is not opened. Of other segments the hidden columns are read.
 4. In a rollup table the event has a predicate over the event time instead, and the new rows. It

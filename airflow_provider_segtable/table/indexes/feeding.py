@@ -4,7 +4,7 @@
    new files for each one. An index that was requested meanwhile is seen in the next attempt of its
    commit, and fed then, because no commit lands that has not read the whole log.
    The new files are those of the event as it is put: corrections are among them
-   (``table.routing.router``), which another attempt may replace. Then the feeds are made again.
+   (``table.indexes.routing``), which another attempt may replace. Then the feeds are made again.
    A feed says how many files it covers, so the log records a lack if the event has more.
 2. An index never keeps a writer from committing. If its entries cannot be written, the files are
    larger than ``MOST_BYTES``, or more than ``MOST_WAITING`` feeds wait since nobody can copy them
@@ -26,7 +26,7 @@ Copy feeds into the log of an index's own table.
    then on the state carries these feeds no more.
 4. An index whose log fails keeps no other index from its feeds.
 5. It is work that anyone may do at any time, and that may end after any step: readers see the
-   feeds all the same (``table.indexes.lookup``).
+   feeds all the same (``table.indexes.index_entries``).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Look up the entries of an index.
 
 1. The rows of the index's own table are the lowest layer. The feeds that its log has not got yet
-   lie above it, in the order of their events (``data.keyed.record_layers``).
+   lie above it, in the order of their events (``data.keyed.log_files``).
 2. A reader that keeps entries in memory keeps the two apart (``table_entries``,
    ``waiting_entries``): what is in the table changes seldom, and what waits is little.
 
@@ -15,7 +15,7 @@ The table of an index as readers of the indexed table see it.
 
 The entries that feeds bring: of one feed, and of all events after a version.
 
-1. A feed is a layer of records over those of earlier events (``data.keyed.record_layers``): events
+1. A feed is a layer of records over those of earlier events (``data.keyed.log_files``): events
    count in their order, whenever their authors began.
 2. The feeds of ``fed_entries`` are those that the state carries, and for older events those that
    the log names. So they are known without reading the index's own table, however large it is.

@@ -7,7 +7,7 @@
    (``services.indexing``).
 3. A rebuild is a new index of the same name, which replaces the old one at once.
 4. A drop is an event, which ends the index's plans, too. Then the log of the index's own table is
-   ended (``table.lifetime.log_end``), so that a late copy of a feed, or a late compaction, is
+   ended (``table.dropping``), so that a late copy of a feed, or a late compaction, is
    refused; then its files are deleted. The marker of the end stays until cleaning deletes what is
    left of the folder.
 

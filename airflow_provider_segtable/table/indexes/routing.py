@@ -1,7 +1,7 @@
 """The routes of one change: for each index of records, what its event brings besides its files.
 
 1. Upserts, deletes and updates of a primary-key table append records. Before they are committed,
-   their keys are routed in each index of records (``table.routing.route``): of equal keys in other
+   their keys are routed in each index of records (``table.indexes.routing``): of equal keys in other
    time chunks one record wins, and the others are corrected in the same event.
 2. An index that was requested meanwhile is seen in the next attempt of the commit. A route that
    does not hold any more is made again, as is one whose files a cleaning deleted. So two writers
@@ -9,7 +9,7 @@
    first, and the other one corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
    or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
-   that the index lacks it, and its next run settles the keys (``services.indexing.settle``).
+   that the index lacks it, and its next run settles the keys (``services.indexing``).
 
 Write corrections: tombstones over records that lose, as log files in their places.
 
@@ -20,7 +20,7 @@ Write corrections: tombstones over records that lose, as log files in their plac
 Route the keys of an event: decide which records win, and write what corrects the others.
 
 1. The facts of the new records and all that is known of their keys are decided together
-   (``data.indexes.records.decision``).
+   (``data.indexes.records``).
 2. A new record that wins is certain: a correction below it hides what is lower, if that is there at
    all. Where a known record wins and another is to be corrected, the records of the key are read,
    because facts outlive their records; what is there decides.
@@ -33,13 +33,13 @@ Route the keys of an event: decide which records win, and write what corrects th
 Correct records of keys that a finer granularity parts, when log files come late.
 
 1. A major compaction that cuts a time chunk into several merges the records of each key before it
-   divides them (``data.keyed.division``), so its outputs have one row for a key of the old chunk.
+   divides them (``data.keyed.merge_job``), so its outputs have one row for a key of the old chunk.
 2. A log file that came meanwhile has further records of these keys. It is divided, and may then lie
    in another of the new chunks than what it hid, or was hidden by. What loses is *corrected*, as if
    the chunks had been new ones before: by tombstones right above it, in its place, in the event of
-   the compaction (``data.indexes.records.decision`` has the rules).
+   the compaction (``data.indexes.records`` has the rules).
 3. The old chunk decides, as its readers see it. Other chunks need nothing: whoever wrote the late
-   file has corrected what loses there (``table.routing.router``).
+   file has corrected what loses there (``table.indexes.routing``).
 4. Corrections are no ingested rows, so they do not count in the compaction's balance.
 """
 

@@ -18,7 +18,7 @@
    rivals neither keep each other from committing nor starve each other. Both are hints.
 7. In a stream of events only every eighth is announced at once. Another one is announced a little
    later, and only if no event has followed it: announcements cost more than the commits.
-8. Every event brings what keeps keys unique (``table.routing.router``), then entries about all its
+8. Every event brings what keeps keys unique (``table.indexes.routing``), then entries about all its
    files, with these, for all indexes of the table (``table.indexes.feeding``). Both are written
    outside of the turn.
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
@@ -216,7 +216,7 @@ def checkpoint_every(segments: int) -> int:
 
 
 def forward_feeds(ports: TableContext, state: State) -> None:
-    """Copy the feeds of all indexes into their own tables (``table.indexes.forwarding``).
+    """Copy the feeds of all indexes into their own tables (``table.indexes.feeding``).
 
     Raises:
         SegtableError: the log of an index could not be read or written.

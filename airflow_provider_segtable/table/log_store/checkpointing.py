@@ -1,7 +1,7 @@
 """Checkpoints: the records of a cut become files of the table, in one ordinary commit.
 
 1. An append table gets one file for each time chunk, with the records of all buckets, each bucket's
-   in the order of their offsets. The footer has the offsets (``data.log_store.file_offsets``).
+   in the order of their offsets. The footer has the offsets (``data.file_offsets``).
 2. A primary-key table gets log files, as from an upsert, for each bucket of the log store its own:
    of each key the merge of the cut's records. If one key is in two buckets, the record of the
    higher bucket counts as the later one; a writer that chooses the bucket by the key's hash does

@@ -1,6 +1,6 @@
 """A follower of one bucket: it reads files when it is far behind, and its service near the tail.
 
-1. ``core.log_store.following`` decides where to read next; this class reads there.
+1. ``core.log_store.reading`` decides where to read next; this class reads there.
 2. Records of an append table come once and without gaps, except after ``Reset``. In a primary-key
    table a range in files is read whole (``file_reader``): after the service went away in the middle
    of it, ``LogRecords.first`` is before the position. As upserts these records change nothing.

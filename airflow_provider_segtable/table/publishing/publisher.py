@@ -13,7 +13,7 @@
    If another table is in its place, or the format was switched off, only this version is.
 5. After the put the target is looked at once more, too. If versions or other files on which this
    one relies are gone, because somebody removed what is published, it is taken back, and the
-   publisher goes round again. A removal looks once more, too (``table.publishing.removal``).
+   publisher goes round again. A removal looks once more, too (``table.publishing.targets``).
 6. A damaged target that segtable wrote is published over: all files are published anew after
    whatever is there. So is any rubbish with ``full``; another tool's table never is.
 7. A catalog follows: the version is published, whether or not it becomes known there. Until it is,

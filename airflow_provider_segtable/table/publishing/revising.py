@@ -4,7 +4,7 @@
    with its commit id. Otherwise the log was rebuilt, or the table created anew: all files are
    published again.
 2. If the state at the published event can be had by a few events, only the chunks that changed
-   since are compared (``core.publishing.shown``): this process remembers a state, or the log has
+   since are compared (``core.publishing``): this process remembers a state, or the log has
    one. Otherwise all files are compared, by their keys. Both say the same, if the published version
    was put by the rules of today: of another one all files are compared.
 3. Only files that are shown anew, or with other rows, are opened: their footers, and the files that

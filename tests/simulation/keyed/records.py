@@ -6,7 +6,7 @@
    the place in the batch. The log is asked for instant, version and token of a commit alone, as the
    names of its files say them.
 3. With ``partial_update`` a row consists of registers: its own, one for each column, and a group,
-   which is ordered by a column of its own (``core.tables.keyed.merge_rules``).
+   which is ordered by a column of its own (``core.tables.merge_rules``).
 4. A restore brings back the records of its version. Those of later commits come on top, in record
    order.
 5. A change by a condition writes what it saw: the ledger reads these records from the new files,

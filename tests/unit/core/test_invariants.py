@@ -1,4 +1,4 @@
-"""What ``core.segments.invariants`` notices, and what it must not complain about."""
+"""What ``core.log.invariants`` notices, and what it must not complain about."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rebase rules: each cell of the table in ``core.log.admission``, and the books."""
+"""Rebase rules: each cell of the table in ``core.log.fold``, and the books."""
 
 from dataclasses import replace
 

@@ -8,7 +8,7 @@
    its chunk, so ids follow the order of completion.
 3. In a checkpoint of the log store an append has ``log``, the ranges of the records
    (``log_store_events``), which are admitted with it.
-4. An append that is a part of a load has ``load`` (``core.log.loads``); it follows the load's last
+4. An append that is a part of a load has ``load`` (``core.log.state``); it follows the load's last
    part, or is refused.
 5. *Admission of a void*: ids that were settled meanwhile are dropped.
 """

@@ -1,13 +1,13 @@
 """Changes of rows: a delete, update, merge or overwrite deletes and appends atomically.
 
 1. Rows of a table that keeps them as they came are deleted by root address (deletion vectors),
-   rows of a rollup table by a predicate (``core.deletes.deletion``).
+   rows of a rollup table by a predicate (``core.deletion``).
 2. *Admission*: its appends get other ids as those of an append do. Its deletions commute with
    every compaction, because root addresses never change. It is refused if one of its roots has a
    deletion that its author had not read: the author has to check for equal rows. It is refused,
    too, if such deletions may have been pruned by a cleaning, or undone by a restore.
 3. *An overwrite* is refused, too, if another one, or a restore, replaced rows of the same time that
-   its author had not read (``core.log.overwritten``). In a rollup table its predicate spares its
+   its author had not read (``core.log.state``). In a rollup table its predicate spares its
    own rows.
 
 On disk the event is called ``Changed``.

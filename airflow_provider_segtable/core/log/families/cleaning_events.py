@@ -2,7 +2,7 @@
 
 1. ``Cleaned``: segments leave the timeline. Their files are *pending delete* until ``Swept``,
    unless another present segment shares the file. Deletions that no present segment needs leave
-   with them (``core.deletes.deletion``).
+   with them (``core.deletion``).
 2. ``Swept``: files that were pending delete are deleted.
 
 A segment may be cleaned iff

@@ -1,7 +1,7 @@
 """Plans: a plan is requested, started, and completed, yielded or aborted.
 
 1. A plan is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
-   ``PlanAborted``. ``PlanYielded`` returns it to the requested ones (``core.plans.plan_state``).
+   ``PlanAborted``. ``PlanYielded`` returns it to the requested ones (``core.log.plan``).
    The event that drops or replaces an index aborts the index's plans, too: they can never complete.
 2. The ids that an attempt names are settled, even if it fails. A completion publishes its outputs,
    and may repartition time.
@@ -13,8 +13,8 @@
    latest attempt, or an id or version is used already.
 6. *Admission of a completion*: it commutes with appends, changes and plans over other segments.
    Refused if the plan is finished, or another attempt superseded mine.
-   In 4 to 6 the kind of plan adds its own conditions (``core.plans.plan``): inputs are visible, and
-   at commit rows are in balance (``core.segments.balance``).
+   In 4 to 6 the kind of plan adds its own conditions (``core.log.plan``): inputs are visible, and
+   at commit rows are in balance (``core.log.replacement``).
 7. *Admission of a yield or an abort*: refused if an attempt began that its author had not read.
 """
 

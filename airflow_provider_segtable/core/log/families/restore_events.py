@@ -12,7 +12,7 @@
    version are others.
 4. Where a restored chunk had segments without rows, these are carried over, too: they tell the
    balance check that deleted rows were left out there.
-5. A base that is whole stays one (``core.segments.base``): what was merged, or rolled up, is so
+5. A base that is whole stays one (``core.base``): what was merged, or rolled up, is so
    under other ids. All else is beside it, as it was.
 6. The granularity overrides are those of the version. The definition, tags and ids stay.
 7. Pending plans whose interval overlaps a restored region are aborted: their inputs are hidden.

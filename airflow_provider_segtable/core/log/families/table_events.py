@@ -20,7 +20,7 @@
    whose rows another one has changed since is evaluated again anyway (``change_events``).
 6. ``TableDropped`` ends the log: nothing follows it, and no version can be read any more. A table
    that is created at the same place has the numbers after it, so no number is ever used twice
-   (``table.lifetime.dropping``).
+   (``table.dropping``).
 """
 
 from collections.abc import Iterable, Mapping
