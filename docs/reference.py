@@ -32,8 +32,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.table": ("Table",),
     "table.table_changes": ("TableChanges",),
     "table.table_indexes": ("TableIndexes",),
-    "core.indexes.index_state": ("IndexState", "IndexStatus", "Lack"),
-    "core.indexes.index_state": ("IndexDefinition",),
+    "core.indexes.index_state": ("IndexState", "IndexStatus", "Lack", "IndexDefinition"),
     "core.log_store.manifest": ("BucketManifest",),
     "table.scan": ("Scan",),
     "table.snapshot": ("Snapshot",),
@@ -42,8 +41,10 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "core.requests.csv_format": ("CsvFormat",),
     "table.changes.row_change": ("ChangeResult",),
     "services.compact_table": ("IndexRun",),
-    "core.reads.selection": ("ReadPlan", "PruneStep", "Extent", "FilePlan", "GroupPlan"),
-    "core.reads.selection": ("PrunedBy",),
+    "core.reads.selection": (
+        *("ReadPlan", "PruneStep", "Extent", "FilePlan", "GroupPlan"),
+        "PrunedBy",
+    ),
     "core.requests.change_request": ("Sql",),
     "core.tables.rollup_kind": ("Metric", "QueryGranularity", "Rollup"),
     "core.tables.evolution": (
