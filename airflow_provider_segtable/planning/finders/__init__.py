@@ -1,1 +1,21 @@
-"""How the candidates of each kind of plan are found: one module a kind."""
+"""How the candidates of each kind of plan are found: one module a kind.
+
+How to add a kind of plan:
+
+1. One file in ``core/log/``: a subclass of ``Plan`` (of ``GroupPlan`` if it replaces adjacent
+   groups of a chunk). Its class attributes are the kind's name, rank, patience and priority. Its
+   methods answer what it claims, which lock it asks for, when it is admitted, which steps it
+   takes, when its outputs are in balance, and how it is encoded. mypy and the abstract methods
+   say what is missing.
+2. One file in ``planning/``: a ``Finder`` whose ``FINDER`` instance finds the kind's candidates,
+   and makes the plans that users ask for. The kind names this module (``planned_in``). If the
+   policy can turn the kind off, the finder names the field (``switch``).
+3. One entry in ``KINDS`` of ``core/log/plan_kinds``.
+
+The log, the locks, the planner, the services, all commands, the doctor and the DAG factory then
+handle it. ``tests/unit/services/toys/`` has two examples, and ``test_toy_kinds.py`` takes them
+from request to completion. A kind whose work is no rewrite of rows also needs a step beside
+``Rewrite`` (as ``BuildIndex`` of index builds) and its case in ``services/compaction``. A plan
+over a whole table is found by ``Finder.in_table``. An older segtable refuses plans of the new
+kind by name, and with them the table.
+"""
