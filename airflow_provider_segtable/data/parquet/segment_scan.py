@@ -193,7 +193,12 @@ class SegmentRead:
         try:
             with (
                 files.open(segment.path) as source,
-                opened(SourceFile(source), self.schema, words=words) as parquet,
+                opened(
+                    SourceFile(source),
+                    self.schema,
+                    words=words,
+                    metadata=source.metadata if isinstance(source, CheckedSource) else None,
+                ) as parquet,
             ):
                 file = SourceFile(source)
                 choice = chosen_groups(parquet, file, self.where, self.schema, self._filter)

@@ -157,12 +157,14 @@ def opened(
         words: columns to read as dictionaries, if the file has them.
         metadata: the file's metadata, if it is known.
     """
-    metadata = metadata or pq.read_metadata(source)
+    parquet = pq.ParquetFile(source, metadata=metadata)
+    metadata = parquet.metadata
     stored = metadata.schema.to_arrow_schema()
     names = file_names(stored, target)
     paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
     have = [name for word in words if (name := names.get(word, word)) in paths]
-    parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
+    if have:
+        parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
     shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
     extra = set(shown) - {name for name in names.values() if name is not None}
     identified = any(ID in (field.metadata or {}) for field in target)

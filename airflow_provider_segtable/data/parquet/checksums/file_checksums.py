@@ -29,6 +29,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import pyarrow as pa
@@ -175,6 +176,15 @@ class CheckedSource:
         body = self._body(offset, min(end, self._start))
         return body if end <= self._start else _joined(body, tail[: end - self._start])
 
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The file's metadata, decoded from the tail when first needed.
+
+        Raises:
+            ArrowException: it is no Parquet footer.
+        """
+        return pq.read_metadata(pa.BufferReader(self._tail))
+
     def check(self) -> None:
         """Compare every byte.
 
@@ -212,8 +222,7 @@ class CheckedSource:
         """Return the ends of the blocks; loaded from the tail when first needed."""
         if not self._ends:
             try:
-                entries = pq.read_metadata(pa.BufferReader(self._tail)).metadata or {}
-                table = _decoded(self.path, entries[KEY])
+                table = _decoded(self.path, (self.metadata.metadata or {})[KEY])
             except (pa.ArrowException, KeyError) as error:
                 what = f"{self.path} has no checksums of its blocks ({error!r}): restore it"
                 raise CorruptTable(what) from None
