@@ -1,8 +1,8 @@
 """How many examples a property draws: as many as it names, or many times that to look further.
 
 ``HYPOTHESIS_PROFILE`` chooses; ``conftest.py`` registers the profiles by these factors. ``repeat``,
-which ``make test`` uses, draws the same examples in each run, so it needs fewer than are named: the
-first half. ``make test-long`` draws all of them (``whole``).
+which ``make test`` uses, draws the same examples in each run, so it needs fewer than are named:
+half of them. ``make test-long`` draws as many as are named (``whole``).
 """
 
 import math
