@@ -13,7 +13,7 @@ import threading
 import time
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.coordination.zookeeper.link import Access, access_of
+from airflow_provider_segtable.coordination.zookeeper.access import Access, access_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import Instant

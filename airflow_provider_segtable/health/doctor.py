@@ -8,33 +8,32 @@
    fit the table's columns.
 4. A worker's progress needs two observations, ``watch_s`` apart; with 0 there is one observation.
 5. The tables of indexes are examined likewise, except for their orphans: the indexed table's log
-   names some of their files. What is true of the host or the coordinator is said once.
+   names some of their files. A finding about the host or the coordinator is reported once.
 
-Findings about the services of a log store, as the coordinator knows them.
+Services of a log store, as the coordinator knows them:
 
-1. A claim of a bucket that the table does not have is of a service that was opened before
+6. A claim of a bucket that the table does not have is of a service that was opened before
    ``log_store.buckets`` was lowered, and has not looked since.
-2. A bucket that once had a writer, and that no service has now, is worth a note after
-   ``QUIET_HOURS`` without a checkpoint. Its writer may have ended as it should.
+7. A bucket that once had a writer, and now has no service, is reported after ``QUIET_HOURS``
+   without a checkpoint. It is only a note, because its writer may have ended as it should.
 
-Detect a log that is ahead of time, because an author's clock was ahead at a commit.
+A log that is ahead of time, because an author's clock was ahead at a commit:
 
-1. The storage records with its own clock when it received an event. If the event's time is much
+8. The storage records with its own clock when it received an event. If the event's time is much
    later, its author's clock was ahead; the times of all later events follow it.
-2. So the event times are right up to some event, and ahead from the next one on. A binary search
+9. So the event times are right up to some event, and ahead from the next one on. A binary search
    finds that event in a few reads. Copying a log makes its files newer, so it never looks ahead.
+10. Authors with such clocks are now refused (``table.clocks``); older logs may be affected.
 
-Authors with such clocks are now refused (``table.clocks``); older logs may be affected.
+Major compactions by an older segtable that left out values of columns:
 
-Detect major compactions that left out values of columns, by an older segtable.
-
-1. Writers of a primary-key table may write log files beside a major compaction to other buckets or
-   time chunks; its completion names them as ``late``, and divides their rows. An older segtable
-   divided them in the columns of ``PlanInflight``. So values of columns that an alteration had
-   added since are missing in what it wrote, and read as null or the column's default.
-2. The log tells it: the divided files have an earlier schema than a late file. What was divided by
-   this segtable never has.
-3. The finding is about an event, so it stays until the log forgets the plan or the event.
+11. Writers of a primary-key table may write log files beside a major compaction to other buckets or
+    time chunks; its completion names them as ``late``, and divides their rows. An older segtable
+    divided them in the columns of ``PlanInflight``. So values of columns that an alteration had
+    added since are missing in its files, and read as null or the column's default.
+12. The log shows it: the divided files have an earlier schema than a late file. Files divided by
+    this segtable never have.
+13. The finding is about an event, so it stays until the log forgets the plan or the event.
 """
 
 import math
@@ -112,6 +111,7 @@ from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_befor
 QUIET_HOURS = 24
 
 
+# Services of the log store
 def log_services(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:
     """Yield findings about the buckets that services have, or should; none without an answer."""
     if ports.optional_coordinator is None:
@@ -169,6 +169,7 @@ REBUILD = (
 )
 
 
+# Event times that are ahead of the storage's clock
 def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Finding]:
     """Yield the first event ahead of the storage's clock, if the newest event is ahead.
 
@@ -210,6 +211,7 @@ def _stored(ports: TableContext, start: int) -> dict[int, Instant]:
     return {n: e.modified for e in entries if (n := number(e.path)) is not None}
 
 
+# Values lost by major compactions of an older segtable
 def lost_values(ports: TableContext, state: State) -> Iterator[Finding]:
     """Yield completed plans that left out values of log files; one event is read for each major."""
     if not state.table.kind.buckets or not state.table.earlier:
@@ -276,6 +278,7 @@ DATA = "data"
 DELETES = "deletes"
 
 
+# The examination itself
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
     """The version examined, the coordinator's address, and the findings."""

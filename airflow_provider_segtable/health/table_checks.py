@@ -1,4 +1,6 @@
-"""Check that the entries of indexes agree with the files that they are about.
+"""Check a table's data files, deletion vectors, indexes and log store against its log. Reads only.
+
+Indexes:
 
 1. The table of an index is verified like any table. Damage there is a warning, because reads open
    the files instead.
@@ -7,38 +9,35 @@
    readers may leave out rows.
 3. Entries about files that the table does not have are *superfluous*: the next cleaning that
    deletes files deletes them. They are compared with the newest state, read after the entries.
-4. Facts about records are compared with the records (``record_check``), with ``deep``.
-5. A visible file of a time that the index does not lack should have an entry. Without one it is
+4. A visible file of a time that the index does not lack should have an entry. Without one it is
    *left out*: reads open it.
+5. With ``deep``, the facts of an index of records are compared with the records themselves. This
+   happens only while the index lacks nothing, because only then both of these hold: a live record
+   on top of its time chunk has a fact, else a writer may leave two rows of its key; and no key has
+   two rows. A key with facts of several time chunks is looked up in the table.
 
-Check an index of records against the records themselves: none is unknown, no key has two rows.
+Log store:
 
-1. Both hold only while the index lacks nothing: so it is checked only then.
-2. A live record on top of its time chunk has a fact. Else a writer may leave two rows of its key.
-3. A key whose facts are of several time chunks is looked up in the table.
-
-Check what the table's log says of its log store.
-
-1. The ranges of a bucket that are within retention follow each other, up to the committed end; and
+6. The ranges of a bucket that are within retention follow each other, up to the committed end; and
    each waypoint names the event with the range that begins there.
-2. With ``files``: the footers of an event's own files have exactly the offsets of its ranges, each
-   once. Of a primary-key table, whose records are merged, some file has the bucket.
-3. That a checkpoint of the log has the same ranges as its events is checked with the log itself
+7. With ``files``, the footers of an event's own files have exactly the offsets of its ranges, each
+   once. A primary-key table merges its records, so there some file has the bucket.
+8. Whether a checkpoint of the log has the same ranges as its events is checked with the log itself
    (``health.verify``).
 
-Check deletion vector files against the log that names them.
+Deletion vectors:
 
-1. Each file that a deletion names exists, is readable, and has the number of rows of each root
+9. Each file that a deletion names exists, is readable, and has the number of rows of each root
    that the log records.
-2. No row of a root is deleted by two events. But a restore may undo a deletion, so of those up to
-   ``State.vectors_pruned_through`` only the ones that a visible segment still has to apply count.
-   No row number exceeds the root's rows, if a segment that contains only this root is present.
-3. A missing file is lost only if the newest log still names it.
+10. No row of a root is deleted by two events. But a restore may undo a deletion, so of those up to
+    ``State.vectors_pruned_through`` only the ones that a visible segment still has to apply count.
+    No row number exceeds the root's rows, if a segment that contains only this root is present.
+11. A missing deletion vector is lost only if the newest log still names it.
 
-Check data files against the descriptors that the log has of them.
+Data files against the log's descriptors:
 
-1. A missing file is lost only if the newest version still has its segment.
-2. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
+12. A missing data file is lost only if the newest version still has its segment.
+13. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -92,6 +91,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket
 
 
+# Facts of an index of records, compared with the records
 def check_records(
     ports: TableContext, state: State, index: IndexState, found: pa.Table
 ) -> Iterator[Finding]:
@@ -169,6 +169,7 @@ Verify = Callable[[TableContext], Iterable[Finding]]
 """Verifies the table of an index."""
 
 
+# Entries of indexes, compared with the files that they describe
 def check_indexes(
     ports: TableContext, state: State, verify: Verify, *, deep: bool
 ) -> Iterator[Finding]:
@@ -352,6 +353,7 @@ MISPLACED = "misplaced-log-range"
 WRONG_OFFSETS = "wrong-log-offsets"
 
 
+# Committed ranges of the log store
 def check_log_store(
     ports: TableContext, state: State, events: Mapping[int, Event], *, files: bool
 ) -> Iterator[Finding]:
@@ -430,6 +432,7 @@ def _wrong_files(
         yield broken_log_range(where, WRONG_OFFSETS, what)
 
 
+# Deletion vector files
 def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
     """Yield findings about the vector files that a state names."""
     read: dict[str, Rows] = {}
@@ -520,6 +523,7 @@ def _overlapping(root: SegmentId, given: Mapping[str, Rows]) -> Iterator[Finding
 _HOPELESS = frozenset({"bad-footer", "foreign-file"})
 
 
+# Data files, compared with their descriptors
 @dataclass(slots=True, kw_only=True)
 class FileCheck:
     """Checks of data files; thread-safe, because threads only append to ``missing``."""

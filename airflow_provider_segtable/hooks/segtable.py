@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_segtable.coordination.zookeeper.link import parse_options
+from airflow_provider_segtable.coordination.zookeeper.access import parse_options
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
-from airflow_provider_segtable.coordination.zookeeper.link import (
+from airflow_provider_segtable.coordination.zookeeper.access import (
     OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE,
 )
 from airflow_provider_segtable.core.arguments import plain, shown

@@ -1,37 +1,38 @@
-"""A log store over Arrow Flight: beside its writer, or as a process of its own.
+"""A log store over Arrow Flight, beside its writer or as a process of its own.
 
-Rules of the records are those of every store (``core.log_store``); ``flight_server`` serves them.
+The rules of records are those of every store (``core.log_store``).
 
-The server of a log store over Arrow Flight: one thread of gRPC for each stream.
+The server, with one thread of gRPC for each stream:
 
 1. A writer's stream (DoPut) hands each batch to its bucket, and answers when readers can see it. It
    waits for room there, and meanwhile gRPC's flow control holds the writer up.
-2. A reader's stream (DoGet) waits at the bucket, and sends what comes. It buffers nothing: a slow
-   reader is a position that falls behind. While nothing comes it looks from time to time whether
-   the reader is still there.
+2. A reader's stream (DoGet) waits at the bucket, and sends new records. It buffers nothing: a slow
+   reader is a position that falls behind. While nothing new arrives, it looks from time to time
+   whether the reader is still there.
 3. Batches keep the buffers that they arrived in. Nothing is decoded, and nothing copied but the
    batches that a late reader gets as one: each message costs its threads more than this copy.
-4. ``close`` ends all streams: buckets wake those that wait there, and writers that send nothing are
-   asked to leave. Clients limit the duration of each stream, so one that hangs cannot hold a thread
-   for ever.
+4. ``close`` ends all streams: buckets wake the threads that wait there, and idle writers are asked
+   to leave. Clients limit the duration of each stream, so one that hangs cannot hold a thread for
+   ever.
 
-The writer of a bucket over Arrow Flight.
+The writer of a bucket:
 
-1. Batches go out on one stream, and a thread hears the answers, which come in order and wait in a
-   queue; all else belongs to the writer's own thread. What is not answered stays here, up to
-   ``MOST_UNANSWERED`` batches; ``send`` then waits for answers.
-2. If the stream breaks, another one is opened, and all that was not answered is sent again with the
-   same sequence numbers. The store recognises what it has.
-3. Streams end after some time, so that none can hang for ever. A writer renews its own at half of
+5. Batches go out on one stream, and a thread hears the answers, which come in order and wait in a
+   queue; all else belongs to the writer's own thread. Unanswered batches stay here, up to
+   ``MOST_UNANSWERED``; ``send`` then waits for answers.
+6. If the stream breaks, another one is opened, and all unanswered batches are sent again with the
+   same sequence numbers. The store recognises the ones that it has.
+7. Streams end after some time, so that none can hang for ever. A writer renews its own at half of
    that; an answer that takes longer is asked for again.
-4. ``LogStoreFull`` leaves a writer usable: ``append`` takes its batch back, sent ones stay. So does
+8. ``LogStoreFull`` leaves a writer usable: ``append`` takes its batch back, sent ones stay. So does
    ``InvalidInput``. Any other refusal, and a store that cannot be reached, end the writer.
 
-A reader of a bucket over Arrow Flight.
+The reader of a bucket:
 
-1. The server pushes what comes. If the stream ends, after its time or because it broke, another
+9. The server pushes new records. If the stream ends, after its time or because it broke, another
    one begins at the reader's position: nothing is lost or repeated.
-2. ``Behind`` ends the stream. The next read asks again, from the same position or that of ``seek``.
+10. ``Behind`` ends the stream. The next read asks again, from the same position or that of
+    ``seek``.
 """
 
 import threading
@@ -94,6 +95,7 @@ CLOSE_S = 5.0
 """How long ``close`` waits for streams whose clients do not react."""
 
 
+# The server
 class FlightLogServer(flight.FlightServerBase):
     """Serves buckets to writers and readers."""
 
@@ -236,6 +238,7 @@ ANSWER_S = 20.0
 PAUSE_S = 0.05
 
 
+# The writer of a bucket
 class FlightLogWriter:
     """The one writer of a bucket, in one epoch."""
 
@@ -383,6 +386,7 @@ class FlightLogWriter:
         raise self._over
 
 
+# The reader of a bucket
 class FlightLogReader:
     """A reader of one bucket."""
 
@@ -459,6 +463,7 @@ class FlightLogReader:
 OPEN = FlightSecurity()
 
 
+# The store and its clients
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightLogStoreProvider:
     """Creates stores that listen at ``host``, and connects to stores at any address.

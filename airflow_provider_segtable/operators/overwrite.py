@@ -104,7 +104,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
     def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
         """Return why only Spark can do it; empty if this process can."""
         from airflow_provider_segtable.data.arrow_schema import to_arrow
-        from airflow_provider_segtable.data.sql.sql_conditions import why_not_here
+        from airflow_provider_segtable.data.where import why_not_here
 
         why = super().only_spark(state, files, stored)
         return why or why_not_here(self.where, to_arrow(state.table.schema))

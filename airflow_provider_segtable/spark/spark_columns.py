@@ -1,4 +1,6 @@
-"""Convert table schemas to Spark schemas, and check whether a DataFrame fits a table.
+"""Columns of tables in Spark: their types, times, stored files and conditions.
+
+Schemas:
 
 1. A column of a table is read from Parquet by the narrowest Spark type that holds all its values:
    unsigned integers become the next wider signed type, ``uint64`` becomes ``decimal(20, 0)``.
@@ -9,27 +11,28 @@
 3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
    without loss. ``data.jobs.segment_writer.check_rows`` decides, called with an empty batch.
 
-Event times and time chunks as Spark expressions, independent of the session's time zone.
+Event times and time chunks, independent of the session's time zone:
 
-1. An event time is a timestamp with or without zone (without means UTC) or a date (its midnight);
+4. An event time is a timestamp with or without zone (without means UTC) or a date (its midnight);
    its instant is a bigint of microseconds since the epoch.
-2. Times outside the years a table can hold give a null instant, which never wraps into a
+5. Times outside the years a table can hold give a null instant, which never wraps into a
    plausible one.
-3. ``chunk_key`` separates chunks exactly as ``Layout.chunk`` does.
+6. ``chunk_key`` separates chunks exactly as ``Layout.chunk`` does.
 
-The columns of files of one schema, as Spark reads them and as the table has them now.
+Files of one schema:
 
-Spark reads a file by the names and types that the file has. Then columns get their present names
-and types, and missing ones their default. The log knows both schemas, so no file is opened.
+7. Spark reads a file by the names and types that the file has. Then columns get their present
+   names and types, and missing ones their default. The log knows both schemas, so no file is
+   opened.
 
-Predicates as Spark columns, with the exact meaning of ``data.conditions``.
+Conditions:
 
-1. They are three-valued: null means unknown, which is not a match; the caller coalesces.
-2. A value is cast to its column's type by Arrow's rules, and refused if these refuse it.
-3. Floating columns are compared as doubles, with NaN as the largest number, as Spark does.
-
-A condition in SQL is Spark's. What this process knows of it is only used to leave files out
-(``known_condition``).
+8. Predicates have the exact meaning of ``data.conditions``. They are three-valued: null means
+   unknown, which is not a match; the caller coalesces.
+9. A value is cast to its column's type by Arrow's rules, and refused if these refuse it.
+10. Floating columns are compared as doubles, with NaN as the largest number, as Spark does.
+11. A condition in SQL is evaluated by Spark. The part that this process understands is only used to
+    leave files out (``known_condition``).
 """
 
 from collections.abc import Mapping
@@ -78,7 +81,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     plain_columns,
     stored_columns,
 )
-from airflow_provider_segtable.data.sql.sql_conditions import condition
+from airflow_provider_segtable.data.where import condition
 
 _FIRST_DAY, _END_DAY = MIN_INSTANT // DAY_US, MAX_INSTANT // DAY_US
 _MONDAY_US = 4 * DAY_US  # 1970-01-05
@@ -90,6 +93,7 @@ _WIDTHS = {
 _CALENDAR = {Granularity.MONTH: "MONTH", Granularity.YEAR: "YEAR"}
 
 
+# Event times and time chunks
 def column(df: DataFrame, name: str) -> Column:
     """Return a column by its literal name, dots and backticks included."""
     return df["`" + name.replace("`", "``") + "`"]
@@ -185,6 +189,7 @@ _TIME_SWITCH = "spark.sql.timeType.enabled"
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
+# Schemas, and whether a DataFrame fits
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return the Spark schema that reads files of a table with Arrow schema ``schema``.
 
@@ -309,6 +314,7 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
     return ordered
 
 
+# Columns of stored files
 def identified(table: TableCreated, fields: pa.Schema) -> pa.Schema:
     """Return fields with the ids of the table's columns, by which tasks read them."""
     known = stored_columns(table.schema)
@@ -369,6 +375,7 @@ _OPERATORS = {
 }
 
 
+# Conditions
 def matching(predicate: Predicate, frame: DataFrame) -> Column:
     """Return for each row whether the predicate holds; null if unknown.
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
-from airflow_provider_segtable.coordination.zookeeper.link import access_of
+from airflow_provider_segtable.coordination.zookeeper.access import access_of
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,

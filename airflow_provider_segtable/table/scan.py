@@ -64,9 +64,9 @@ from airflow_provider_segtable.data.rows import (
     polars_frame,
     with_change_columns,
 )
-from airflow_provider_segtable.data.sql.sql_conditions import condition, timed
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.vector_file import row_filters
+from airflow_provider_segtable.data.where import condition, timed
 from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted

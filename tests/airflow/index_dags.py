@@ -20,12 +20,12 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from airflow_provider_segtable.core.indexes import next_build
+from airflow_provider_segtable.core import catch_up
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 
-next_build.next_piece.__defaults__ = (1,)  # a chunk is a piece
+catch_up.next_piece.__defaults__ = (1,)  # a chunk is a piece
 INDEX = {{"table": "{INDEXED}", "index": "files"}}
 
 compaction_dags(table="{PLANNED}", name="indexed", schedule=None, engine="local")

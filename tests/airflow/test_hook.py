@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.zookeeper.link import Access
+from airflow_provider_segtable.coordination.zookeeper.access import Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )

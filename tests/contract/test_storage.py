@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage import LocalStorage, MemoryStorage, open_storage, opening
+from airflow_provider_segtable.storage import LocalStorage, MemoryStorage, open_storage, probe
 from airflow_provider_segtable.testing.clock import FakeRandomness
 from airflow_provider_segtable.testing.s3 import LoopbackS3, s3
 
@@ -104,7 +104,7 @@ def test_the_race_catches_a_store_that_ignores_conditions() -> None:
 def test_the_probe_refuses_a_broken_store(broken: type[MemoryStorage]) -> None:
     """A store that overwrites, or loses what it accepted, is refused with its name."""
     with pytest.raises(UnsafeStorage, match=r"memory://here does not keep put-if-absent"):
-        opening(broken("memory://here"), FakeRandomness())
+        probe(broken("memory://here"), FakeRandomness())
 
 
 def test_the_probe_survives_a_drop_of_an_earlier_table() -> None:
@@ -122,14 +122,14 @@ def test_the_probe_survives_a_drop_of_an_earlier_table() -> None:
                 self.delete(path)
 
     store = Dropped("memory://here")
-    opening(store, FakeRandomness())
+    probe(store, FakeRandomness())
     assert dropped
     assert list(store.list("")) == []
 
 
 def test_the_probe_accepts_and_leaves_nothing(place: Place) -> None:
     """A sound store passes the start-up check, and the check cleans up."""
-    opening(place())
+    probe(place())
     assert list(place().list("")) == []
 
 

@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.storage import LocalStorage, opening
+from airflow_provider_segtable.storage import LocalStorage, probe
 from airflow_provider_segtable.storage.local import TEMPORARY
 from tests.unit.table.conftest import SCHEMA, rows
 
@@ -119,7 +119,7 @@ def test_a_read_only_disk_is_named_and_still_read(mount: Mount) -> None:
         lambda: storage.create("new/1", b""),
         lambda: storage.replace("t/0", b""),
         lambda: storage.delete("t/0"),
-        lambda: opening(storage),
+        lambda: probe(storage),
     ]
     for write in writes:
         with pytest.raises(ReadOnlyStorage, match="mount it writable"):

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     UnsafeStorage,
 )
-from airflow_provider_segtable.storage import open_storage, opening
+from airflow_provider_segtable.storage import open_storage, probe
 from airflow_provider_segtable.storage.objects import UNDECIDED_ATTEMPTS, ObjectStorage
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.s3 import LoopbackS3, options_for, s3
@@ -145,7 +145,7 @@ def test_a_lost_reply_is_unknown_and_a_retry_meets_itself(
 
 def test_the_probe_survives_a_lost_reply(s3: LoopbackS3, behind_proxy: AnswerLosingProxy) -> None:
     """One lost reply proves nothing: the check is repeated under another name."""
-    opening(open_storage(s3.uri("probe"), options_for(behind_proxy.endpoint)))
+    probe(open_storage(s3.uri("probe"), options_for(behind_proxy.endpoint)))
     assert behind_proxy.losses == 0
 
 
@@ -155,7 +155,7 @@ def test_the_probe_refuses_a_store_that_ignores_the_condition() -> None:
         ScriptedServer(CREATED) as server,
         pytest.raises(UnsafeStorage, match="s3://bucket/t does not keep put-if-absent"),
     ):
-        opening(storage_at(server.endpoint), FakeRandomness())
+        probe(storage_at(server.endpoint), FakeRandomness())
 
 
 def test_more_than_a_page_is_listed_in_order(s3: LoopbackS3) -> None:

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper, free_port
-from airflow_provider_segtable.coordination.zookeeper.link import FILE_VARIABLE, Access
+from airflow_provider_segtable.coordination.zookeeper.access import FILE_VARIABLE, Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )

@@ -17,7 +17,7 @@ from airflow_provider_segtable.cli.input.options import (
     option_groups,
     pairs,
 )
-from airflow_provider_segtable.cli.on_spark import changed, tell
+from airflow_provider_segtable.cli.running import changed, tell
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,

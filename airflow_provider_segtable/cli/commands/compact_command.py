@@ -31,7 +31,7 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     pairs,
 )
-from airflow_provider_segtable.cli.on_spark import engines
+from airflow_provider_segtable.cli.running import engines
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan_kinds import kinds, named, with_option
 from airflow_provider_segtable.core.time import Interval

@@ -45,7 +45,7 @@ from airflow_provider_segtable.cli.input.options import (
     option_groups,
     seconds_of,
 )
-from airflow_provider_segtable.cli.on_spark import EngineFor, engines
+from airflow_provider_segtable.cli.running import EngineFor, engines
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State

@@ -270,7 +270,7 @@ def alter(  # noqa: PLR0913 - each is an option
     The event time, a primary key and ordering columns stay as they are, and so
     do all columns of a rollup table; the error says why.
     """
-    from airflow_provider_segtable.cli.input.table_options import parse_changes
+    from airflow_provider_segtable.cli.input.column_changes import parse_changes
 
     columns = parse_changes(
         add=add, drop=drop, rename=rename, types=types, nullable=nullable, order=order

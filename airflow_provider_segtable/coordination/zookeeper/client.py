@@ -34,8 +34,9 @@ from typing import TypeAlias, TypeVar
 
 from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
+from airflow_provider_segtable.coordination.zookeeper.access import Access
 from airflow_provider_segtable.coordination.zookeeper.commits import Head, settle
-from airflow_provider_segtable.coordination.zookeeper.link import Access, Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.locks import Bell, ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
     OF_TIME_CHUNK,

@@ -1,14 +1,6 @@
-"""One kazoo client: its connection, its sessions, and their known state.
+"""Connect to ZooKeeper by one kazoo client: its options, its sessions, and their known state.
 
-1. A call returns, fails with kazoo's own error, or is *interrupted*: the connection dropped and it
-   is unknown whether the call took effect. ``call`` raises one exception for all interruptions.
-2. Nothing is sent while disconnected: kazoo would queue it and send it under a later session.
-3. ``generation`` grows whenever the connection drops. A node verified in an earlier generation is
-   in doubt until verified again.
-4. A link may have several sessions, one after another; an ended session never returns.
-5. A cleanup that fails while disconnected runs again after the reconnection.
-
-Options for authentication and encryption of ZooKeeper clients.
+Options for authentication and encryption:
 
 =================  =================================================================================
 option             meaning
@@ -23,33 +15,34 @@ certificate, key   files of this client, if the server requires them; ``key_pass
 check_hostname     ``false`` if the server's certificate does not name its host
 =================  =================================================================================
 
-1. Nodes made by a client with a user belong to that user alone: others can neither read nor change
-   them. Without a user, nodes are open to every client that reaches ZooKeeper.
-2. Options come from the caller, or else from the environment: ``SEGTABLE_ZOOKEEPER_OPTIONS`` is a
+1. A call returns, fails with kazoo's own error, or is *interrupted*: the connection dropped and it
+   is unknown whether the call took effect. ``call`` raises one exception for all interruptions.
+2. Nothing is sent while disconnected: kazoo would queue it and send it under a later session.
+3. ``generation`` grows whenever the connection drops. A node verified in an earlier generation is
+   in doubt until verified again.
+4. A link may have several sessions, one after another; an ended session never returns.
+5. A cleanup that fails while disconnected runs again after the reconnection.
+6. Nodes made by a client with a user belong to that user alone: others can neither read nor change
+   them. This holds in transactions, too, where kazoo's default would make the nodes open. Without
+   a user, nodes are open to every client that reaches ZooKeeper.
+7. Options come from the caller, or else from the environment: ``SEGTABLE_ZOOKEEPER_OPTIONS`` is a
    JSON object, ``SEGTABLE_ZOOKEEPER_OPTIONS_FILE`` the path of a file with one. They never come
    from a command line, because others can read that.
-3. No ``repr``, message or log shows a password.
-
-Make the kazoo client of a link: with bounded waits, private nodes, and no secrets in logs.
-
-1. The identity (``access``) becomes kazoo's arguments. Nodes are made for that user alone, also in
-   transactions, where kazoo's default would make them open.
-2. kazoo logs requests, and so passwords: those records are dropped. The last problem of the
-   connection is kept for the error about a server without an answer. What it tells of a connection
-   without a problem is for debugging: each task's log would begin and end with it.
+8. No ``repr``, message or log shows a password. kazoo logs requests, and so passwords: those
+   records are dropped.
+9. kazoo's last problem with the connection is kept for the error about a server without an answer.
+   Its other messages are logged for debugging only: each task's log would begin and end with them.
+10. All waits of the kazoo client are bounded.
 """
 
-import json
 import logging
 import os
 import socket
 import ssl
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -69,146 +62,12 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL
 
+from airflow_provider_segtable.coordination.zookeeper.access import Access
 from airflow_provider_segtable.core.errors import (
     AccessRefused,
     CoordinatorUnavailable,
     InvalidInput,
 )
-from airflow_provider_segtable.core.secret import Secret
-
-OPTIONS_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS"
-FILE_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS_FILE"
-NAMES = (
-    *("user", "password", "password_file", "scheme", "tls", "ca"),
-    *("certificate", "key", "key_password", "check_hostname"),
-)
-SCHEMES = ("digest", "sasl")
-NONE = Secret("")
-_TRUTH = {"true": True, "false": False}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """A client's identity and encryption; by default neither."""
-
-    user: str = ""
-    password: Secret = NONE
-    scheme: str = "digest"
-    tls: bool = False
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    key_password: Secret = NONE
-    check_hostname: bool = True
-
-    def __str__(self) -> str:
-        """Return the identity, for messages."""
-        return f"user {self.user!r} ({self.scheme})" if self.user else "a client without a user"
-
-    @staticmethod
-    def read(options: Mapping[str, str]) -> "Access":
-        """Read the options.
-
-        Raises:
-            InvalidInput: an option is wrong; the message names it, never a secret value.
-        """
-        for name in options:
-            if name not in NAMES:
-                raise InvalidInput(
-                    f"ZooKeeper option {name!r} is unknown: choose one of {', '.join(NAMES)}"
-                )
-        given = {name: str(value) for name, value in options.items() if value not in ("", None)}
-        password = _password(given)
-        user, scheme = given.get("user", ""), given.get("scheme", SCHEMES[0])
-        if bool(user) != bool(password) or ":" in user:
-            raise InvalidInput(
-                f"ZooKeeper options {', '.join(sorted(given))} do not identify a user: give user "
-                "and password (or password_file) together, and no colon in the user"
-            )
-        if scheme not in SCHEMES:
-            raise InvalidInput(f"ZooKeeper option scheme is {scheme!r}: write digest or sasl")
-        files = {name: _file(name, given.get(name)) for name in ("ca", "certificate", "key")}
-        if bool(files["certificate"]) != bool(files["key"]):
-            raise InvalidInput("ZooKeeper options have one of certificate and key: give both")
-        implied = any(files.values())
-        return Access(
-            user=user,
-            password=Secret(password),
-            scheme=scheme,
-            tls=_truth(given, "tls", default=implied),
-            **files,
-            key_password=Secret(given.get("key_password", "")),
-            check_hostname=_truth(given, "check_hostname", default=True),
-        )
-
-
-def access_of(options: Mapping[str, str] | None) -> Access:
-    """Read the options, or those of the environment if none are given.
-
-    Raises:
-        InvalidInput: an option is wrong; the message names the option or variable.
-    """
-    return Access.read(options or _from_environment())
-
-
-def _from_environment() -> Mapping[str, str]:
-    text, where = os.environ.get(OPTIONS_VARIABLE, ""), f"${OPTIONS_VARIABLE}"
-    if not text and (path := os.environ.get(FILE_VARIABLE)):
-        text, where = _text(path, f"${FILE_VARIABLE}"), path
-    return parse_options(text, where)
-
-
-def parse_options(given: Any, where: str) -> dict[str, str]:
-    """Return options given as an object, or as its JSON text.
-
-    Raises:
-        InvalidInput: the form is wrong. The message names ``where`` they were given, but not
-            their text, which may hold a password.
-    """
-    try:
-        found = json.loads(given or "{}") if isinstance(given, str) else given or {}
-    except ValueError:
-        found = None
-    if not isinstance(found, Mapping):
-        raise InvalidInput(
-            f'{where} is not a JSON object of ZooKeeper options: write e.g. {{"user": "lake", '
-            '"password_file": "/run/secrets/zookeeper"}'
-        )
-    return {
-        str(name): str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in found.items()
-        if value is not None
-    }
-
-
-def _password(given: Mapping[str, str]) -> str:
-    if path := given.get("password_file"):
-        return _text(path, "password_file").rstrip("\r\n")
-    return given.get("password", "")
-
-
-def _text(path: str, what: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
-
-
-def _file(name: str, path: str | None) -> str | None:
-    if path is not None and not Path(path).is_file():
-        raise InvalidInput(
-            f"ZooKeeper option {name} names {path}, which is not a file: correct the path"
-        )
-    return path
-
-
-def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name, str(default)).lower()
-    if text not in _TRUTH:
-        raise InvalidInput(f"ZooKeeper option {name} is {text!r}: write true or false")
-    return _TRUTH[text]
-
 
 CONNECT_REPLY_S = 3.0
 
@@ -216,6 +75,7 @@ _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection: silent by default
 
 
+# The kazoo client: bounded waits, private nodes, no secrets in logs
 class Voice(logging.LoggerAdapter[logging.Logger]):
     """Logger of one kazoo connection that hides credentials."""
 
@@ -335,6 +195,7 @@ MAX_REQUEST_BYTES = 1_000_000
 """Just under ``jute.maxbuffer``: for larger requests a server drops the connection."""
 
 
+# The link: calls, sessions and generations
 class Interrupted(Exception):
     """The connection dropped; the call may or may not have taken effect."""
 

@@ -1,4 +1,6 @@
-"""Paths of one table's nodes in ZooKeeper, and their reads.
+"""Read and write one table's nodes in ZooKeeper: their paths, records and unreadable contents.
+
+Paths and reads:
 
 1. Lock and waiter nodes never change, so each is read once and cached by its name; ``Cache.keep``
    drops deleted names.
@@ -7,9 +9,8 @@
 3. Names hold what an append needs without reading the nodes: locks and places of time chunks end
    in ``-T`` (before the sequence of a place), and ``<guid>-firm`` beside a place makes it firm.
 
-Records of ZooKeeper nodes: locks, places in the queue and states, as compact JSON.
-
-Segments are written by chunk, their partitions as ranges, in the order given::
+Records: locks, places in the queue and states, as compact JSON. Segments are written by chunk,
+their partitions as ranges, in the order given::
 
     {"v": 2, "group": .., "purpose": .., "holder": .., "priority": 25,
      "segments": [["20130101T000000_20130201T000000_1700000000000000", "0-11,14"]],
@@ -17,20 +18,20 @@ Segments are written by chunk, their partitions as ranges, in the order given::
      "mode": "exclusive", "intervals": ["20130101T000000_20130201T000000"],
      "version": 1700000000000001, "yields": 0, "chunks": [..]}
 
-1. A lock's time and token are not in the record: ZooKeeper noted them when it made the node.
-2. A state is ``{"publishing": true}``, or names the segments that a lock yielded and the new owner.
-3. A place in the queue names the chunks that need new ids; it has no ids yet.
+4. A lock's time and token are not in the record: ZooKeeper noted them when it made the node.
+5. A state is ``{"publishing": true}``, or names the segments that a lock yielded and the new owner.
+6. A place in the queue names the chunks that need new ids; it has no ids yet.
 
-ZooKeeper nodes that segtable cannot read: damaged, made by hand, or by a newer segtable.
+Nodes that segtable cannot read (damaged, made by hand, or by a newer segtable):
 
-1. Locks and places are ephemeral. A node without a session was not made by a worker, and no
+7. Locks and places are ephemeral. A node without a session was not made by a worker, and no
    session will ever end it, so it is ignored, whatever its data.
-2. An unreadable node with a session may be the lock of a live writer, so nothing is granted over
+8. An unreadable node with a session may be the lock of a live writer, so nothing is granted over
    it. Requests that depend on it are refused with its path. It ends with its session, or by
    ``segtable locks TABLE --release NAME``.
-3. A lock with an unreadable state is revoked and yields nothing: its holder does not commit.
-4. An unreadable counter allocates no ids. Once released, it restarts above the log.
-5. Heads and progress are hints: unreadable ones are ignored.
+9. A lock with an unreadable state is revoked and yields nothing: its holder does not commit.
+10. An unreadable counter allocates no ids. Once released, it restarts above the log.
+11. Heads and progress are hints: unreadable ones are ignored.
 """
 
 import json
@@ -68,6 +69,7 @@ SHOWN = 40
 T = TypeVar("T")
 
 
+# Records of locks, places and states
 def encode_lock(request: LockRequest, granted: Granted | None = None) -> bytes:
     """Return the data of a lock node, or of a place in the queue (not granted yet)."""
     chunks = () if granted else dict.fromkeys(str(ask.chunk) for ask in request.allocate)
@@ -217,6 +219,7 @@ TOGETHER = 1000
 """Number of deletions that are sent without waiting for an answer."""
 
 
+# Paths, reads and their cache
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A lock or waiter node; ``owner`` is its session."""
@@ -523,6 +526,7 @@ class Nodes:
         return -1
 
 
+# Nodes that segtable cannot read
 def read_strays(link: Link, nodes: Nodes) -> tuple[StrayNode, ...]:
     """Return the nodes of a table that cannot be read, by name."""
     fresh = Cache()

@@ -14,21 +14,17 @@ New values of columns in SQL: read once, then computed for the rows that change.
    column of the source; a bare name that both sides have is refused.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.predicate import AllOf, Predicate, reach
-from airflow_provider_segtable.core.requests.change_request import Sql, Where
 from airflow_provider_segtable.core.schema import no_column
-from airflow_provider_segtable.core.time import Instant, moment
-from airflow_provider_segtable.data.conditions import Condition, by_expression, by_predicate, scalar
+from airflow_provider_segtable.data.conditions import Condition, by_predicate, scalar
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.arrow_numbers import SIGNED, TEXT, is_text, widened
 from airflow_provider_segtable.data.sql.sql_predicates import and_parts, check_tree, predicate_of
@@ -36,7 +32,6 @@ from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
     OnlySpark,
     Tree,
-    at_time,
     column_path,
     fitted,
     literal,
@@ -101,61 +96,6 @@ def _predicates(tree: Tree, schema: pa.Schema) -> list[Predicate]:
         except NeedsSpark:
             continue
     return found
-
-
-def condition(
-    where: Where | Predicate | Condition, schema: pa.Schema, time_column: str
-) -> Condition:
-    """Return a condition over the columns of a table; one that was made before stays itself.
-
-    Raises:
-        SchemaMismatch: a column is missing.
-        NeedsSpark: this process cannot evaluate it.
-        InvalidInput: it is no condition.
-    """
-    if isinstance(where, Condition):
-        return where
-    if isinstance(where, str):
-        # slow
-
-        return sql_condition(where, schema, time_column)
-    if isinstance(where, Predicate):
-        return by_predicate(where, time_column)
-    if isinstance(where, pc.Expression):
-        return by_expression(where, schema)
-    raise InvalidInput(
-        f"{where!r} is not a condition: give SQL text, or a pyarrow.compute.Expression"
-    )
-
-
-def timed(given: Any, at: Instant, names: Collection[str]) -> Any:
-    """Return a condition, or ``Sql``, with a time in place of names for the present.
-
-    A statement is read several times: to choose files, to compare rows, by Spark. It has to see
-    one time, that of its request.
-
-    Args:
-        given: a condition, or a new value; what is no SQL stays as it is.
-        at: the time.
-        names: the columns.
-    """
-    if isinstance(given, Sql):
-        return Sql(at_time(given.text, moment(at), names))
-    return at_time(given, moment(at), names) if isinstance(given, str) else given
-
-
-def why_not_here(where: Where | None, schema: pa.Schema) -> str:
-    """Return why only Spark can evaluate a condition; empty if this process can.
-
-    Raises:
-        InvalidInput: the condition is wrong, for Spark too.
-    """
-    try:
-        if where is not None:
-            condition(where, schema, "")
-    except NeedsSpark as error:
-        return str(error)
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

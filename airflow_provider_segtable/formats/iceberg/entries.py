@@ -1,36 +1,34 @@
-"""Entries of manifests: data files with their statistics, and files of deleted positions.
+"""Entries of Iceberg manifests: bounds, partitions, and files of deleted positions.
+
+Entries:
 
 1. An entry of a data file has its bounds by column, in the columns' present types, and the number
-   of nulls. The time column always has bounds: those of the file's descriptor.
+   of nulls. The time column always has bounds: those of the file's descriptor, which are exact.
 2. A file of deleted positions is of one data file, which both bounds of its paths and its reference
-   name in full: readers of other files do not open it.
+   name in full: readers of other files do not open it. Each of its rows has the data file's URI and
+   a hidden row's position, in order, as Iceberg wants it.
 3. A position hides a row if the data file's sequence number is not above the delete's.
 4. Entries are added, carried on as existing with the numbers they were added with, or deleted in
    the version that no longer has them; the version after that leaves them out.
 
-Lower and upper bounds of columns in Iceberg's binary form of single values.
+Lower and upper bounds of columns, in Iceberg's binary form of single values:
 
-1. A bound holds for every row of its file: readers leave files out by it. Where a value cannot
+5. A bound holds for every row of its file: readers leave files out by it. Where a value cannot
    be given, or is not a number, there is no bound.
-2. Texts and bytes are cut to 16 characters. An upper bound then gets its last one raised; without
+6. Texts and bytes are cut to 16 characters. An upper bound then gets its last one raised; without
    one that can be raised there is none.
-3. Values that are no numbers are in no bound. Many readers count them as the greatest, so a column
+7. Values that are no numbers are in no bound. Many readers count them as the greatest, so a column
    that may have some has no upper bound. Zero is -0.0 as a lower and 0.0 as an upper bound.
-4. The event time's bounds are those of the file's descriptor, which are exact.
-5. Bounds of a column that was widened since are brought to its present type (``widened``).
+8. Bounds of a column that was widened since are brought to its present type (``widened``).
 
-Partitions: the time chunk that a file lies in, as Iceberg's partition specs know it.
+Partitions: the time chunk that a file lies in, as Iceberg's partition specs know it:
 
-1. A table by the hour, day, month or year has a *spec* with that transform of the event time, if
+9. A table by the hour, day, month or year has a *spec* with that transform of the event time, if
    its type has one. A file belongs to it if all its rows lie in one of these chunks.
-2. All other files are not partitioned: of tables by the week or of one chunk, and files that span
-   several chunks of the table's granularity, where it was changed to a coarser one.
-3. A file of deleted positions belongs to the partition of its data file: elsewhere it hides none.
-4. Readers leave out whole manifests by the partitions that are in them.
-
-Files of deleted positions: which rows of one data file are hidden.
-
-They have the data file's URI and a row's position in each row, in order, as Iceberg wants it.
+10. All other files are not partitioned: of tables by the week or of one chunk, and files that span
+    several chunks of the table's granularity, where it was changed to a coarser one.
+11. A file of deleted positions belongs to the partition of its data file: elsewhere it hides none.
+12. Readers leave out whole manifests by the partitions that are in them.
 """
 
 import math
@@ -65,6 +63,7 @@ _FORMS = {
 _WIDER = {("long", 4): ("<i", "<q"), ("double", 4): ("<f", "<d")}
 
 
+# Bounds of columns
 def bound(value: Any, kind: str, *, upper: bool = False) -> bytes | None:
     """Return a bound of a column of an Iceberg type; None if it has none."""
     if value is None:
@@ -135,6 +134,7 @@ _EPOCH = 1970
 _MONTHS = 12
 
 
+# Partition specs
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """A partition spec: by time, or of files that are not partitioned (``transform`` is empty).
@@ -234,6 +234,7 @@ PATH_ID, POSITION_ID = 2_147_483_546, 2_147_483_545
 """The ids of the columns of a file of deleted positions."""
 
 
+# Entries of data files and of deleted positions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
     """What marks the entries of a version: its snapshot's id, and its sequence number."""
@@ -381,6 +382,7 @@ _SCHEMA = pa.schema(
 )
 
 
+# Files of deleted positions
 def encode_positions(uri: str, hidden: BitMap) -> bytes:
     """Return the bytes of the file that hides rows of the data file at ``uri``."""
     positions = np.asarray(hidden.to_array(), dtype=np.int64)

@@ -1,4 +1,6 @@
-"""Metadata of a published Iceberg table: its schemas, properties, and snapshots.
+"""Metadata of a published Iceberg table: its file names, schemas, properties and snapshots.
+
+Versions and snapshots:
 
 1. A version has one snapshot more than the one before. Its summary records the event that it
    shows, and the version's own number.
@@ -6,35 +8,36 @@
    ``oldest`` were swept.
 3. Another table, or one that was moved, begins anew, without snapshots: paths in Iceberg are
    absolute. The sequence numbers go on.
-4. The table's id in the properties tells that segtable wrote it. A snapshot without an event is
-   another writer's: the newest one with an event is what is published (``versions``).
+4. The table's id in the properties marks a table written by segtable. A snapshot without an event
+   is another writer's: the newest one with an event is the published one (``versions``).
 5. Times rise, whatever the clocks of the events' authors.
 6. ``gc.enabled`` is false: tools of others delete no files.
 
-Names of a published Iceberg table's own files, relative to the table's root.
+Names of the target's own files, relative to the table's root:
 
-1. All lie below ``_iceberg``, which is the Iceberg table's location: tools that clean or write by
+7. All lie below ``_iceberg``, which is the Iceberg table's location: tools that clean or write by
    location stay away from the table's own files.
-2. ``metadata/vN.metadata.json`` is version N, ``metadata/version-hint.text`` names the newest one.
-3. Manifests and files of deleted positions have the number of the version that they were written
+8. ``metadata/vN.metadata.json`` is version N, ``metadata/version-hint.text`` names the newest one.
+9. Manifests and files of deleted positions have the number of the version that they were written
    for, and random digits of the attempt: two publishers never write the same name.
 
-A table's schema as Iceberg's: types, ids, and the names of columns in files without ids.
+Schemas:
 
-1. A column has its own id, a field within it the id that files have (``data.parquet.table_file``).
-   So renamed, dropped, reordered and widened columns need no more than another schema.
-2. The number of a table's schema is the id of Iceberg's.
-3. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file with
-   an id above it. Iceberg reserves the 200 below 2,147,483,647.
-4. A type is published if every reader that was tried reads it right. Unsigned integers,
-   nanoseconds, times in seconds and lists of a fixed size are refused; also in columns that were
-   dropped, while files have them: pyiceberg reads no such file. Nor does it read one with a
-   timestamp of another zone than UTC, which is published all the same, since the event time may
-   be one: files have instants, and other readers show them in UTC.
-5. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
-   *name mapping* names all of these, and nothing else: a column that was added later under the
-   name of a dropped one must not be found in them.
-6. Version 2 of the format has no values for rows written before a column was added, besides null.
+10. A column has its own id, a field within it the id that files have
+    (``data.parquet.table_file``). So renamed, dropped, reordered and widened columns need no more
+    than another schema.
+11. The number of a table's schema is the id of Iceberg's.
+12. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file
+    with an id above it. Iceberg reserves the 200 below 2,147,483,647.
+13. A type is published if every reader that was tried reads it right. Unsigned integers,
+    nanoseconds, times in seconds and lists of a fixed size are refused; also in columns that were
+    dropped, while files have them: pyiceberg reads no such file. Nor does it read one with a
+    timestamp of another zone than UTC, which is published all the same, since the event time may
+    be one: files have instants, and other readers show them in UTC.
+14. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
+    *name mapping* names all of these, and nothing else: a column that was added later under the
+    name of a dropped one must not be found in them.
+15. Version 2 of the format has no values for rows written before a column was added, besides null.
 """
 
 import json
@@ -72,6 +75,7 @@ _WRITTEN = re.compile(
 )
 
 
+# Names of the target's own files
 def version_path(number: int) -> str:
     """Return the path of a version's metadata."""
     return f"{METADATA}/v{number}.metadata.json"
@@ -136,6 +140,7 @@ _SIMPLE: Mapping[Any, str] = {
 _REWRITE = "write them anew (segtable compact TABLE --kind major), then publish again"
 
 
+# Schemas: types, ids and the name mapping
 def schema_json(schema: Schema) -> Json:
     """Return a schema as Iceberg's JSON; its columns have types that can be published."""
     fields = [_field(field) for field in stored_columns(schema)]
@@ -154,7 +159,7 @@ def nested(schema: Schema) -> tuple[str, ...]:
 
 
 def name_mapping(table: TableCreated) -> list[Json]:
-    """Return the ids of the columns of files without ids, by their names; rule 5."""
+    """Return the ids of the columns of files without ids, by their names; rule 14."""
     first = table.schema_of(0)
     hidden = {
         name: number
@@ -283,6 +288,7 @@ _PARTS: Mapping[str, type] = {
 _NAMESPACE = UUID("5e67ab1e-0000-4000-8000-000000000000")
 
 
+# Versions: properties and snapshots
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a version is put.

@@ -1,39 +1,38 @@
-"""Start a Spark session with the settings that segtable needs, and without noisy logs.
+"""Start a Spark session on a driver, and give its executors the package that they need.
+
+The session:
 
 1. Settings of spark-submit, ``spark-defaults.conf`` or the caller override these defaults.
 2. Without a master it runs on this machine, on all cores, bound to loopback, with the same Python
    in its workers. A failed task is retried, as on a cluster.
 3. Executors of other masters get this package as an archive, unless it was submitted with one.
    Their Python is ``spark.pyspark.python``, however this process was started.
-4. Session time is UTC. Segtable does not depend on it, but displayed times do, and what a time
-   without zone means in a condition.
+4. Session time is UTC. Segtable does not depend on it, but displayed times do, and so does the
+   meaning of a time without zone in a condition.
 5. PySpark would log each exception of a condition with its Java stack, though it is caught and
    reported in one line (``spark_errors``). Those two loggers are silenced.
 6. Credential settings are applied once the JVM runs, because PySpark would put them on the JVM's
    command line. Spark's pages hide their values, by segtable's list of names.
 7. Signals are held until Spark has started: if PySpark is interrupted while it starts the JVM,
    the JVM runs for ever.
+8. JVM flags apply when the JVM starts, so spark-submit needs them on its command line. Segtable's
+   drivers live for seconds and move files, not rows: a fast start matters more than optimised
+   code. Without optimised code a JVM reserves 48 MiB for compiled code. A session that lives for
+   minutes fills these: it would discard and compile again. So it gets the JVM's usual amount.
 
-Pack this package as a zip for the executors of a cluster (``--py-files``).
+The package as a zip for the executors of a cluster (``--py-files``):
 
-1. The archive depends on the sources alone: sorted names, no times, no caches.
-2. It holds the whole package, because it precedes an installed segtable on an executor's path and
-   a part of the package would hide the rest. ``spark/source`` has a class in Java for drivers that
-   run from it. Tasks import ``spark/tasks`` from it.
-3. A driver that itself runs from such an archive passes that archive on.
+9. The archive depends on the sources alone: sorted names, no times, no caches.
+10. It holds the whole package, because it precedes an installed segtable on an executor's path and
+    a part of the package would hide the rest. ``spark/source`` has a class in Java for drivers that
+    run from it. Tasks import ``spark/tasks`` from it.
+11. A driver that itself runs from such an archive passes that archive on.
 
-JVM flags for drivers on this machine.
+Files of the Spark applications for spark-submit (``segtable spark-app``):
 
-They apply when the JVM starts, so spark-submit needs them on its command line. Segtable's drivers
-live for seconds and move files, not rows: a fast start matters more than optimised code. Without
-optimised code a JVM reserves 48 MiB for compiled code, which a session that lives for minutes
-fills: it would discard and compile again. So it gets as much as it has by default.
-
-Locate the files of the Spark applications for spark-submit (``segtable spark-app``).
-
-1. In a wheel they are inside the package, as ``_spark_apps/`` (``hatch_build.py``).
-2. In a checkout they are beside the package, in ``spark_apps/``.
-3. The wheel's folder comes first: a folder beside an installed package may not be segtable's.
+12. In a wheel they are inside the package, as ``_spark_apps/`` (``hatch_build.py``).
+13. In a checkout they are beside the package, in ``spark_apps/``.
+14. The wheel's folder comes first: a folder beside an installed package may not be segtable's.
 """
 
 import logging
@@ -66,6 +65,7 @@ ARCHIVE = "segtable.zip"
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
+# The package as an archive for executors
 def package_archive(folder: Path | str | None = None) -> Path:
     """Write the archive and return its path.
 
@@ -110,6 +110,7 @@ _LOCAL = {
 }
 
 
+# The session: its settings, loggers and signals
 def session(
     app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
@@ -242,6 +243,7 @@ RESULT_PREFIX = "SEGTABLE_RESULT "
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
+# Files of the Spark applications
 def spark_app_path(name: str, package: Path = _PACKAGE) -> Path:
     """Return the file of the application called ``name``, such as ``"compact"``.
 

@@ -1,36 +1,36 @@
-"""Read a snapshot as a DataFrame with Spark's own Parquet reader.
+"""Read a snapshot, a window of versions, or the origin of rows as a DataFrame.
+
+A snapshot, with Spark's own Parquet reader:
 
 1. The visible files come from the log. Spark gets their names and the table's schema, so it lists
    nothing and infers nothing.
 2. Segments wholly inside the requested interval are read without a filter; the others with a filter
    on the event time. Segments in which no row can match a condition, by their event times or by an
-   index, are not read (``table.chosen_files``).
-   By times only where the session's zone is UTC: in another one a time without zone is another.
+   index, are not read (``table.chosen_files``). Event times choose files only where the session's
+   zone is UTC: in another zone, a time without zone means another instant.
 3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
    of the row number in the file, computed from the segment's runs; in others that of the address
    in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
    applicable deletes are read unfiltered.
-   Files of each schema are read by its own names and types, then brought to the present columns
-   (``file_columns``).
-4. Columns that Spark's reader does not support are read by pyarrow in tasks (``arrow_scan``): the
+4. Files of each schema are read by its own names and types, then brought to the present columns
+   (``spark_columns``).
+5. Columns that Spark's reader does not support are read by pyarrow in tasks (``arrow_scan``): the
    same rows, but slower, because they cross into Spark one by one. So are files in memory.
-5. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
+6. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
    own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
-6. Windows, and the origin of rows if it is asked for, are read by pyarrow in tasks
-   (``window_scan``).
 7. Until a major compaction, the files of a rollup table may have several rows of a group. With
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 
-Windows and origins in Spark: rows added since a version, change feeds, and the origin of rows.
+Windows (rows added since a version, change feeds) and the origin of rows, by pyarrow in tasks:
 
-1. The driver finds the parts of the window, as ``Table`` does (``table.scan``): descriptors,
+8. The driver finds the parts of the window, as ``Table`` does (``table.scan``): descriptors,
    row filters, and the change or the origins of each part's rows. Tasks read them by pyarrow.
-2. Parts are read so, and not by Spark's own reader, because each has its own choice of rows, and in
-   a change feed its own constants: a plan with a branch for each event would not be practical.
-3. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). The pieces
-   of its change feed are one for each bucket and stretch of events (``data.keyed.file_groups``).
-4. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
-   pushes down leave out files by their event times.
+9. Parts are not read by Spark's own reader, because each has its own choice of rows, and in a
+   change feed its own constants: a plan with a branch for each event would not be practical.
+10. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). The pieces
+    of its change feed are one for each bucket and stretch of events (``data.keyed.file_groups``).
+11. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
+    pushes down leave out files by their event times.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,8 +62,8 @@ from airflow_provider_segtable.data.files.open_files import held_files
 from airflow_provider_segtable.data.parquet.segment_files import check_footers
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter
-from airflow_provider_segtable.data.sql.sql_conditions import timed
 from airflow_provider_segtable.data.vector_file import row_filters
+from airflow_provider_segtable.data.where import timed
 from airflow_provider_segtable.spark.driver.file_locations import (
     parquet_options,
     place,
@@ -107,6 +107,7 @@ from airflow_provider_segtable.table.upsert import merge_rules
 from airflow_provider_segtable.table.windows import KeyedFeed, start_read
 
 
+# Windows and origins
 def shows_origin(request: ReadRequest, known: Sequence[str]) -> bool:
     """Return whether a request names a hidden column of the origin of rows."""
     return any(name in ORIGIN_COLUMNS and name not in known for name in request.columns or ())
@@ -221,6 +222,7 @@ def _changes_of_keys(spark: SparkSession, scan: Scan, start: State, kinds: Struc
     return spark.range(0, len(pieces), 1, tasks).mapInArrow(task.run, kinds)
 
 
+# Snapshots
 def scan(
     spark: SparkSession,
     snapshot: Snapshot,

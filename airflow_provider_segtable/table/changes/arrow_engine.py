@@ -61,8 +61,8 @@ from airflow_provider_segtable.data.files.input_files import (
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.rows import Keys, Rows, arrow_table, instants, split_by_chunk
-from airflow_provider_segtable.data.sql.sql_conditions import condition
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
+from airflow_provider_segtable.data.where import condition
 from airflow_provider_segtable.table.append import AppendResult, Prepare, check_filled, incoming
 from airflow_provider_segtable.table.changes.matching import (
     assigned,

@@ -57,7 +57,7 @@ from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, Layout
 from airflow_provider_segtable.data.rows import is_date
-from airflow_provider_segtable.data.sql.sql_conditions import timed
+from airflow_provider_segtable.data.where import timed
 from airflow_provider_segtable.table.append import TRIES, Prepare, made_before
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,

@@ -158,14 +158,14 @@ def lacks_unrecorded(monkeypatch: Patch) -> None:
         return right(index, intervals, n, time) if n == index.requested_n else index
 
     monkeypatch.setattr(IndexState, "lacking", careless)
-    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
 
 
 def builds_take_too_much(monkeypatch: Patch) -> None:
     """A build takes away what was published after the version that it read."""
     right = Lack.without
     monkeypatch.setattr(Lack, "without", lambda lack, built, _: right(lack, built, 2**62))
-    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
 
 
 def builds_of_later_versions(monkeypatch: Patch) -> None:
@@ -177,7 +177,7 @@ def builds_of_later_versions(monkeypatch: Patch) -> None:
         return right(replace(action, through=state.n) if built else action, state)
 
     monkeypatch.setattr(index_events, "admit", boastful)
-    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
 
 
 def copies_lose_one(monkeypatch: Patch) -> None:

@@ -250,7 +250,7 @@ def deleted_keys_are_met(monkeypatch: Patch) -> None:
         return rows, met
 
     monkeypatch.setattr(arrow_engine, "Condition", noting)
-    monkeypatch.setattr(arrow_engine, "_joined", joined)
+    monkeypatch.setattr(arrow_engine, "_rows_with_keys", joined)
 
 
 def majors_leave_no_base(monkeypatch: Patch) -> None:

@@ -8,14 +8,13 @@ import pytest
 from kazoo.protocol.serialization import Auth
 
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.coordination.zookeeper.link import (
+from airflow_provider_segtable.coordination.zookeeper.access import (
     FILE_VARIABLE,
     OPTIONS_VARIABLE,
     Access,
-    Voice,
     access_of,
-    client_of,
 )
+from airflow_provider_segtable.coordination.zookeeper.link import Voice, client_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.secret import Secret
 

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.segment import ROOT, ROW
-from airflow_provider_segtable.data.sql.sql_conditions import condition
+from airflow_provider_segtable.data.where import condition
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, files, numbers

@@ -214,7 +214,7 @@ def test_a_late_copy_undoes_no_tombstone(fed: Table, other: Table) -> None:
 
 def test_much_in_events_is_joined_early(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """States and checkpoints carry a bounded number of bytes, not only of feeds."""
-    monkeypatch.setattr(forwarding, "MOST_BYTES", 1_500)
+    monkeypatch.setattr(forwarding, "MOST_INLINE_BYTES", 1_500)
     request_index(table.ports, "files", FileList())
     for turn in range(4, 14):
         table.append(rows(range(turn * 10, turn * 10 + 10)))

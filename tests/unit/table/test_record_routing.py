@@ -340,7 +340,7 @@ def test_keys_are_settled_after_a_plan_that_was_aborted_before(
     assert read(table) == [(1, 1, 1)]
 
 
-@pytest.mark.parametrize("bound", ["MOST_BYTES", "MOST_WAITING"])
+@pytest.mark.parametrize("bound", ["MOST_FEED_BYTES", "MOST_WAITING"])
 def test_a_load_that_was_not_routed_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
