@@ -5,7 +5,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -166,10 +165,3 @@ def change_rows(table: Table, request: ChangeRequest, master: str | None) -> Cha
             return read_source(spark, file.path, file.format, file.options, schema=schema)
 
         return change(spark, table.ports, request, read)
-
-
-def spark_reason(table: Any, request: Overwrite) -> str:
-    """Return why only Spark can find the rows to overwrite; empty if this process can."""
-    from airflow_provider_segtable.data.where import why_not_here
-
-    return why_not_here(request.where, table.snapshot().schema)

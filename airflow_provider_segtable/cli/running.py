@@ -203,6 +203,13 @@ def overwritten(
     )
 
 
+def spark_reason(table: Any, request: Overwrite) -> str:
+    """Return why only Spark can find the rows to overwrite; empty if this process can."""
+    from airflow_provider_segtable.data.where import why_not_here
+
+    return why_not_here(request.where, table.snapshot().schema)
+
+
 def _rows(table: Any, files: "Sequence[InputFile]", columns: "FileColumns") -> Any:
 
     import pyarrow as pa

@@ -59,7 +59,7 @@ def streams() -> set[str]:
     for top in sys._current_frames().values():
         frame = top
         while frame:
-            if frame.f_code.co_name in names and "flight_server" in frame.f_code.co_filename:
+            if frame.f_code.co_name in names and "flight_store" in frame.f_code.co_filename:
                 found.add(frame.f_code.co_name)
             frame = frame.f_back  # type: ignore[assignment]
     return found

@@ -29,8 +29,7 @@ from airflow_provider_segtable.cli.input.options import (
     option_groups,
     store_options,
 )
-from airflow_provider_segtable.cli.on_spark import spark_reason
-from airflow_provider_segtable.cli.running import overwritten, tell
+from airflow_provider_segtable.cli.running import overwritten, spark_reason, tell
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of

@@ -288,7 +288,7 @@ _PARTS: Mapping[str, type] = {
 _NAMESPACE = UUID("5e67ab1e-0000-4000-8000-000000000000")
 
 
-# Versions: properties and snapshots
+# Versions, with their properties and snapshots
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a version is put.
