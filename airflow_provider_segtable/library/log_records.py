@@ -1,4 +1,6 @@
-"""Rows as a user gives them, as batches of records for the buckets of a log store.
+"""Make batches of records from a user's rows, and keep them until a commit has them.
+
+Rows as a user gives them:
 
 1. Rows are checked against the columns before any of them is sent, so that no checkpoint fails by
    them. Nullable columns may be left out.
@@ -6,29 +8,26 @@
    order. Those of an append table go to one bucket, in turn.
 3. Batches are small beside a bucket, so that a large append waits for room piece by piece.
 
-One bucket of a writer: the records that it has accepted, and that no commit has yet.
-
-::
+One bucket of a writer, a *lane*: the records that it has accepted, and that no commit has yet::
 
       committed │ sent to the store        │ accepted
       forgotten │ kept, to send them again │ kept
     ────────────┴──────────────────────────┴──────────▶ offsets
 
-1. Offsets are given when records are accepted. They are dense, so after a failure the same records
+4. Offsets are given when records are accepted. They are dense, so after a failure the same records
    get the same offsets again: the new epoch begins at the committed end, which divides no batch.
-2. What is committed is forgotten; the store says what that is with every answer. So a lane keeps no
-   more than its bucket holds, plus what has not been answered.
+5. Committed records are forgotten; every answer of the store has the committed end. So a lane keeps
+   no more than its bucket holds, plus what has not been answered.
 
-Records beyond a writer's memory, in temporary files, until their checkpoint.
+Records beyond a writer's memory, in temporary files:
 
-A writer whose checkpoints are its caller's alone gets no room by waiting. So its bucket takes any
-number of records, and those beyond a bound are written to a file and mapped into memory: readers,
-the checkpoint and a new epoch use them as all others, and the system drops their pages when it
-needs room.
-
-1. A file is removed from its folder (``$TMPDIR``) when it is made, so nothing is left of a process
-   that dies. Its space is free when nobody uses its records any more.
-2. What is in memory since the last checkpoint stays below the bound, whatever comes.
+6. A writer with checkpoints by its caller alone gets no room by waiting. So its bucket takes any
+   number of records. Those beyond a bound are written to a file and mapped into memory until their
+   checkpoint. Readers, the checkpoint and a new epoch use them as all others, and the system drops
+   their pages when it needs room.
+7. A file is removed from its folder (``$TMPDIR``) when it is made, so nothing is left of a process
+   that dies. Its space is free once its records are no longer used.
+8. The records in memory since the last checkpoint stay below the bound, whatever arrives.
 """
 
 import mmap
@@ -61,6 +60,7 @@ LARGEST_BATCH = 8 * MIB
 BATCHES_A_BUCKET = 4
 
 
+# Rows as batches of records
 class RecordSplitter:
     """Makes the batches of one writer.
 
@@ -152,6 +152,7 @@ class RecordSplitter:
             )
 
 
+# One bucket of a writer
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A batch, and the offset of its first record."""
@@ -257,6 +258,7 @@ FILE_BYTES = 1024 * MIB
 ALIGNMENT = 64
 
 
+# Records in temporary files
 class Overflow:
     """Where the batches of one writer are kept.
 

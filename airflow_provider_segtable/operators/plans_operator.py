@@ -13,22 +13,20 @@
 6. Judge by the application's report; without one, by the log. Only failed plans fail the task.
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
-7. Completed plans are emitted as one asset event of the table (``operators.rendered``). A
-   plan that is done already another task may be about to emit. So it counts only if this try
-   launched it, or if this is a retry, and the plan is one of those named or of an earlier try.
+7. Completed plans are emitted as one asset event of the table (``operators.rendered``). Another
+   task may be about to emit a plan that is done already. So it counts only if this try launched
+   it, or if this is a retry, and the plan is one of those named or of an earlier try.
 8. The task's log has one line for each plan, from the process that carried it out, and at the end
    one line for the run.
 
-Find which of the requested plans are still to do, and how the others ended.
+Which plans are still to do, and how the others ended:
 
-1. Read the log first and the locks second. A plan that finishes in between is launched, and the
+9. Read the log first and the locks second. A plan that finishes in between is launched, and the
    application reports it as done already.
-2. A plan whose lock is held, or waited for, has a live worker: perhaps the orphan of an earlier
-   try of the same task. If nothing else is to do, wait for that worker. At the deadline the plan
-   *runs elsewhere*, which is no failure: if its worker dies, the planner launches the plan again.
-3. After an application has ended, the log settles the plans that it did not report.
-
-Results of plans: read from an application's report and from the log, told as plain values.
+10. A plan whose lock is held, or waited for, has a live worker: perhaps the orphan of an earlier
+    try of the same task. If nothing else is to do, wait for that worker. At the deadline the plan
+    *runs elsewhere*, which is no failure: if its worker dies, the planner launches the plan again.
+11. After an application has ended, the log settles the plans that it did not report.
 """
 
 from collections import Counter
@@ -70,6 +68,7 @@ LOOK_AGAIN_S = 2.0
 """Longest pause between looks: a lock that ends with its session is not announced."""
 
 
+# Outstanding plans, and outcomes of the others
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outstanding:
     """``todo``: plans to launch now. ``settled``: outcomes of the others."""
@@ -179,6 +178,7 @@ def _id(state: State) -> str:
     return state.table.table_id
 
 
+# Results of plans as plain values, from a report or from the log
 def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
     """Return results from plain values, with credentials in messages masked.
 
@@ -267,6 +267,7 @@ def outcomes(results: Sequence[PlanResult], done: str = "") -> str:
     return "; ".join(parts) or "none"
 
 
+# The operator
 class SegtablePlansOperator(SegtableSparkOperator):
     """Carry out plans of one table, in the task itself or on Spark; a base class.
 

@@ -1,34 +1,36 @@
-"""The log of a Delta table, as it is in storage: read from a checkpoint, or from a known version.
+"""The log of a Delta table in storage: its versions, its checkpoints, and what is swept.
+
+Reading the log:
 
 1. A version is read from the newest checkpoint and the versions after it.
 2. It is read from a known version, too, if that one and all after it are still there: a version
    that has its number and another content is of another log.
-3. Whose event the newest version shows is said by that version itself, also behind a checkpoint.
-4. Storage may be swept meanwhile: what is gone is listed again (``again``).
-5. Of a damaged log, what can be decoded is read on its own (``remains``): the newest checkpoint
-   that can, and all versions after it. A table of whose versions some can be decoded, and none
-   of these is segtable's, is another tool's.
+3. The newest version itself records whose event it shows, also behind a checkpoint.
+4. Storage may be swept meanwhile: if files are gone, the log is listed again (``again``).
+5. Of a damaged log, the part that can be decoded is read on its own (``remains``): the newest
+   checkpoint that can, and all versions after it. A table is another tool's if some of its versions
+   can be decoded, and none of these is segtable's.
 
-Checkpoints: a version of a Delta log as one Parquet file. Pure.
+Checkpoints (a version as one Parquet file; pure functions):
 
-1. A checkpoint has a row for each action that still counts: protocol, metadata, transactions and
-   added files. It has no removed files: who deletes files by these would delete what the table's
-   own log still needs.
-2. Files stay columns of Arrow all the way, from one checkpoint to the next one: only those that
+6. A checkpoint has a row for each action that still counts: protocol, metadata, transactions and
+   added files. It has no removed files: a tool that deletes files by these would delete files that
+   the table's own log still needs.
+7. Files stay columns of Arrow all the way, from one checkpoint to the next one: only those that
    changed in between are Python values.
 
-What readers of the published versions may need, and what is swept.
+Retention: which files readers of the published versions may need, and which are swept:
 
-1. A version is replaced when the next one was put: the storage's time of that file, or the time of
+8. A version is replaced when the next one was put: the storage's time of that file, or the time of
    the event if it is later. If clocks differ, more is kept.
-2. Needed are the files of the newest version, and all that a version put after ``since`` added or
+9. Needed are the files of the newest version, and all that a version put after ``since`` added or
    removed: these are the files of each version that was replaced after ``since``.
-3. A sweep leaves everything for ``ATTEMPT_US`` longer. So no attempt to put a version finds its
-   number free again because that version was swept, nor its file of vectors gone.
-4. The log is swept below a checkpoint from which all these versions can be read. Later versions and
-   checkpoints stay. A file of vectors is swept if no version that can be read names it.
-5. A version that cannot be decoded, and has been published over, needs nothing that is not known
-   by other versions: its readers fail.
+10. A sweep leaves everything for ``ATTEMPT_US`` longer. So no attempt to put a version finds its
+    number free again because that version was swept, nor its file of vectors gone.
+11. The log is swept below a checkpoint from which all these versions can be read. Later versions
+    and checkpoints stay. A file of vectors is swept if no version that can be read names it.
+12. A version that cannot be decoded, and has been published over, needs nothing that is not known
+    by other versions: its readers fail.
 """
 
 import io
@@ -146,6 +148,7 @@ _REMOVE = pa.struct(
 )
 
 
+# Checkpoints
 class Checkpoint:
     """A checkpoint that was read."""
 
@@ -276,6 +279,7 @@ _OF_TABLES = {"metaData", "protocol", "add", "remove"}
 _Read = TypeVar("_Read")
 
 
+# The log, read from a checkpoint or from a known version
 @dataclass(frozen=True, slots=True)
 class DeltaLog:
     """The log of a Delta table."""
@@ -481,6 +485,7 @@ ATTEMPT_US = DAY_US
 """The longest that an attempt takes from loading a version to putting the next one."""
 
 
+# Needed files, and files to sweep
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
     """What is needed of a target; ``head`` was its newest version."""

@@ -1,4 +1,6 @@
-"""Versions of a table as the data source reads them: ``SegtableSource.Reading``.
+"""Read versions of a table for Spark's data source, as one version or as a stream.
+
+One version (``SegtableSource.Reading``):
 
 1. The version is settled when the DataFrame or view is made, and every query over it reads that
    one. Files are resolved when a query is planned: only those that its columns and its filters
@@ -10,26 +12,26 @@
 4. The option ``includeLog`` adds the live tail of the log stores, read by the driver when the
    DataFrame or view is made. Its files are in memory, and are sent to the tasks that read them.
 
-Filters that Spark hands to the data source, as a condition by which files are left out.
+Filters that Spark hands to the data source:
 
-1. Spark evaluates every filter itself; here they only choose files. So a filter may become a weaker
-   condition, or none, but never a stronger one. What Parquet's statistics can do with it, Spark's
-   own reader does.
-2. Filters are compared by the table's types. Spark cuts nanoseconds to microseconds, towards zero,
+5. Spark evaluates every filter itself; here they only choose files. So a filter may become a weaker
+   condition, or none, but never a stronger one. Parquet's statistics are left to Spark's own
+   reader.
+6. Filters are compared by the table's types. Spark cuts nanoseconds to microseconds, towards zero,
    so a comparison with one becomes wider by a microsecond.
 
-The versions of a table as a stream: ``SegtableSource.Feed``.
+The versions as a stream (``SegtableSource.Feed``):
 
-1. An offset is a version. The first batch is what the request asks for: without a start the whole
+7. An offset is a version. The first batch is what the request asks for: without a start the whole
    table, with ``sinceVersion`` ``latest`` nothing. Each later one is the window since the batch
-   before. Where a batch ends is decided by ``core.reads.effects``.
-2. What a batch has follows from its two offsets alone, which Spark keeps. So a batch that it runs
-   again after a restart is the same.
-3. A batch is read when its rows are needed. After a restart Spark asks for the batch before, too,
+   before. ``core.reads.effects`` decides where a batch ends.
+8. A batch follows from its two offsets alone, which Spark keeps. So a batch that it runs again
+   after a restart is the same.
+9. A batch is read when its rows are needed. After a restart Spark asks for the batch before, too,
    which may be expired, and does not read it.
-4. Columns are those that the table had when the stream was started; of these, a query's are read.
-5. Spark asks for the batch after a version once it has noted the batch before as done. So then a
-   consumer advances to that version.
+10. Columns are those that the table had when the stream was started; of these, a query's are read.
+11. Spark asks for the batch after a version once it has noted the batch before as done. So then a
+    consumer advances to that version.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -106,6 +108,7 @@ _BELOW = {Compares.EQUAL, Compares.LESS, Compares.AT_MOST}
 _ABOVE = {Compares.EQUAL, Compares.MORE, Compares.AT_LEAST}
 
 
+# Filters of Spark as conditions that choose files
 def pushed_condition(
     filters: Iterable["JavaObject"], schema: pa.Schema, time_column: str, to_catalyst: ToCatalyst
 ) -> Condition | None:
@@ -190,6 +193,7 @@ def _compared(column: str, how: Compares, value: Value, kind: pa.DataType) -> Pr
     return AllOf((*([below] if how in _BELOW else ()), *([above] if how in _ABOVE else ())))
 
 
+# One version, and the versions as a stream
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a read request asks for, of one version; the start of its window is a version, too."""

@@ -1,34 +1,30 @@
-"""Write ingested rows in a task: sorted batches in, one file and descriptor per slot out.
+"""Write files in Spark tasks, and send results and errors to the driver as values.
+
+Ingested rows (sorted batches in, one file and descriptor per slot out):
 
 1. Rows come ordered by slot, then by event time; a slot's rows are streamed into its one file.
 2. Every file has a unique name, so tries of a task never collide.
-3. A known error is returned as a value that names the files written, and the driver deletes them.
-   On any other failure the task deletes its files itself.
+3. A known error is returned as a value that names the files written, and keeps its type and
+   message; the driver deletes the files. On any other failure the task deletes its files itself.
 
-Run a group of kernel jobs in a task.
+Records of a primary-key table (rows in, log files and their descriptors out):
 
-Pack row addresses in a task: batches of names and row numbers in, packed bits out.
+4. Rows come with those of a file group together. A task holds as many as a log file may have, and
+   the kernel splits them by time chunk and bucket, sorts and merges them (``data.keyed``). So the
+   kernel decides a file's content, however Spark dealt the rows.
+5. Files of a try that does not count are orphans, which no event names.
 
-1. Each name becomes one row with its numbers as packed bits (``data.row_filter``). Arrow and
+Row addresses (batches of names and row numbers in, packed bits out):
+
+6. Each name becomes one row with its numbers as packed bits (``data.row_filter``). Arrow and
    numpy do the work; no row becomes a Python object.
-2. It needs no bitmap library, because executors have none.
+7. Packing needs no bitmap library, because executors have none.
 
-Send a task's rows to the driver piece by piece, as Arrow's bytes in one column.
+Rows for the driver:
 
-The driver takes them partition by partition (``toLocalIterator``), so it holds no whole batch, and
-no row becomes a Python object on the way.
-
-Return errors from a task as values, so that they keep their type and message.
-
-Write records of a primary-key table in a task: rows in, log files and their descriptors out.
-
-1. Rows come with those of a file group together. A task holds as many as a log file may have, and
-   the kernel splits them by time chunk and bucket, sorts and merges them (``data.keyed``). So a
-   file holds what the kernel says, however Spark dealt the rows.
-2. Every file has a unique name, so tries of a task never collide. Files of a try that does not
-   count are orphans, which no event names.
-
-Check the inputs of a sketch compaction, and estimate its rows' bytes, in tasks.
+8. Rows are sent piece by piece, as Arrow's bytes in one column. The driver takes them partition by
+   partition (``toLocalIterator``), so it holds no whole batch, and no row becomes a Python object
+   on the way.
 """
 
 import json
@@ -68,6 +64,7 @@ Group = tuple[tuple[int, Job], ...]
 """Jobs with their numbers."""
 
 
+# A group of kernel jobs
 def run_group(group: Group) -> list[Done]:
     """Run the jobs of a group, each with a fresh attempt id."""
     return [
@@ -80,6 +77,7 @@ PACKED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bits", pa.bin
 """A name, the number of its row numbers (duplicates included), and the packed row numbers."""
 
 
+# Packed row addresses
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield each root's row numbers as bits, one row a root."""
     held: dict[str, list[np.ndarray]] = {}
@@ -118,6 +116,7 @@ def unpacked_rows(piece: bytes) -> pa.Table:
         return reader.read_all()
 
 
+# Errors as values
 def reported(error: SegtableError) -> tuple[str, str]:
     """Return an error's type name and message."""
     return type(error).__name__, str(error)
@@ -128,6 +127,7 @@ RESULT = "segment string, error string, message string"
 _RESULT = pa.schema([(name, pa.string()) for name in ("segment", "error", "message")])
 
 
+# Files of an ingest
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
     """Parameters of a writing task; ``ids[slot]`` is the id of the slot's segment.
@@ -289,6 +289,7 @@ def _result(**values: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([values], schema=_RESULT)
 
 
+# Log files of a primary-key table
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTask:
     """Parameters of a task that writes records.
@@ -367,6 +368,7 @@ def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]
 SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
 
 
+# Inputs of a sketch compaction: their checks, and the bytes of their rows
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTask:
     """Compare segments with every byte of their files."""

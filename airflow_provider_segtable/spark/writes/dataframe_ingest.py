@@ -1,4 +1,6 @@
-"""Ingest a DataFrame into first-generation segments, in one atomic append.
+"""Append a DataFrame to a table in one atomic event: as new segments, or by key.
+
+Append to first-generation segments:
 
 1. The columns are compared with the table's schema before any row is read.
 2. The first pass reads the time column alone and counts rows and instants per time chunk. A null
@@ -10,25 +12,21 @@
 5. Balance check: both passes must see equal row counts per chunk, or nothing is committed. The
    files of a failed ingest are deleted.
 6. The same ``commit_id`` appends once.
-7. Rows of a table with a primary key are upserted instead (``dataframe_upsert``), without ids,
-   sizes and locks.
-8. A rollup table takes its input columns. Spark rolls them up first and keeps the result for both
+7. A rollup table takes its input columns. Spark rolls them up first and keeps the result for both
    passes; the balance check counts input rows.
 
-Count rows by time chunk and check their times: the first pass of an ingest.
+Upsert to a primary-key table, without ids, sizes and locks:
 
-Upsert a DataFrame into a primary-key table, in one event.
-
-1. The columns are compared with the table's schema before any row is read. Nullable columns may be
-   left out in a ``partial_update`` table, whose writers fill their own, and where keys are deleted;
-   columns that were added to the table, everywhere.
-2. Rows are read once. Spark deals them to tasks by time chunk and bucket, which its own hash gives
+8. The columns are compared as above. Nullable columns may be left out in a ``partial_update``
+   table, whose writers fill their own, and where keys are deleted; columns that were added to the
+   table, everywhere.
+9. Rows are read once. Spark deals them to tasks by time chunk and bucket, which its own hash gives
    (``data.keyed.keyed_rows``), and tasks write log files.
-3. A row that does not fit refuses the whole write: the files are deleted, nothing is committed. Of
-   event times that do not fit, the error then counts all.
-4. The rows of a DataFrame have no order. Of rows with equal keys, the ordering column decides; if
-   that ties, or there is none, any of them wins.
-5. No lock is taken, and no coordinator is needed (``table.upsert``).
+10. A row that does not fit refuses the whole write: the files are deleted, nothing is committed. Of
+    event times that do not fit, the error then counts all.
+11. The rows of a DataFrame have no order. Of rows with equal keys, the ordering column decides; if
+    that ties, or there is none, any of them wins.
+12. No lock is taken, and no coordinator is needed (``table.upsert``).
 """
 
 import math
@@ -88,6 +86,7 @@ from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.upsert import check_deleted, commit_logs, merge_rules
 
 
+# The first pass: rows by time chunk, and their times
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
     """Per chunk: its rows, its input rows, and its ``spark_times.chunk_key``."""
@@ -158,6 +157,7 @@ _CHUNK, _BUCKET, _DELETED = "__segtable_chunk", "__segtable_bucket", "__segtable
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
+# Upserts to primary-key tables
 def upsert_some(
     ports: TableContext,
     df: DataFrame,
@@ -348,6 +348,7 @@ COMPRESSED = 0.4
 """Assumed Parquet size of a row relative to its memory size, for a table without files."""
 
 
+# Appends to segments
 def ingest(
     ports: TableContext,
     df: DataFrame,
