@@ -1,7 +1,7 @@
 """Conditions on rows, as predicates or as Arrow expressions, ready to filter batches.
 
-1. ``data.sql.sql_conditions`` makes them of what a user gives. Spark's tasks import this module, and no
-   parser.
+1. ``data.sql.sql_conditions`` makes them of what a user gives. Spark's tasks import this module,
+   and no parser.
 2. A condition knows the columns that it reads, and the range of event times outside which no row
    matches. ``data.parquet.segment_scan`` skips row groups by it.
 3. A condition is a pure function of a row. A read applies it as often as it likes, also to records

@@ -1,4 +1,4 @@
-"""Delete, update and merge rows as tasks: each commits one event (``operators.spark_operator``), or none.
+"""Delete, update and merge rows as tasks: each commits one event, or none (``spark_operator``).
 
 1. Compactions and appends go on meanwhile, and need not wait. A task that is cleared and run again
    in the same DAG run changes nothing.

@@ -1,7 +1,7 @@
 """Append files to a table as a task: all rows of all files in one event, or nothing.
 
-1. One event, once (``operators.spark_operator``), whichever engine its tries use. A new run of the DAG
-   appends again.
+1. One event, once (``operators.spark_operator``), whichever engine its tries use. A new run of the
+   DAG appends again.
 2. Choose the engine (``planning.engine``) by the size of the files. The task itself reads Parquet,
    CSV and JSON lines, at paths and in object stores, with the connection's storage options; Spark
    reads everything else: folders, other formats, reader options, stores that this worker cannot

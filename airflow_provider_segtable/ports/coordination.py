@@ -24,9 +24,9 @@ Contract:
    client gets its ids from the lock of that one. A kept lock ends when no append follows soon, and
    no later than the appends that use it when a request waits for it; ids that no append was given
    may be allocated again. Such a lease's ``check`` may rely on what the client knows.
-8. ``claim`` gives a name of a group to one client at a time (``ports.coordination``): which service has a
-   bucket, who is there. ``wait_claims`` returns when the claims of the group differ from ``seen``,
-   or at the deadline.
+8. ``claim`` gives a name of a group to one client at a time (``ports.coordination``): which service
+   has a bucket, who is there. ``wait_claims`` returns when the claims of the group differ from
+   ``seen``, or at the deadline.
 9. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
    ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` if the group has another
    lock; ``UnreadableNode`` if a record may be a lock and cannot be read.

@@ -1,8 +1,8 @@
 """The routes of one change: for each index of records, what its event brings besides its files.
 
 1. Upserts, deletes and updates of a primary-key table append records. Before they are committed,
-   their keys are routed in each index of records (``table.indexes.routing``): of equal keys in other
-   time chunks one record wins, and the others are corrected in the same event.
+   their keys are routed in each index of records (``table.indexes.routing``): of equal keys in
+   other time chunks one record wins, and the others are corrected in the same event.
 2. An index that was requested meanwhile is seen in the next attempt of the commit. A route that
    does not hold any more is made again, as is one whose files a cleaning deleted. So two writers
    that bring one key to two time chunks end with one row, without a lock: the log decides who was
