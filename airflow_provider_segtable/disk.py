@@ -1,4 +1,6 @@
-"""The folders of a table on a local disk: opened without following links, and durable.
+"""Access the folders of a table on a local disk: no links, durable names, turns among writers.
+
+Folders:
 
 1. A path is walked part by part from the root. Each folder is opened by its parent's descriptor,
    never through a symbolic link; a file is then opened, linked or unlinked by its folder's
@@ -9,20 +11,21 @@
    folder is made. It is also synced once in each process if another process made the folder, which
    may have stopped before its own sync.
 
-Translation of operating system errors into segtable's errors.
+Errors of the operating system, translated into segtable's errors:
 
-1. A missing name is ``NotFound`` for a reader; for a writer it is a missing folder.
-2. Object stores below pyarrow answer in text and without an ``errno``; known codes in the text are
+4. A missing name is ``NotFound`` for a reader; for a writer it is a missing folder.
+5. Object stores below pyarrow answer in text and without an ``errno``; known codes in the text are
    translated like theirs.
-3. A message has the place, the problem, the way out, and the system's words without credentials.
+6. A message has the place, the problem, the way out, and the system's words without credentials.
 
-Turns among the writers of one folder on this host: an advisory lock on the folder itself.
+Turns among the writers of one folder on this host:
 
-1. A writer locks the folder by ``flock``, on a descriptor of its own, so that the threads of one
-   process take turns, too. The kernel serves writers in order, and ends a turn with its process.
-2. A turn is a hint. After ``wait_s``, or if the file system has no such locks, a writer goes on
+7. A writer locks the folder itself by ``flock``, an advisory lock, on a descriptor of its own, so
+   that the threads of one process take turns, too. The kernel serves writers in order, and ends a
+   turn with its process.
+8. A turn is a hint. After ``wait_s``, or if the file system has no such locks, a writer goes on
    without its turn.
-3. A wait without success ends later, in its own thread, which passes the turn on at once. Until
+9. A wait without success ends later, in its own thread, which passes the turn on at once. Until
    then this process takes no turns: a writer that was stopped in its turn costs others one wait.
 """
 
@@ -54,6 +57,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LINKED = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
 
 
+# Folders, opened without following links
 class Folders:
     """The folders below one root."""
 
@@ -285,6 +289,7 @@ _CODES_IN_TEXT = {
 }
 
 
+# Errors of the operating system
 def reading(uri: str) -> AbstractContextManager[None]:
     """Translate an ``OSError`` about the metadata object being read."""
     return _translated(uri, _READING)
@@ -317,6 +322,7 @@ def _code(error: OSError, kinds: Kinds) -> int:
     return next((code for word, code in _CODES_IN_TEXT.items() if word in text), 0)
 
 
+# Turns among writers
 class Turns:
     """The turns that one storage takes."""
 
@@ -326,7 +332,7 @@ class Turns:
 
     @contextmanager
     def turn(self, folder: int, wait_s: float) -> Iterator[None]:
-        """Wait for a turn in an open folder, and hold it (rule 2)."""
+        """Wait for a turn in an open folder, and hold it (rule 8)."""
         turn = _Turn(self.late)
         with suppress(OSError):
             if not self.late:

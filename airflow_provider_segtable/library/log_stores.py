@@ -1,6 +1,6 @@
-"""Access to the log stores of a table, wherever they run: found by ZooKeeper, over Arrow Flight.
+"""Reach the log stores of a table, wherever they run: found by ZooKeeper, over Arrow Flight.
 
-How this process reaches log stores of other processes: their token, and whom it trusts.
+Options for access to log stores of other processes:
 
 =================  =================================================================================
 option             meaning
@@ -9,23 +9,18 @@ token              what the store asks for; or ``token_file``, the path of a fil
 ca                 file of the authorities that certify stores with TLS; by default the system's
 =================  =================================================================================
 
-Options come from an Airflow connection, or from the environment, never from a command line, because
-others can read that. Those of a connection come first:
-``SEGTABLE_LOG_STORE_OPTIONS`` is a JSON object, ``SEGTABLE_LOG_STORE_OPTIONS_FILE`` the path of a
-file with one.
-
-A checkpoint of a table's log store on request: all services that have buckets of it are asked.
-
-1. Each service commits what its buckets have, so the newest version that they name has every record
-   that was appended before the request.
-2. The table's log decides: a bucket that moves meanwhile was committed before it moved.
-
-The buckets of a table's log store: what is committed, who serves them, and what waits there.
-
-1. The coordinator says who serves a bucket, the service what it has, and then the table's log what
-   of it is committed. The log is read last: a service hears of its own commit a moment after the
-   log's readers do, and who waited for the announcement must not miss it.
-2. A service that does not answer is part of the listing, not an error.
+1. Options come from an Airflow connection, or from the environment, never from a command line,
+   because others can read that. Those of a connection come first. ``SEGTABLE_LOG_STORE_OPTIONS`` is
+   a JSON object, ``SEGTABLE_LOG_STORE_OPTIONS_FILE`` the path of a file with one.
+2. A checkpoint on request asks all services that have buckets of the table. Each service commits
+   what its buckets have, so the newest version that they name has every record that was appended
+   before the request. The table's log decides: a bucket that moves meanwhile was committed before
+   it moved.
+3. A listing of buckets asks the coordinator for the service of each bucket, the service for its
+   records, and then the table's log for the committed end. The log is read last: a service hears of
+   its own commit a moment after the log's readers do, and a caller that waited for the announcement
+   must not miss it.
+4. A service that does not answer is part of the listing, not an error.
 """
 
 import json
@@ -164,6 +159,7 @@ def finder_if_any(ports: TableContext, provider: LogStoreProvider | None = None)
     return log_finder(ports, provider)
 
 
+# Checkpoints on request
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheckpoint:
     """What services of a log store committed on request.
@@ -203,6 +199,7 @@ def checkpoint_log(ports: TableContext, *, wait_s: float) -> LogCheckpoint:
     return LogCheckpoint(services=tuple(services), version=newest)
 
 
+# Buckets: their committed ends, services and waiting records
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBucket:
     """A bucket of a table's log store.

@@ -1,29 +1,31 @@
-"""The buckets of one store, and checkpoints over all of them.
+"""The buckets of one store: their state, shared by threads, and checkpoints over all of them.
+
+All buckets:
 
 1. A checkpoint cuts all buckets or none. The table's commit holds the cuts of all.
 2. A commit is recorded in every bucket, even if one of them refuses; the first refusal is raised
    at the end.
 3. The status is that of all buckets at one point in time.
-4. The store cannot commit. What can is told to it by ``serve_checkpoints``, and does so on request.
+4. The store itself cannot commit. ``serve_checkpoints`` gives it the function that commits on
+   request.
 5. Of the confirmations of ``confirming`` the newest one counts, for all buckets alike.
 6. A bucket that moves to another service is sealed, committed, and then no longer served. Each of
    these steps, a cut and a status come one after the other. A bucket that comes back begins empty.
 
-Changes of a state: threads make them in turn, and others wait for the next one.
+One bucket:
 
-1. A change is made under ``mutex``, and is counted.
-2. A waiting thread names the number that it read *before* it looked at the state, so it misses no
-   change.
-3. Each has a lock of its own to sleep on. It needs no other one when it wakes, so threads that wake
-   together do not stand in each other's way.
+7. All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
+   which decide again. States do not change, so readers need no lock. No record is copied.
+8. Writers are answered only as long as the bucket's epoch is *confirmed*: its service has read the
+   table's log not long ago. The time is that of ``monotonic``.
 
-One bucket, shared by threads: its state under a lock, and waiting for it to change.
+Changes of a state, made by threads in turn, while others wait for the next one:
 
-All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
-which decide again. States do not change, so readers need no lock. No record is copied.
-
-Writers are answered only as long as the bucket's epoch is *confirmed*: its service has read the
-table's log not long ago. The time is that of ``monotonic``.
+9. A change is made under ``mutex``, and is counted.
+10. A waiting thread names the number that it read *before* it looked at the state, so it misses no
+    change.
+11. Each thread has a lock of its own to sleep on. It needs no other one when it wakes, so threads
+    that wake together do not stand in each other's way.
 """
 
 import math
@@ -70,6 +72,7 @@ from airflow_provider_segtable.ports.log_store import (
 )
 
 
+# Changes of a state, and waiting for them
 class Changes:
     """Counts the changes of one state."""
 
@@ -105,6 +108,7 @@ State: TypeAlias = BucketLog[RecordBatch]
 T = TypeVar("T")
 
 
+# One bucket
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a writer hears of an append: the offset of its first record, and what is committed."""
@@ -324,6 +328,7 @@ def _nothing(epoch: Epoch, sequence: Offset) -> Append[Any]:
     return Append(epoch=epoch, sequence=sequence, count=0, size=0, content=None)
 
 
+# All buckets of a store
 class Buckets:
     """The buckets of a context."""
 

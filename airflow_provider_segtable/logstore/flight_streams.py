@@ -1,29 +1,31 @@
-"""Streams of clients of a log store: a connection, and a thread that hears what comes.
+"""Connect clients and servers of a log store: messages, security, and streams over Arrow Flight.
 
-1. Each writer and each reader has a connection of its own, so that none waits for another's.
-2. A stream ends after ``stream_s``: the server then frees its thread, even if the client hangs.
-3. Threads end with their stream, and keep no process from ending.
-
-What writers, readers and the server of a log store say to each other, beside the records.
+Messages beside the records:
 
 1. Every message is a small object. Records travel as Arrow batches, and never in messages. Those
    that come with each batch are packed, after a letter; all others are JSON.
 2. ``begin`` is an action; its answer is the offset, then the schema of the table. ``status`` and
    ``checkpoint`` are actions, too.
 3. A writer's stream names bucket and epoch. Each batch comes with its sequence number, and with how
-   long it may wait for room. Each is answered by the offset of its first record, and by
-   what is committed, in order.
+   long it may wait for room. Each is answered by the offset of its first record and by the
+   committed end, in order.
 4. A reader's stream begins with the reader's position. Then follow batches with their first offset
    and the next position; resets; or that the reader is behind, which ends the stream.
 5. A refusal is a message, too: the name of an error type, and its text. It ends the stream.
 
-Who may speak to a log store over the network: addresses, TLS and a token.
+Access over the network (addresses, TLS and a token):
 
-1. A store listens on loopback unless it is given another host. Beyond loopback it needs a token,
+6. A store listens on loopback unless it is given another host. Beyond loopback it needs a token,
    and TLS, which hides the token.
-2. With a certificate and its key, the store speaks TLS (``grpc+tls://``); clients are given the
+7. With a certificate and its key, the store speaks TLS (``grpc+tls://``); clients are given the
    root certificates that they trust.
-3. The token travels in a header of each call, and is compared in constant time.
+8. The token travels in a header of each call, and is compared in constant time.
+
+Streams of clients (a connection, and a thread that hears the answers):
+
+9. Each writer and each reader has a connection of its own, so that none waits for another's.
+10. A stream ends after ``stream_s``: the server then frees its thread, even if the client hangs.
+11. Threads end with their stream, and keep no process from ending.
 """
 
 import hmac
@@ -71,6 +73,7 @@ _PAIRS = ("end", "committed")
 _SEPARATORS = (",", ":")
 
 
+# Messages
 @dataclass(frozen=True)
 class Packed:
     """The layout of a message with fields of a fixed size."""
@@ -177,6 +180,7 @@ def refused(message: Message) -> SegtableError | None:
 HEADER = "authorization"
 
 
+# Access: addresses, TLS and the token
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightSecurity:
     """What a store shows, and what its clients show. Certificates and key are PEM texts."""
@@ -262,6 +266,7 @@ MOST_BYTES = 16 << 20
 BROKEN = (flight.FlightError, pa.ArrowException, OSError)
 
 
+# Streams of clients
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """A batch with its sequence number."""

@@ -1,19 +1,4 @@
-"""Connect to ZooKeeper by one kazoo client: its options, its sessions, and their known state.
-
-Options for authentication and encryption:
-
-=================  =================================================================================
-option             meaning
-=================  =================================================================================
-user               name of a user of ZooKeeper; all processes of one installation use the same
-password           password of the user; or ``password_file``, the path of a file with it
-scheme             ``digest`` (default): ZooKeeper has no user list; any client with the same user
-                   and password may use the user's nodes. ``sasl``: the server checks (DIGEST-MD5)
-tls                ``true`` for an encrypted connection; implied by the next ones
-ca                 file of the authorities that certify the server; by default the system's
-certificate, key   files of this client, if the server requires them; ``key_password`` of the key
-check_hostname     ``false`` if the server's certificate does not name its host
-=================  =================================================================================
+"""Connect to ZooKeeper by one kazoo client: its connection, its sessions, and their known state.
 
 1. A call returns, fails with kazoo's own error, or is *interrupted*: the connection dropped and it
    is unknown whether the call took effect. ``call`` raises one exception for all interruptions.
@@ -22,17 +7,12 @@ check_hostname     ``false`` if the server's certificate does not name its host
    in doubt until verified again.
 4. A link may have several sessions, one after another; an ended session never returns.
 5. A cleanup that fails while disconnected runs again after the reconnection.
-6. Nodes made by a client with a user belong to that user alone: others can neither read nor change
-   them. This holds in transactions, too, where kazoo's default would make the nodes open. Without
-   a user, nodes are open to every client that reaches ZooKeeper.
-7. Options come from the caller, or else from the environment: ``SEGTABLE_ZOOKEEPER_OPTIONS`` is a
-   JSON object, ``SEGTABLE_ZOOKEEPER_OPTIONS_FILE`` the path of a file with one. They never come
-   from a command line, because others can read that.
-8. No ``repr``, message or log shows a password. kazoo logs requests, and so passwords: those
-   records are dropped.
-9. kazoo's last problem with the connection is kept for the error about a server without an answer.
+6. The identity (``access``) becomes kazoo's arguments. Nodes are made for that user alone, also in
+   transactions, where kazoo's default would make them open.
+7. kazoo logs requests, and so passwords: those records are dropped.
+8. kazoo's last problem with the connection is kept for the error about a server without an answer.
    Its other messages are logged for debugging only: each task's log would begin and end with them.
-10. All waits of the kazoo client are bounded.
+9. All waits of the kazoo client are bounded.
 """
 
 import logging

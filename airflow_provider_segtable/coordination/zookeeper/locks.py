@@ -1,8 +1,6 @@
-"""Values that one call of ``ZooKeeperCoordinator.acquire`` passes from step to step.
+"""Acquire and hold locks in ZooKeeper: a view, the transaction of a decision, and the lease.
 
-The transaction that applies a decision, or fails if the decision's view is outdated.
-
-Read a consistent view of a table's locks, with as few round trips as the request needs.
+The view of a table's locks, with as few round trips as the request needs:
 
 1. All reads start together. They are not one snapshot, so their order matters: versions first, so
    that any later change fails the multi; states before locks, so that a state without a lock
@@ -11,19 +9,20 @@ Read a consistent view of a table's locks, with as few round trips as the reques
 2. A request that contests reads every lock and place. An append reads only the locks and places of
    time chunks, recognised by their names.
 3. Every reader removes the states of ended locks that it sees.
+4. The transaction applies a decision, or fails if the decision's view is outdated.
 
-The lease of a grant in ZooKeeper: an ephemeral node that lives as long as its session.
+The lease of a grant, an ephemeral node that lives as long as its session:
 
-1. HELD: connected, the present session made the node, and the node was seen after the last
+5. HELD: connected, the present session made the node, and the node was seen after the last
    reconnection. DOUBTFUL: disconnected. LOST for good: another session, no node, a forked child,
    revoked, or released.
-2. ``state`` returns the local view and asks the server at most once after a reconnection.
+6. ``state`` returns the local view and asks the server at most once after a reconnection.
    ``check`` always asks, so it also notices a session that ended while this process was paused.
-3. ``publish`` creates the lock's state in a transaction that checks the lock; a rival that revokes
+7. ``publish`` creates the lock's state in a transaction that checks the lock; a rival that revokes
    creates the same node. After a lost reply the winner is unknown and the lease doubtful. If
    ``publish`` then finds its own state, it counts as done.
-4. ``release`` deletes no state if the last check found none, which costs the server a transaction.
-   If a rival revoked the lock since, the next request that contests deletes the state (``view``).
+8. ``release`` deletes no state if the last check found none, which costs the server a transaction.
+   If a rival revoked the lock since, the next request that contests deletes the state.
 """
 
 import hashlib
@@ -77,6 +76,7 @@ from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.coordination import LeaseState
 
 
+# Values that one call of ``acquire`` passes from step to step
 @dataclass(slots=True)
 class Acquisition:
     """One call of ``acquire``: the nodes it may have made, and the groups that overtook it.
@@ -201,6 +201,7 @@ class Bell:
             self._condition.wait_for(lambda: self.rung != rung, timeout_s)
 
 
+# The transaction of a decision
 def grant_of(
     multi: TransactionRequest,
     call: Acquisition,
@@ -275,6 +276,7 @@ def refuse_oversize(request: LockRequest, size: int) -> None:
         )
 
 
+# The view of a table's locks
 def read_view(link: Link, call: Acquisition, cache: Cache) -> View:
     """Read the nodes that the decision of a call depends on.
 
@@ -406,6 +408,7 @@ def _merge(
 MAX_PROGRESS_BYTES = 65_536
 
 
+# The lease
 class ZooKeeperLease:
     """Lease of locks that were granted together.
 

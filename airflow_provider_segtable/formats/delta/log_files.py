@@ -1,4 +1,6 @@
-"""The files of a Delta log: names, and what is there.
+"""The files of a Delta log: their names, schemas and deletion vectors.
+
+Names and listings:
 
 1. ``_delta_log/<n, 20 digits>.json`` is version n, a line for each action. Versions have no gaps.
 2. ``_delta_log/<n>.checkpoint.parquet`` is the state in version n. With it, older versions are not
@@ -6,23 +8,23 @@
 3. ``dv/deletion_vector_<uuid>.bin`` has all vectors of one version.
 4. Checkpoints in parts or with other names, which other writers make, are neither read nor deleted.
 
-Schemas in Delta's form, and what of a table Delta Lake cannot express.
+Schemas in Delta's form:
 
-1. Types that all readers read right are published; a table with another one is refused.
-2. Readers find a column in a file by its name alone. Column mapping would tell them more, but some
+5. Types that all readers read right are published; a table with another one is refused.
+6. Readers find a column in a file by its name alone. Column mapping would tell them more, but some
    refuse it and others ignore the ids of columns without a word. So a version is refused while it
    shows files in which a column has another name or type, or in which its name is another column's.
    Files that lack a column are right if its value there is null.
-3. Once these files are compacted, they have the present columns, and the table is published again.
+7. Once these files are compacted, they have the present columns, and the table is published again.
 
-Deletion vectors in Delta's form: a file with all vectors of a version.
+Deletion vectors in Delta's form:
 
-1. The file begins with the byte 1. Each vector is its length (4 bytes, big-endian), its data, and
+8. The file begins with the byte 1. Each vector is its length (4 bytes, big-endian), its data, and
    the CRC-32 of the data.
-2. The data are a magic number, the number of bitmaps of 32 bits (one), its number (0), and the
+9. The data are a magic number, the number of bitmaps of 32 bits (one), its number (0), and the
    bitmap in the portable serialization.
-3. A descriptor names the file by its UUID in base 85, behind the name of its folder (storage type
-   ``u``, the one that all readers take), and the place of the vector in it.
+10. A descriptor names the file by its UUID in base 85, behind the name of its folder (storage type
+    ``u``, the one that all readers take), and the place of the vector in it.
 """
 
 import json
@@ -67,6 +69,7 @@ _VECTORS = re.compile(
 )
 
 
+# Names and listings
 def written(value: Json) -> str:
     """Return a value as JSON of one line.
 
@@ -241,6 +244,7 @@ _SIMPLE = {
 }
 
 
+# Schemas, and tables that Delta Lake cannot express
 def schema_json(schema: Schema) -> str:
     """Return a schema whose types ``refusal`` has not refused, as Delta's JSON."""
     fields = [_field(c.name, parse_type(c.type), c.nullable) for c in schema.columns]
@@ -355,6 +359,7 @@ _HEAD = struct.calcsize("<IqI")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
+# Deletion vectors
 def vectors_path(attempt: UUID) -> str:
     """Return the path of a file of vectors."""
     return f"{VECTORS}/deletion_vector_{attempt}.bin"

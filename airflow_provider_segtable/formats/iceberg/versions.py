@@ -1,31 +1,33 @@
-"""Reading the versions of a published Iceberg table.
+"""Read the versions of a published Iceberg table, and find the files that its readers need.
+
+Reading:
 
 1. The newest version is that of the highest number whose metadata is there.
 2. A version is read from its list of manifests; manifests that are known are not read again.
 3. A version of another writer is not ours to show: of the newest snapshot of ours the commit is
    left out, so that its publisher takes it for a version that the log does not have, and publishes
    anew. So is a version whose files lie elsewhere, since the table was moved, without its files.
-4. Of a damaged table the newest metadata that can be decoded say whose it is, and which sequence
-   number the next version may have (``remains``): it begins anew.
+4. Of a damaged table, the newest metadata that can be decoded record whose it is, and which
+   sequence number the next version may have (``remains``): it begins anew.
 5. A version names the snapshot of the version before it. If that one has another, what was
    published was removed and put anew while the version's publisher slept: it is *disordered*, as it
    may show an earlier event. It is taken back, or published over.
 
-Which data files readers of a published Iceberg table need, and which of its own files go.
+Retention: data files that readers need, and own files that are swept:
 
-1. The version before N was replaced when N's metadata was stored, by the store's clock.
-2. Paths are those below the root where a version was put, which may be known by another URI here.
-3. A data file left in the version whose manifests have it as deleted. So data files are needed if
+6. The version before N was replaced when N's metadata was stored, by the store's clock.
+7. Paths are those below the root where a version was put, which may be known by another URI here.
+8. A data file left in the version whose manifests have it as deleted. So data files are needed if
    the newest version has them, or a version deleted them that was stored after the time. The
    metadata of a version has the snapshots of many before it, so few are read. A version that
    began anew, such as after a move, has nothing as deleted: all of the one before counts.
-4. If files of the newest version itself are gone, no reader opens it: it needs nothing. Then the
+9. If files of the newest version itself are gone, no reader opens it: it needs nothing. Then the
    newest whole one is needed: if what was published was removed and put anew meanwhile, the
    publisher of the other one takes that back. So is the one before a version that does not follow
    it. A version that cannot be decoded, and was published over, needs nothing either.
-5. Swept are the versions that were replaced before the time, and all files that were written for
-   the oldest version that is left or for earlier ones, and that neither it nor the newest one
-   names. What a version between them names was there before, or written since.
+10. Swept are the versions that were replaced before the time. So are all files that were written
+    for the oldest version that is left or for earlier ones, and that neither it nor the newest one
+    names. What a version between them names was there before, or written since.
 """
 
 import json
@@ -75,6 +77,7 @@ Json = dict[str, Any]
 _AT_ONCE = 8
 
 
+# Versions, read from storage
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """What a publisher has to know of a version to put the next one.
@@ -342,6 +345,7 @@ def _files(manifests: Collection[Manifest], known: Published | None) -> Mapping[
     return files
 
 
+# Needed data files, and own files to sweep
 def needed(versions: Versions, since: Instant) -> frozenset[str]:
     """Return the paths of data files that readers may need."""
     stored = versions.stored()
@@ -358,7 +362,7 @@ def needed(versions: Versions, since: Instant) -> frozenset[str]:
 
 
 def _shown_now(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, ...]:
-    """Return the data files of the newest version of which no part is gone (rule 4)."""
+    """Return the data files of the newest version of which no part is gone (rule 9)."""
     shown: list[str] = []
     for number in sorted(stored, reverse=True):
         try:
