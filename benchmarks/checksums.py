@@ -32,8 +32,8 @@ from isal import isal_zlib
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import LocalFiles
@@ -127,7 +127,7 @@ def table_at(place: Path, files: int, rows: int) -> Table:
         author="benchmark",
         optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="t",
         name="t",
         schema=from_arrow(minor.events(1, 0).schema),

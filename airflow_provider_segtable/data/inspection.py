@@ -28,10 +28,10 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.recovery.diagnosis import disagreements
 from airflow_provider_segtable.core.schema import Order
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.data.keyed.group_reader import RecordCheck
@@ -53,12 +53,12 @@ class Problem:
     what: str
 
 
-def stored(table: TableCreated, number: int) -> pa.Schema:
+def stored(table: TableDefinition, number: int) -> pa.Schema:
     """Return the columns of a table's files of a schema."""
     return files_columns(table.schema_of(number), table.kind_of(number))
 
 
-def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
+def inspect_footer(files: DataFiles, segment: Segment, table: TableDefinition) -> list[Problem]:
     """Check a file without decoding its rows.
 
     Raises:
@@ -115,7 +115,7 @@ def inspect_bytes(files: DataFiles, segment: Segment) -> list[Problem]:
     return []
 
 
-def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
+def inspect_rows(files: DataFiles, segment: Segment, table: TableDefinition) -> list[Problem]:
     """Decode and check every row of a file, without checksums; each code is reported once.
 
     Raises:
@@ -145,7 +145,7 @@ class _Seen:
     """Checks of a file's rows so far; ``last`` is the last row's sort columns."""
 
     segment: Segment
-    table: TableCreated
+    table: TableDefinition
     rows: int = 0
     events: int = 0
     last: pa.RecordBatch | None = None

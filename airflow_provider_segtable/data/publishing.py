@@ -38,7 +38,6 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import (
     AllOf,
     AnyOf,
@@ -50,6 +49,7 @@ from airflow_provider_segtable.core.predicate import (
 from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID
@@ -97,7 +97,7 @@ class _Shape:
 
 def facts_of(
     files: DataFiles,
-    table: TableCreated,
+    table: TableDefinition,
     segments: Iterable[Segment],
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, FileFacts]:
@@ -119,7 +119,7 @@ def facts_of(
     return found
 
 
-def file_facts(files: DataFiles, table: TableCreated, segment: Segment) -> FileFacts:
+def file_facts(files: DataFiles, table: TableDefinition, segment: Segment) -> FileFacts:
     """Return the facts of a segment's file; errors as ``facts_of``."""
     return facts_of(files, table, [segment])[segment.path]
 
@@ -305,7 +305,7 @@ class _Scan:
     test: Callable[[pa.RecordBatch], Flags | None]
     where: Condition | None = None
 
-    def rows(self, files: DataFiles, table: TableCreated) -> BitMap:
+    def rows(self, files: DataFiles, table: TableDefinition) -> BitMap:
         """Return the positions of the hidden rows."""
         read = SegmentRead(
             files,
@@ -325,7 +325,7 @@ class _Scan:
 
 def hidden_rows(
     files: DataFiles,
-    table: TableCreated,
+    table: TableDefinition,
     shown: Iterable[ShownFile],
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, BitMap]:
@@ -372,7 +372,7 @@ def _positions(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
     return found
 
 
-def _scans(table: TableCreated, file: ShownFile, vectors: VectorReader) -> Iterator[_Scan]:
+def _scans(table: TableDefinition, file: ShownFile, vectors: VectorReader) -> Iterator[_Scan]:
     """Yield the reads that find the hidden rows of a file which the log does not tell."""
     segment, time = file.segment, table.time_column
     if file.deletions and not segment.traced:

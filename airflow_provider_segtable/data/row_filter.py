@@ -23,13 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.predicate import Predicate, columns_of
-from airflow_provider_segtable.core.reads.effects import (
-    COMPLETION_TIME,
-    INSTANT,
-    Origin,
-    Origins,
-    RowChange,
-)
+from airflow_provider_segtable.core.reads.effects import Origin, Origins, RowChange
+from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME, INSTANT
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.field_ids import HIDDEN_IDS
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID

@@ -35,13 +35,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.reads.effects import (
-    CHANGE,
-    CHANGE_COLUMNS,
-    COMPLETION_TIME,
-    VERSION,
-    RowChange,
-)
+from airflow_provider_segtable.core.reads.effects import CHANGE, CHANGE_COLUMNS, VERSION, RowChange
+from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
 from airflow_provider_segtable.core.time import DAY_US, Interval, Layout
 
 Rows: TypeAlias = Any

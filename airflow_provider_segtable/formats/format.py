@@ -26,8 +26,8 @@ from typing import Any, ClassVar, Protocol
 
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
@@ -74,7 +74,7 @@ class Revision:
     event: int
     time: Instant
     commit: str
-    table: TableCreated
+    table: TableDefinition
     gone: frozenset[str] = frozenset()
     shown: Mapping[str, NewFile] = field(default_factory=dict)
     data_change: bool = True
@@ -240,7 +240,7 @@ class Format(Protocol):
         """
         ...
 
-    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+    def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can.
 
         Args:

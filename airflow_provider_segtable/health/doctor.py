@@ -54,7 +54,6 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.log.events import PlanCompleted
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.fold import segments_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
@@ -66,6 +65,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     unread_vectors,
 )
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.health.published_rows import examine_targets
 from airflow_provider_segtable.health.table_checks import named
@@ -382,9 +382,9 @@ def _unmerged(seen: Observed) -> Iterator[Finding]:
     yield from keyed_findings(seen)
 
 
-def _tables_of_indexes(ports: TableContext, state: State) -> dict[str, TableCreated | str]:
+def _tables_of_indexes(ports: TableContext, state: State) -> dict[str, TableDefinition | str]:
     """Return the definitions of the indexes' own tables, or why they cannot be read."""
-    found: dict[str, TableCreated | str] = {}
+    found: dict[str, TableDefinition | str] = {}
     for index, own in inner_tables(ports, state):
         try:
             found[index.definition.name] = EventLog(own.storage).load().table

@@ -32,7 +32,6 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     RowsChanged,
     TableAltered,
-    TableCreated,
     TableDropped,
     TableRepaired,
 )
@@ -41,6 +40,7 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import MergedRoots
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.file_offsets import decode_offsets
 from airflow_provider_segtable.data.keyed.group_reader import merged_roots
 from airflow_provider_segtable.data.parquet.descriptor import (
@@ -298,9 +298,9 @@ def log_buckets(log: LogLeft, files: FilesFound) -> tuple[int, ...]:
 def definition_of(
     found: FilesFound,
     events: Iterable[Event],
-    given: TableCreated | None,
-    logged: TableCreated | None = None,
-) -> TableCreated:
+    given: TableDefinition | None,
+    logged: TableDefinition | None = None,
+) -> TableDefinition:
     """Return the table's newest definition: of the log, of remaining events, or of footers.
 
     Footers have the definition as of their file, so they know of alterations that the log lost.
@@ -315,7 +315,7 @@ def definition_of(
         InvalidInput: there are files of several tables, or no source has a definition.
     """
     events = sorted(events, key=lambda event: event.n)
-    created = [event.action for event in events if isinstance(event.action, TableCreated)]
+    created = [event.action for event in events if isinstance(event.action, TableDefinition)]
     first = logged or (created[0] if created else _of_footers(found, given))
     newer = (decode_definition(data, "a footer")[0] for data in found.definitions)
     same = (table for table in newer if table.table_id == first.table_id)
@@ -326,7 +326,7 @@ def definition_of(
     return newest
 
 
-def _of_footers(found: FilesFound, given: TableCreated | None) -> TableCreated:
+def _of_footers(found: FilesFound, given: TableDefinition | None) -> TableDefinition:
     known = [decode_definition(data, "a footer")[0] for data in found.definitions]
     tables = sorted({table.table_id for table in known})
     if len(tables) > 1:

@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_table import folder, name_of
 from airflow_provider_segtable.core.log.codec import decode, encode
-from airflow_provider_segtable.core.log.events import Event, TableCreated, TableRepaired
+from airflow_provider_segtable.core.log.events import Event, TableRepaired
 from airflow_provider_segtable.core.log.replacement import home
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import (
@@ -46,6 +46,7 @@ from airflow_provider_segtable.core.recovery.claims import (
 )
 from airflow_provider_segtable.core.recovery.replay import recover
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.health.delete_recovery import (
@@ -152,7 +153,7 @@ class Decisions:
     without: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     accept_loss: bool = False
-    definition: TableCreated | None = None
+    definition: TableDefinition | None = None
     deletes: Verdict | None = None
 
 
@@ -173,7 +174,7 @@ class RepairPlan:
         delete_recovery: the result of delete recovery.
     """
 
-    table: TableCreated
+    table: TableDefinition
     log: LogLeft
     files: FilesFound
     lost: tuple[Segment, ...]
@@ -256,7 +257,7 @@ def _doubts(
     again: DeleteRecovery,
     event: TableRepaired,
     present: Sequence[Segment],
-    table: TableCreated,
+    table: TableDefinition,
 ) -> Iterator[Doubt]:
     if log.state is not None:
         yield from lost_rows(log.state, found)
@@ -285,7 +286,7 @@ def _event(
     lost: Sequence[Segment],
     files: FilesFound,
     again: DeleteRecovery,
-    table: TableCreated,
+    table: TableDefinition,
 ) -> TableRepaired:
     fresh = {segment.path for segment in files.segments}
     unsafe = left_out(found, again.past)

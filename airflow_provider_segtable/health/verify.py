@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.log.events import Appended, Event, TableCreated
+from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
@@ -58,6 +58,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     wrong_checkpoint,
 )
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.health.published_rows import check_targets
@@ -288,7 +289,7 @@ class _Walk:
         self._fold(n, event)
 
     def _fold(self, n: int, event: Event) -> None:
-        if self.state is None and not isinstance(event.action, TableCreated):
+        if self.state is None and not isinstance(event.action, TableDefinition):
             return
         whole = self.state is None or self.checked != n - 1
         try:

@@ -60,10 +60,10 @@ from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import KINDS, chosen_kind
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.schema import Order, did_you_mean, split_names
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Cut, Granularity
 
 Value = int | float | str
@@ -308,7 +308,7 @@ class WishedIndex:
         """Return the property."""
         return f"{INDEX_PREFIX}.{self.name}"
 
-    def bound(self, table: TableCreated) -> IndexKind:
+    def bound(self, table: TableDefinition) -> IndexKind:
         """Return what the index keeps of a table.
 
         Raises:
@@ -334,7 +334,7 @@ def names_index(key: str) -> bool:
     return key.startswith(f"{INDEX_PREFIX}.") and key not in INDEX_PROPERTIES
 
 
-def check_index_policy(table: TableCreated) -> None:
+def check_index_policy(table: TableDefinition) -> None:
     """Refuse an index policy that is malformed, or does not fit the table.
 
     Raises:
@@ -564,7 +564,7 @@ class Setting:
     source: str
 
 
-def settings(table: TableCreated) -> tuple[Setting, ...]:
+def settings(table: TableDefinition) -> tuple[Setting, ...]:
     """Return the properties of a table, those that were set first, and then all defaults."""
     given = (
         Setting(key=key, value=value, source=_source(table, key))
@@ -574,7 +574,7 @@ def settings(table: TableCreated) -> tuple[Setting, ...]:
     return (*given, *missing)
 
 
-def _source(table: TableCreated, key: str) -> str:
+def _source(table: TableDefinition, key: str) -> str:
     n = table.property_events.get(key)
     return CREATION if n is None else f"event {n}"
 

@@ -67,12 +67,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Event,
-    PlanAborted,
-    PlanCompleted,
-    TableCreated,
-)
+from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.plan import BuildIndex, PlanStatus, Publish, Rewrite
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Order
@@ -84,6 +79,7 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     replaced,
 )
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import HOUR_US, Instant
 from airflow_provider_segtable.data.jobs.minor_job import ChunksJob, MinorJob
 from airflow_provider_segtable.data.keyed.merging import NEVER
@@ -230,7 +226,7 @@ def _spec(
     )
 
 
-def _drop_before(ports: TableContext, table: TableCreated) -> Instant:
+def _drop_before(ports: TableContext, table: TableDefinition) -> Instant:
     hours = Retention.read(table.properties).tombstone_hours
     return ports.clock.now() - round(hours * HOUR_US)
 

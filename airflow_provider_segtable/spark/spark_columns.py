@@ -49,7 +49,6 @@ from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
@@ -62,6 +61,7 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.requests.change_request import Where
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import (
     DAY_US,
     HOUR_US,
@@ -315,7 +315,7 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
 
 
 # Columns of stored files
-def identified(table: TableCreated, fields: pa.Schema) -> pa.Schema:
+def identified(table: TableDefinition, fields: pa.Schema) -> pa.Schema:
     """Return fields with the ids of the table's columns, by which tasks read them."""
     known = stored_columns(table.schema)
     return pa.schema([known.field(f.name) if f.name in known.names else f for f in fields])
@@ -336,7 +336,7 @@ class FileColumns:
     names: Mapping[str, str | None]
 
     @staticmethod
-    def of(table: TableCreated, number: int, fields: pa.Schema) -> "FileColumns":
+    def of(table: TableDefinition, number: int, fields: pa.Schema) -> "FileColumns":
         """Return the columns ``fields`` in files of schema ``number``."""
         if number == table.schema.number:
             return FileColumns(target=fields, schema=fields, names={n: n for n in fields.names})

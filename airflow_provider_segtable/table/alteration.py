@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import TableAltered, TableCreated
+from airflow_provider_segtable.core.log.events import TableAltered
 from airflow_provider_segtable.core.log.families.index_events import unfit
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Order, Schema, did_you_mean
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -52,7 +53,7 @@ class Alteration:
     unset: tuple[str, ...] = ()
     columns: tuple[ColumnChange, ...] = ()
 
-    def action(self, table: TableCreated) -> TableAltered:
+    def action(self, table: TableDefinition) -> TableAltered:
         """Return the event's action for a definition, after checking the result.
 
         Raises:
@@ -84,7 +85,7 @@ class Alteration:
         check_properties(new, self.set)
         return action
 
-    def _schema(self, table: TableCreated) -> Schema | None:
+    def _schema(self, table: TableDefinition) -> Schema | None:
         if not self.columns:
             return None
         table.kind.check_columns(self.columns, table.name)
@@ -94,7 +95,7 @@ class Alteration:
             _check_default(column)
         return None if schema.columns == table.schema.columns else schema
 
-    def _kind(self, table: TableCreated, schema: Schema) -> TableKind | None:
+    def _kind(self, table: TableDefinition, schema: Schema) -> TableKind | None:
         """Return the kind with the new columns; None if its files have no hidden ones."""
         kind = table.kind.with_columns(self.columns, table.schema, schema)
         return kind if kind.hidden else None
@@ -123,7 +124,7 @@ def _check_default(field: "pa.Field[Any]") -> None:
         ) from None
 
 
-def _check_order(old: TableCreated, new: TableCreated) -> None:
+def _check_order(old: TableDefinition, new: TableDefinition) -> None:
     """Refuse to take a column from the clustering without a word about it."""
     clustering = Policy.read(new.properties).clustering
     for name in Order.parse(clustering).columns:
@@ -138,9 +139,9 @@ def _check_order(old: TableCreated, new: TableCreated) -> None:
 class ColumnsAsOf:
     """Give a table the columns again that it had by an earlier definition."""
 
-    then: TableCreated
+    then: TableDefinition
 
-    def action(self, table: TableCreated) -> TableAltered:
+    def action(self, table: TableDefinition) -> TableAltered:
         """Return the event's action for a definition, after checking the result.
 
         Raises:
@@ -206,6 +207,6 @@ def alter(ports: TableContext, wanted: Alteration | ColumnsAsOf, *, commit_id: s
     raise CommitConflict(f"{ports.uri}: {reason} {ATTEMPTS} times in a row: run it again")
 
 
-def _definition(table: TableCreated) -> tuple[object, ...]:
+def _definition(table: TableDefinition) -> tuple[object, ...]:
     """Return what an alteration changes."""
     return dict(table.properties), table.schema.columns

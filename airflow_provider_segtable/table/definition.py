@@ -27,9 +27,10 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.schema import Order, Schema, check_name, did_you_mean, no_column
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Cut, Granularity
 from airflow_provider_segtable.data.arrow_schema import (
@@ -65,7 +66,7 @@ KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH)
 """The keys of all properties, beside ``index.NAME`` for an index of the policy."""
 
 
-def check_properties(table: TableCreated, given: Iterable[str]) -> None:
+def check_properties(table: TableDefinition, given: Iterable[str]) -> None:
     """Refuse properties that are unknown, malformed, or do not fit the table.
 
     Args:
@@ -91,7 +92,7 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
     check_cut(policy.cut, table)
 
 
-def check_cut(cut: Cut, table: TableCreated) -> None:
+def check_cut(cut: Cut, table: TableDefinition) -> None:
     """Refuse a granularity or a number of buckets that the table's kind does not allow.
 
     Raises:
@@ -104,7 +105,7 @@ def check_cut(cut: Cut, table: TableCreated) -> None:
         table.kind.check_buckets(cut.buckets, table.name)
 
 
-def checked_order(clustering: str, table: TableCreated) -> str:
+def checked_order(clustering: str, table: TableDefinition) -> str:
     """Return a clustering in its canonical form.
 
     Raises:
@@ -185,12 +186,12 @@ def check_writable(field: "pa.Field[Any]") -> None:
         ) from None
 
 
-def given_schema(definition: TableCreated) -> pa.Schema:
+def given_schema(definition: TableDefinition) -> pa.Schema:
     """Return the schema of rows to append; it marks columns that may be left out."""
     return incoming_columns(definition.kind.input_schema(definition.schema, definition.time_column))
 
 
-def needed_values(definition: TableCreated) -> Needed:
+def needed_values(definition: TableDefinition) -> Needed:
     """Return what each row of a file needs so that it can be appended."""
     rules = definition.kind.rules
     key = rules.key if rules is not None else ()
@@ -200,7 +201,7 @@ def needed_values(definition: TableCreated) -> Needed:
     return Needed(time=definition.time_column, columns=tuple(names))
 
 
-def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
+def of_kind(definition: TableDefinition, kind: TableKind) -> TableDefinition:
     """Return the definition of a table of a kind, given one with the columns of incoming rows."""
     found, schema = kind.bound(
         definition.schema,
@@ -213,7 +214,7 @@ def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
     return replace(definition, schema=schema, kind=found, properties=properties)
 
 
-def begin_log(ports: TableContext, definition: TableCreated) -> None:
+def begin_log(ports: TableContext, definition: TableDefinition) -> None:
     """Write the first event, after checking the definition and the storage.
 
     Raises:

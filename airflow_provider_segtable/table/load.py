@@ -32,10 +32,10 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import LastPart, LoadPart, State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_outside, unquoted
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.files.input_files import InputFile, found_files
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.rows import Rows, arrow_table
@@ -96,7 +96,7 @@ class FileColumns:
             names.setdefault(deleted, deleted)
         return FileColumns(names=names, cast=cast, deleted=deleted, bad=bad)
 
-    def sources(self, found: Sequence[str], table: TableCreated) -> Mapping[str, str]:
+    def sources(self, found: Sequence[str], table: TableDefinition) -> Mapping[str, str]:
         """Return the file's column for each column to append.
 
         Args:
@@ -123,7 +123,7 @@ class FileColumns:
         some = {old: schema.field(new) for new, old in names.items() if new in schema.names}
         return pa.schema([each.with_name(old) for old, each in some.items()])
 
-    def read(self, file: "InputFile", table: TableCreated) -> "pa.Table":
+    def read(self, file: "InputFile", table: TableDefinition) -> "pa.Table":
         """Return the rows of a file as rows to append, without those that are set aside.
 
         Raises:
@@ -147,7 +147,7 @@ class FileColumns:
             return schema
         return schema.append(pa.field(self.deleted, pa.bool_()))
 
-    def taken(self, rows: "pa.Table", schema: "pa.Schema", table: TableCreated) -> "pa.Table":
+    def taken(self, rows: "pa.Table", schema: "pa.Schema", table: TableDefinition) -> "pa.Table":
         """Return rows with the columns to take, cast if wanted.
 
         Raises:

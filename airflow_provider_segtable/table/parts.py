@@ -28,7 +28,6 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletion import holds_any
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import Origins, RowChange
@@ -39,6 +38,7 @@ from airflow_provider_segtable.core.reads.selection import (
     record_tests,
 )
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible
@@ -139,7 +139,7 @@ class PartReader:
     """
 
     files: DataFiles
-    table: TableCreated
+    table: TableDefinition
     checked: bool
 
     def read(
@@ -270,7 +270,7 @@ class MergedScan:
     """
 
     files: DataFiles
-    table: TableCreated
+    table: TableDefinition
     rules: MergeRules
     columns: Sequence[str]
     found: Selection[FileGroup]

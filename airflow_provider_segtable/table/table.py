@@ -8,9 +8,9 @@ from typing import Self
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.keyed_kind import DEFAULT_BUCKETS, kind_of
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
@@ -108,7 +108,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         )
         ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
         title = name or uri.rstrip("/").rsplit("/", 1)[-1]
-        definition = TableCreated(
+        definition = TableDefinition(
             table_id=str(uuid.uuid4()),
             name=title,
             schema=checked_schema(schema, time_column),
@@ -374,7 +374,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         return upsert_rows(self.ports, rows, deleted=deleted, commit_id=commit_id)
 
 
-def create_table(ports: TableContext, definition: TableCreated) -> Table:
+def create_table(ports: TableContext, definition: TableDefinition) -> Table:
     """Write event 0; the port-level form of ``Table.create``.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from airflow_provider_segtable.core.log.events import Action, Event, TableCreated
+from airflow_provider_segtable.core.log.events import Action, Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
@@ -17,13 +17,14 @@ from airflow_provider_segtable.core.segment import (
     concatenated,
     root_span,
 )
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity, Instant, Interval, parse_instant
 
 BASE: Instant = parse_instant("2026-01-01")
 JANUARY = Interval.parse("2013-01-01/2013-02-01")
 CHUNK = ChunkKey(JANUARY, BASE)
 
-DEFINITION = TableCreated(
+DEFINITION = TableDefinition(
     table_id="11111111-2222-3333-4444-555555555555",
     name="flights",
     schema=Schema(
@@ -128,7 +129,7 @@ def major_plan(
     )
 
 
-def created(definition: TableCreated = DEFINITION) -> State:
+def created(definition: TableDefinition = DEFINITION) -> State:
     """Return the state of a table created at ``BASE``."""
     return apply(None, Event(n=0, time=BASE, commit="c0", author="test", action=definition))
 

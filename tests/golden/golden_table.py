@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -45,7 +45,7 @@ def golden_table(number: int, schema: pa.Schema = SCHEMA, kind: TableKind = APPE
         author="golden",
         optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id=f"00000000-0000-0000-0000-{number:012}",
         name="golden",
         schema=from_arrow(schema),

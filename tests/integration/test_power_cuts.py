@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.local_files import LocalFiles
@@ -35,7 +35,7 @@ from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import SCHEMA, contents, rows
 
 NOW = Retention(hours=0, versions=1, orphan_hours=0)
-DEFINITION = TableCreated(
+DEFINITION = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),

@@ -16,7 +16,6 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    TableCreated,
 )
 from airflow_provider_segtable.core.log.fold import Conflict, admit, apply
 from airflow_provider_segtable.core.log.group_plans import GroupPlan, MinorPlan, SemiMajorPlan
@@ -25,6 +24,7 @@ from airflow_provider_segtable.core.log.plan import plan_id
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.core.timeline import Group
@@ -43,14 +43,14 @@ T = 10
 """The unit of the RFC's times: a request and its attempt are two events."""
 
 
-def keyed_definition() -> TableCreated:
+def keyed_definition() -> TableDefinition:
     """Return a table with a primary key and one bucket."""
     times = Column(name="time_hour", type="timestamp[us, tz=UTC]", nullable=False)
     key = Column(name=CLUSTERING, type="string", nullable=False)
     kind, schema = PrimaryKey(key=(CLUSTERING,), buckets=1).bound(
         Schema((times, key)), time_column=times.name, granularity=Granularity.MONTH
     )
-    return TableCreated(
+    return TableDefinition(
         table_id="11111111-2222-3333-4444-555555555566",
         name="keyed",
         schema=schema,

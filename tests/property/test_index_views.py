@@ -22,7 +22,6 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     low,
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
@@ -37,6 +36,7 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.conditions import matches
@@ -105,7 +105,7 @@ SCHEMA = pa.schema(
     [pa.field("at", pa.timestamp("us", "UTC"), nullable=False)]
     + [pa.field(name, kind) for name, (kind, _, _) in KINDS.items()]
 )
-TABLE = TableCreated(
+TABLE = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),

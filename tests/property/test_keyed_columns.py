@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -341,7 +341,7 @@ def world(place: str, merge: MergeEngine) -> World:
     context = replace(
         open_context(place), optional_coordinator=MemoryCoordinator(clock, MemoryService())
     )
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="00000000-0000-0000-0000-000000000045",
         name="keyed",
         schema=from_arrow(SCHEMA),

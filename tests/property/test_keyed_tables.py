@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME
+from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval, moment
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -65,7 +65,7 @@ def keyed_table(place: str, kind: PrimaryKey, granularity: Granularity = Granula
     context = replace(
         open_context(place), optional_coordinator=MemoryCoordinator(clock, MemoryService())
     )
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="00000000-0000-0000-0000-000000000012",
         name="keyed",
         schema=from_arrow(SCHEMA),

@@ -22,7 +22,8 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
-from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.table.dropping import drop, is_index_marker
@@ -43,9 +44,9 @@ HARMLESS = frozenset({"delay", "expiry", "deaf", "suspension"})
 """Faults after which a single drop leaves nothing: nobody dies, and every reply arrives."""
 
 
-def definition(table_id: str) -> TableCreated:
+def definition(table_id: str) -> TableDefinition:
     """Return the definition of a simulated table."""
-    return TableCreated(
+    return TableDefinition(
         table_id=table_id,
         name="simulated",
         schema=from_arrow(SCHEMA),
@@ -147,7 +148,7 @@ def _alone(actor: Actor) -> bool:
     return all(other.done or other is actor for other in actor.simulation.actors)
 
 
-def _create(world: World, actor: Actor, named: TableCreated) -> None:
+def _create(world: World, actor: Actor, named: TableDefinition) -> None:
     try:
         create_table(world.connected(actor), named)
     except TableExists:

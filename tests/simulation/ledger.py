@@ -32,7 +32,6 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     RowsChanged,
     TableAltered,
-    TableCreated,
     TableDropped,
     VersionRestored,
     touched,
@@ -40,6 +39,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import joined
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -152,7 +152,7 @@ class Ledger:
             if problems:
                 raise AssertionError(f"version {n}, read at the end: {problems[0]}")
 
-    def _model_of(self, table: TableCreated) -> Model:
+    def _model_of(self, table: TableDefinition) -> Model:
         return Model.of(table)
 
     def _move(self, event: Event) -> None:
@@ -161,7 +161,7 @@ class Ledger:
         by = event.author.partition(".")[0]
         if event.n > self.first and not by.endswith(self.crowd):
             raise AssertionError(f"event {event.n} is by {by}, who works on an earlier table")
-        if isinstance(event.action, TableCreated):
+        if isinstance(event.action, TableDefinition):
             model = self._model_of(event.action)
         if isinstance(event.action, Appended | RowsChanged | TableAltered | VersionRestored):
             if event.commit in self.landed:

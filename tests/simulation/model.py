@@ -17,9 +17,9 @@ from airflow_provider_segtable.core.log.events import (
     Appended,
     RowsChanged,
     TableAltered,
-    TableCreated,
     VersionRestored,
 )
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -79,7 +79,7 @@ class Model:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(table: TableCreated) -> "Model":
+    def of(table: TableDefinition) -> "Model":
         """Return the model of a new table."""
         return Model(schemas=(columns_of(table),), properties=dict(table.properties))
 
@@ -116,7 +116,7 @@ class Model:
         yield from ()
 
 
-def columns_of(table: TableCreated) -> tuple[Column, ...]:
+def columns_of(table: TableDefinition) -> tuple[Column, ...]:
     """Return the columns of a definition."""
     return tuple(
         Column(id=c.id, name=c.name, type=c.type, nullable=c.nullable, default=c.default)

@@ -18,8 +18,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
@@ -114,7 +114,7 @@ class Founding:
     ``kinds`` are the kinds of indexes that are asked for.
     """
 
-    define: Callable[[str], TableCreated]
+    define: Callable[[str], TableDefinition]
     ledger: type[Ledger]
     populate: Callable[["World"], None]
     kinds: tuple[IndexKind, ...]

@@ -10,13 +10,8 @@ from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from airflow_provider_segtable.core.reads.effects import (
-    CHANGE,
-    CHANGE_COLUMNS,
-    COMPLETION_TIME,
-    INSTANT,
-    VERSION,
-)
+from airflow_provider_segtable.core.reads.effects import CHANGE, CHANGE_COLUMNS, VERSION
+from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME, INSTANT
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean

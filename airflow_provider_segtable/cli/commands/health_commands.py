@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity,
 from airflow_provider_segtable.planning.findings.health_findings import Bounds
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.core.log.events import TableCreated
+    from airflow_provider_segtable.core.tables.definition import TableDefinition
     from airflow_provider_segtable.health.delete_recovery import Verdict
     from airflow_provider_segtable.health.doctor import Examination
     from airflow_provider_segtable.health.repair import RepairPlan
@@ -449,7 +449,7 @@ def _verdict(deletes: str | None) -> "Verdict | None":
     return None if deletes is None else Verdict(deletes)
 
 
-def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCreated":
+def _definition(ports: "TableContext", time: str, granularity: str) -> "TableDefinition":
     """Return a definition with the columns of the first readable data file."""
     import uuid
 
@@ -457,7 +457,7 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
     import pyarrow.parquet as pq
 
     from airflow_provider_segtable.core.errors import InvalidInput
-    from airflow_provider_segtable.core.log.events import TableCreated
+    from airflow_provider_segtable.core.tables.definition import TableDefinition
     from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
     from airflow_provider_segtable.core.time import Granularity
     from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -482,7 +482,7 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
             raise InvalidInput(
                 f"{entry.path} has no column {time!r}, only {', '.join(schema.names)}"
             )
-        return TableCreated(
+        return TableDefinition(
             table_id=str(uuid.uuid4()),
             name=PurePosixPath(ports.uri).name,
             schema=from_arrow(schema.remove_metadata()),

@@ -24,11 +24,11 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.events import Appended, Event, line
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import Timeline, slices
 from airflow_provider_segtable.planning.engine import Engine
@@ -70,7 +70,7 @@ def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
     }
 
 
-def column_names(kind: IndexKind, table: TableCreated) -> list[str]:
+def column_names(kind: IndexKind, table: TableDefinition) -> list[str]:
     """Return the present names of the indexed columns."""
     known = {column.id: column.name for column in table.schema.numbered}
     return [known.get(number, f"dropped column {number}") for number in kind.columns]

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import Column, no_column
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 
 FILE = "file"
@@ -69,15 +69,15 @@ class IndexKind(Protocol):
         """Return the ids of the indexed columns."""
         ...
 
-    def for_table(self, table: TableCreated) -> Self:
+    def for_table(self, table: TableDefinition) -> Self:
         """Return the kind with what it takes from the table that it is to index."""
         ...
 
-    def granularity(self, table: TableCreated) -> Granularity:
+    def granularity(self, table: TableDefinition) -> Granularity:
         """Return the granularity of the entries of a table."""
         ...
 
-    def check(self, table: TableCreated) -> None:
+    def check(self, table: TableDefinition) -> None:
         """Refuse a table that cannot be indexed so.
 
         Raises:
@@ -90,7 +90,7 @@ class IndexKind(Protocol):
         """Return the primary key of the entries."""
         ...
 
-    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+    def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the columns of the entries, beside those that every kind has."""
         ...
 
@@ -127,17 +127,17 @@ class AboutFiles:
         """Return none: the whole key decides."""
         return ()
 
-    def for_table(self, table: TableCreated) -> Self:
+    def for_table(self, table: TableDefinition) -> Self:
         """Return the kind: users name all that it has."""
         del table
         return self
 
-    def granularity(self, table: TableCreated) -> Granularity:
+    def granularity(self, table: TableDefinition) -> Granularity:
         """Return a wider one than the table's, so that the entries have few files."""
         return _WIDER.get(table.granularity, Granularity.ALL)
 
 
-def known_columns(ids: Sequence[int], table: TableCreated) -> tuple[Column, ...]:
+def known_columns(ids: Sequence[int], table: TableDefinition) -> tuple[Column, ...]:
     """Return the indexed columns of a table.
 
     Raises:
@@ -154,7 +154,7 @@ def known_columns(ids: Sequence[int], table: TableCreated) -> tuple[Column, ...]
     return tuple(known[number] for number in ids)
 
 
-def column_ids(names: Sequence[str], table: TableCreated) -> tuple[int, ...]:
+def column_ids(names: Sequence[str], table: TableDefinition) -> tuple[int, ...]:
     """Return the ids of columns that a user names.
 
     Raises:
@@ -205,10 +205,10 @@ class FileList(AboutFiles):
         """Return the path."""
         return (FILE,)
 
-    def check(self, table: TableCreated) -> None:
+    def check(self, table: TableDefinition) -> None:
         """Accept every table."""
 
-    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+    def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the end of the chunk, and the size."""
         del table
         return (
@@ -278,12 +278,12 @@ class ColumnStats(AboutFiles):
         """Return the path and the row group."""
         return (FILE, ROW_GROUP)
 
-    def check(self, table: TableCreated) -> None:
+    def check(self, table: TableDefinition) -> None:
         """Refuse columns without an order to rely on."""
         for column in known_columns(self.columns, table):
             check_type(column, _BOUND_TYPES, "column_stats")
 
-    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+    def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the row group, and the statistics of each column."""
         found = [Column(name=ROW_GROUP, type="int32", nullable=False)]
         for column in known_columns(self.columns, table):
@@ -345,12 +345,12 @@ class BloomFilter(AboutFiles):
         """Return the path."""
         return (FILE,)
 
-    def check(self, table: TableCreated) -> None:
+    def check(self, table: TableDefinition) -> None:
         """Refuse columns of types that are not compared for equality."""
         for column in known_columns(self.columns, table):
             check_type(column, _HASHED_TYPES, "bloom_filter")
 
-    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+    def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the filter of each column."""
         found = known_columns(self.columns, table)
         return tuple(Column(name=bits(column.id), type="binary") for column in found)

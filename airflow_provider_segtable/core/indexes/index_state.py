@@ -50,10 +50,10 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     column_ids,
 )
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, Interval
 
 
@@ -352,7 +352,7 @@ def _decoded(body: Mapping[str, Any]) -> IndexState:
     )
 
 
-def in_words(kind: IndexKind, table: TableCreated) -> str:
+def in_words(kind: IndexKind, table: TableDefinition) -> str:
     """Return a kind with its settings: ``bloom_filter(city, rate=0.01)``."""
     known = {column.id: column.name for column in table.schema.numbered}
     columns = [known.get(number, f"dropped column {number}") for number in kind.columns]
@@ -361,7 +361,7 @@ def in_words(kind: IndexKind, table: TableCreated) -> str:
 
 
 def chosen_kind(
-    name: str, table: TableCreated, *, columns: Sequence[str] = (), rate: float | None = None
+    name: str, table: TableDefinition, *, columns: Sequence[str] = (), rate: float | None = None
 ) -> IndexKind:
     """Return the kind of index that a user asks for, checked against the table.
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 from airflow_provider_segtable.core.indexes.index_kind import START
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 
 INDEXES = "_segtable/indexes"
@@ -43,7 +43,7 @@ def name_of(index: str) -> str:
     return index.rpartition("-")[0] or index
 
 
-def index_table(index: IndexDefinition, table: TableCreated) -> TableCreated:
+def index_table(index: IndexDefinition, table: TableDefinition) -> TableDefinition:
     """Return the definition of the table of an index."""
     wanted = index.kind
     granularity = wanted.granularity(table)
@@ -54,7 +54,7 @@ def index_table(index: IndexDefinition, table: TableCreated) -> TableCreated:
         time_column=START,
         granularity=granularity,
     )
-    return TableCreated(
+    return TableDefinition(
         table_id=index.id,
         name=f"{table.name}.{index.name}",
         schema=schema,

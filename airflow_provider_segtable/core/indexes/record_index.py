@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Self
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import START_COLUMN, known_columns
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import Column
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Granularity
 
@@ -68,7 +68,7 @@ class RecordIndex:
         """Return the columns of the table's key, and the token: a file has one record a key."""
         return (*self.divided_by, TOKEN)
 
-    def for_table(self, table: TableCreated) -> Self:
+    def for_table(self, table: TableDefinition) -> Self:
         """Return the index of the table's key.
 
         Raises:
@@ -78,12 +78,12 @@ class RecordIndex:
         known = {column.name: column.id for column in table.schema.numbered}
         return replace(self, columns=tuple(known[name] for name in rules.key))
 
-    def granularity(self, table: TableCreated) -> Granularity:
+    def granularity(self, table: TableDefinition) -> Granularity:
         """Return that of all time: a key may be anywhere."""
         del table
         return Granularity.ALL
 
-    def check(self, table: TableCreated) -> None:
+    def check(self, table: TableDefinition) -> None:
         """Refuse tables without a key, and those whose rows have several records."""
         rules = rules_of(table)
         if rules.partial:
@@ -99,7 +99,7 @@ class RecordIndex:
                 f"{', '.join(rules.key)}: leave the columns out"
             )
 
-    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+    def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the key, and what decides which record wins."""
         ordering = table.schema.find(rules_of(table).ordering)
         return (
@@ -124,7 +124,7 @@ class RecordIndex:
         return cls(columns=tuple(int(number) for number in body.get("columns", ())))
 
 
-def rules_of(table: TableCreated) -> MergeRules:
+def rules_of(table: TableDefinition) -> MergeRules:
     """Return how the records of a table's key become its row.
 
     Raises:

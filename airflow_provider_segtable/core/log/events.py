@@ -3,8 +3,8 @@
 1. An event is ``(n, time, commit, author, action)``. ``n`` counts from 0 without gaps; ``time``
    increases strictly along the log; ``commit`` is the author's own id for this change, by which
    the author recognises its event if the reply was lost.
-2. The first event is ``TableCreated``; ``TableAltered`` changes the definition that it began, and
-   ``TableDropped`` is the last event.
+2. The first event is the table's definition, called ``TableCreated`` in the log; ``TableAltered``
+   changes it, and ``TableDropped`` is the last event.
 3. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
    ``PlanAborted``. If its worker dies, another ``PlanInflight`` follows; if it loses its locks to
    a request of higher priority, ``PlanYielded`` comes first. The instant of a compaction is the
@@ -77,7 +77,6 @@ from airflow_provider_segtable.core.log.families.repair_events import TableRepai
 from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.families.table_events import (
     TableAltered,
-    TableCreated,
     TableDropped,
     TableEvent,
 )
@@ -105,7 +104,6 @@ __all__ = [
     "RowsChanged",
     "Swept",
     "TableAltered",
-    "TableCreated",
     "TableDropped",
     "TableRepaired",
     "Tagged",

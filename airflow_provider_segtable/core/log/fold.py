@@ -101,7 +101,6 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Swept,
     TableAltered,
-    TableCreated,
     TableDropped,
     TableRepaired,
     Tagged,
@@ -124,6 +123,7 @@ from airflow_provider_segtable.core.log.families import (
 )
 from airflow_provider_segtable.core.log.state import RecentCommits, State, publish, with_part
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.core.timeline import Timeline
 
@@ -140,7 +140,7 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR
     if state.dropped:
         return Conflict(reason="the table was dropped", winner=state.n)
     match action:
-        case TableCreated() | TableAltered() | TableDropped():
+        case TableDefinition() | TableAltered() | TableDropped():
             plans = (known.plan for known in state.pending_plans())
             admitted = table_events.admit(action, state.table, plans)
             return _fitting(admitted, state)
@@ -215,7 +215,7 @@ def segments_of(action: Action) -> tuple[Segment, ...]:
         ):
             return made
         case (
-            TableCreated()
+            TableDefinition()
             | TableAltered()
             | TableDropped()
             | Voided()
@@ -277,7 +277,7 @@ def apply(state: State | None, event: Event) -> State:
     if state is None:
         return _created(event)
     _refuse_gap(state.n, state.time, event, dropped=state.dropped)
-    if isinstance(event.action, TableCreated):
+    if isinstance(event.action, TableDefinition):
         raise CorruptTable(f"event {event.n} creates the table a second time")
     return _with_commits(_acted(state, event), (event,))
 
@@ -326,7 +326,7 @@ def _with_commits(state: State, run: tuple[Event, ...]) -> State:
 
 
 def _created(event: Event) -> State:
-    if not isinstance(event.action, TableCreated):
+    if not isinstance(event.action, TableDefinition):
         raise CorruptTable(f"a log begins with TableCreated; found {event.n} {event.kind}")
     return State(
         n=event.n,
@@ -341,7 +341,7 @@ def _created(event: Event) -> State:
 
 def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one case a family
     match event.action:
-        case TableCreated() | TableDropped():  # a creation was refused before
+        case TableDefinition() | TableDropped():  # a creation was refused before
             return replace(state, dropped=True)
         case TableAltered():
             return replace(state, table=table_events.altered(state.table, event.action, event.n))

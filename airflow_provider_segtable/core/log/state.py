@@ -52,11 +52,11 @@ from airflow_provider_segtable.core.errors import CommitConflict
 from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.persistent_map import PersistentMap
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import GranularityOverride, Instant, Interval, Layout, iso
 from airflow_provider_segtable.core.timeline import Timeline
 
@@ -224,7 +224,7 @@ class State:
     n: int
     time: Instant
     base_version: Instant
-    table: TableCreated
+    table: TableDefinition
     timeline: Timeline
     overrides: tuple[GranularityOverride, ...] = ()
     plans: Mapping[str, PlanState] = field(default_factory=dict)

@@ -80,7 +80,6 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Swept,
     TableAltered,
-    TableCreated,
     TableDropped,
     TableRepaired,
     Tagged,
@@ -91,7 +90,9 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.requests.overwrite import joined
+from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
 from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 
@@ -99,8 +100,6 @@ CHANGE = "_segtable_change"
 """The column of a change feed that names what happened to the row, a ``RowEffect``."""
 VERSION = "_segtable_version"
 """The column with the number of the event, which is a version of the table."""
-COMPLETION_TIME = "_segtable_completion_time"
-"""The column with the time of the event, UTC."""
 CHANGE_COLUMNS = (CHANGE, VERSION, COMPLETION_TIME)
 
 
@@ -162,7 +161,7 @@ def effects(action: Action) -> tuple[Effect, ...]:
             ids = (*(segment.id for segment in segments), *lost, *roots)
             return _differing(each.interval for each in ids)
         case (
-            TableCreated()
+            TableDefinition()
             | TableAltered()
             | TableDropped()
             | Voided()
@@ -201,11 +200,6 @@ def _changed(action: RowsChanged) -> tuple[Effect, ...]:
 def _differing(intervals: Iterable[Interval]) -> tuple[Effect, ...]:
     found = joined(tuple(set(intervals)))
     return (Differs(found),) if found else ()
-
-
-INSTANT = "_segtable_instant"
-"""The column with the time at which the write of the row began, UTC."""
-ORIGIN_COLUMNS = (INSTANT, COMPLETION_TIME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.schema import no_column, split_names
 from airflow_provider_segtable.core.time import (
@@ -29,6 +28,11 @@ from airflow_provider_segtable.core.time import (
     as_interval,
 )
 
+INSTANT = "_segtable_instant"
+"""The column with the time at which the write of the row began, UTC."""
+COMPLETION_TIME = "_segtable_completion_time"
+"""The column with the time of the event, UTC."""
+ORIGIN_COLUMNS = (INSTANT, COMPLETION_TIME)
 ALL_COLUMNS = "*"
 
 

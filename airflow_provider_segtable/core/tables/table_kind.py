@@ -1,7 +1,7 @@
 """Kinds of table: one object answers what a table keeps of the rows that it is given.
 
-1. A table's kind is a part of its definition (``TableCreated.kind``): a value with the kind's own
-   settings. Each kind is one file: ``append_kind`` keeps rows as they came, ``rollup_kind`` keeps
+1. A table's kind is a part of its definition (``TableDefinition.kind``): a value with settings of
+   its own. Each kind is one file: ``append_kind`` keeps rows as they came, ``rollup_kind`` keeps
    one row for a group.
 2. Other code asks the kind. It never asks *which* kind a table is of: no ``isinstance``, no
    comparison of names. So a new kind cannot take the branch of an old one by accident.

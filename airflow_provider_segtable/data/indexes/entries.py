@@ -31,9 +31,9 @@ from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, Colum
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.indexes.entry_kind import EntryKind, IndexView, common_columns
@@ -55,7 +55,7 @@ ENTRY_KINDS: Mapping[str, EntryKind] = {
 
 
 def entries(
-    index: IndexDefinition, table: TableCreated, segments: Sequence[Segment], files: DataFiles
+    index: IndexDefinition, table: TableDefinition, segments: Sequence[Segment], files: DataFiles
 ) -> pa.Table:
     """Return the entries about files, in the columns of the index's table.
 
@@ -105,7 +105,7 @@ class LayeredView:
 
 
 def entry_columns_for(
-    index: IndexDefinition, table: TableCreated, test: Predicate
+    index: IndexDefinition, table: TableDefinition, test: Predicate
 ) -> tuple[str, ...]:
     """Return the columns of entries that a condition needs; none if the index cannot help.
 
@@ -117,7 +117,7 @@ def entry_columns_for(
     return tuple(ENTRY_KINDS[index.kind.name].columns_for(index.kind, table, test))
 
 
-def view_of(index: IndexDefinition, table: TableCreated, entries: pa.Table) -> IndexView:
+def view_of(index: IndexDefinition, table: TableDefinition, entries: pa.Table) -> IndexView:
     """Return entries, to compare with conditions.
 
     Args:
@@ -151,7 +151,7 @@ class IndexJob:
     uri: str
     storage_options: Mapping[str, str]
     index: IndexDefinition
-    table: TableCreated
+    table: TableDefinition
     segments: tuple[Segment, ...]
     attempt: str
 

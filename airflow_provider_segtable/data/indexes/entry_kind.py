@@ -29,7 +29,6 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     START,
     known_columns,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import (
     Comparison,
     Judge,
@@ -38,6 +37,7 @@ from airflow_provider_segtable.core.predicate import (
     possible,
 )
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.keyed.group_reader import shown_defaults, with_defaults
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
@@ -95,16 +95,16 @@ class EntryKind(Protocol):
     """Makes the entries of one kind of index, and compares them; ``kind`` has its settings."""
 
     def entries(
-        self, kind: Any, table: TableCreated, segment: Segment, files: DataFiles
+        self, kind: Any, table: TableDefinition, segment: Segment, files: DataFiles
     ) -> pa.Table:
         """Return the entries about a file: the columns that are the kind's own, and ``rows``."""
         ...
 
-    def columns_for(self, kind: Any, table: TableCreated, test: Predicate) -> Sequence[str]:
+    def columns_for(self, kind: Any, table: TableDefinition, test: Predicate) -> Sequence[str]:
         """Return the columns of entries that a condition needs; none if they cannot help."""
         ...
 
-    def view(self, kind: Any, table: TableCreated, entries: pa.Table) -> IndexView:
+    def view(self, kind: Any, table: TableDefinition, entries: pa.Table) -> IndexView:
         """Return entries, of which some columns may be left out, to compare with conditions."""
         ...
 
@@ -181,7 +181,7 @@ class KnownFiles:
         return [*known.places.values()] if whole else []
 
 
-def indexed_columns(ids: Collection[int], table: TableCreated) -> Mapping[str, int]:
+def indexed_columns(ids: Collection[int], table: TableDefinition) -> Mapping[str, int]:
     """Return the ids of the indexed columns that the table still has, by their present names."""
     return {column.name: column.id for column in table.schema.numbered if column.id in ids}
 
@@ -205,7 +205,7 @@ def needed_columns(test: Predicate, indexed: Mapping[str, int], excludes: Judge)
 
 
 def row_groups(
-    ids: Sequence[int], table: TableCreated, segment: Segment, files: DataFiles
+    ids: Sequence[int], table: TableDefinition, segment: Segment, files: DataFiles
 ) -> Iterator[pa.Table]:
     """Yield the values of columns, row group by row group, in the order of the ids.
 

@@ -46,7 +46,6 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     nan,
     nulls,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import (
     Among,
     Bounds,
@@ -60,6 +59,7 @@ from airflow_provider_segtable.core.predicate import (
     excluded_by,
 )
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import parse_type
 from airflow_provider_segtable.data.conditions import scalar
 from airflow_provider_segtable.data.indexes.entry_kind import (
@@ -89,19 +89,21 @@ class FileEntries:
     """Makes one entry a file."""
 
     def entries(
-        self, kind: FileList, table: TableCreated, segment: Segment, files: DataFiles
+        self, kind: FileList, table: TableDefinition, segment: Segment, files: DataFiles
     ) -> pa.Table:
         """Return the end of the file's time chunk, and its size."""
         del kind, table, files
         end = pa.scalar(segment.file_id.interval.end, pa.timestamp("us", "UTC"))
         return pa.table({END: [end], BYTES: pa.array([segment.size], pa.int64())})
 
-    def columns_for(self, kind: FileList, table: TableCreated, test: Predicate) -> tuple[str, ...]:
+    def columns_for(
+        self, kind: FileList, table: TableDefinition, test: Predicate
+    ) -> tuple[str, ...]:
         """Return none: files are listed, and not compared."""
         del kind, table, test
         return ()
 
-    def view(self, kind: FileList, table: TableCreated, entries: pa.Table) -> "FileView":
+    def view(self, kind: FileList, table: TableDefinition, entries: pa.Table) -> "FileView":
         """Return the files that are listed."""
         del kind, table
         return FileView(entries)
@@ -233,7 +235,7 @@ class StatsEntries:
     """Makes one entry a row group."""
 
     def entries(
-        self, kind: ColumnStats, table: TableCreated, segment: Segment, files: DataFiles
+        self, kind: ColumnStats, table: TableDefinition, segment: Segment, files: DataFiles
     ) -> pa.Table:
         """Return the statistics of each row group."""
         found = [
@@ -245,7 +247,7 @@ class StatsEntries:
         return pa.table({name: pa.array([each[name] for each in found]) for name in names})
 
     def columns_for(
-        self, kind: ColumnStats, table: TableCreated, test: Predicate
+        self, kind: ColumnStats, table: TableDefinition, test: Predicate
     ) -> tuple[str, ...]:
         """Return the bounds of the columns that the condition names."""
         indexed = indexed_columns(kind.columns, table)
@@ -253,7 +255,7 @@ class StatsEntries:
         stats = (name(number) for number in used for name in (low, high, nulls, nan))
         return (*TRUST_COLUMNS, ROW_GROUP, *stats) if used else ()
 
-    def view(self, kind: ColumnStats, table: TableCreated, entries: pa.Table) -> StatsView:
+    def view(self, kind: ColumnStats, table: TableDefinition, entries: pa.Table) -> StatsView:
         """Return the bounds of row groups."""
         return StatsView(indexed_columns(kind.columns, table), entries)
 
@@ -311,7 +313,7 @@ class BloomEntries:
     """Makes one entry a file."""
 
     def entries(
-        self, kind: BloomFilter, table: TableCreated, segment: Segment, files: DataFiles
+        self, kind: BloomFilter, table: TableDefinition, segment: Segment, files: DataFiles
     ) -> pa.Table:
         """Return the filter of each column."""
         hashes: dict[int, list[Hashes]] = {number: [] for number in kind.columns}
@@ -324,14 +326,14 @@ class BloomEntries:
         return pa.table({name: pa.array([each], pa.binary()) for name, each in filters.items()})
 
     def columns_for(
-        self, kind: BloomFilter, table: TableCreated, test: Predicate
+        self, kind: BloomFilter, table: TableDefinition, test: Predicate
     ) -> tuple[str, ...]:
         """Return the filters of the columns that the condition compares for equality."""
         indexed = indexed_columns(kind.columns, table)
         used = needed_columns(test, indexed, _has_values)
         return (*TRUST_COLUMNS, *map(bits, used)) if used else ()
 
-    def view(self, kind: BloomFilter, table: TableCreated, entries: pa.Table) -> "BloomView":
+    def view(self, kind: BloomFilter, table: TableDefinition, entries: pa.Table) -> "BloomView":
         """Return the filters of files."""
         types = {column.name: parse_type(column.type) for column in table.schema.columns}
         filters = {

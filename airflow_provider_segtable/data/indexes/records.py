@@ -41,9 +41,9 @@ from airflow_provider_segtable.core.indexes.record_index import (
     key_column,
     rules_of,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow_schema import to_arrow
@@ -194,7 +194,7 @@ def _numbers(facts: pa.Table, name: str) -> Indices:
 
 
 def correction_rows(
-    ids: Sequence[int], table: TableCreated, facts: pa.Table, decision: Decision
+    ids: Sequence[int], table: TableDefinition, facts: pa.Table, decision: Decision
 ) -> pa.Table:
     """Return a row for each loser: its key and event time, the winner's ordering value.
 
@@ -256,7 +256,7 @@ class RecordEntries:
     """Makes one entry a record."""
 
     def entries(
-        self, kind: RecordIndex, table: TableCreated, segment: Segment, files: DataFiles
+        self, kind: RecordIndex, table: TableDefinition, segment: Segment, files: DataFiles
     ) -> pa.Table:
         """Return the facts about the records of a file."""
         rules = rules_of(table)
@@ -280,13 +280,13 @@ class RecordEntries:
         return pa.table(found)
 
     def columns_for(
-        self, kind: RecordIndex, table: TableCreated, test: Predicate
+        self, kind: RecordIndex, table: TableDefinition, test: Predicate
     ) -> tuple[str, ...]:
         """Return none: facts do not tell what is in a file."""
         del kind, table, test
         return ()
 
-    def view(self, kind: RecordIndex, table: TableCreated, entries: pa.Table) -> "RecordView":
+    def view(self, kind: RecordIndex, table: TableDefinition, entries: pa.Table) -> "RecordView":
         """Return a view that knows no file."""
         del kind, table, entries
         return RecordView()

@@ -32,8 +32,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.predicate import Predicate
-from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS, RowChange, RowEffect
+from airflow_provider_segtable.core.reads.effects import RowChange, RowEffect
 from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests
+from airflow_provider_segtable.core.requests.read_request import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,

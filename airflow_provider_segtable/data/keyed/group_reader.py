@@ -46,8 +46,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     GROUPS_ONLY,
@@ -188,12 +188,12 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
             yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)
 
 
-def record_columns(table: TableCreated) -> pa.Schema:
+def record_columns(table: TableDefinition) -> pa.Schema:
     """Return the columns of a table's files to read records by, with ids."""
     return files_columns(table.kind.input_schema(table.schema, table.time_column), table.kind)
 
 
-def shown_defaults(table: TableCreated) -> dict[str, pa.Scalar]:
+def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
     """Return the values that readers see where no record has set a column; those of null not."""
     rules = table.kind.rules
     if rules is None or not rules.partial:
@@ -224,7 +224,7 @@ class GroupReader:
     """
 
     files: DataFiles
-    table: TableCreated
+    table: TableDefinition
     checked: bool = True
 
     @property

@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.jobs.segment_writer import (
@@ -103,7 +103,7 @@ class LogWriter:
     """
 
     files: DataFiles
-    table: TableCreated
+    table: TableDefinition
     rules: MergeRules
     layout: Layout
     base_version: Instant

@@ -53,11 +53,11 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import FooterChecksum, Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.files.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
@@ -405,13 +405,13 @@ def described(source: Source, footer: Footer) -> Segment:
     return replace(segment, footer=footer_checksum(source, footer.metadata))
 
 
-def encode_definition(table: TableCreated, base_version: Instant) -> bytes:
+def encode_definition(table: TableDefinition, base_version: Instant) -> bytes:
     """Return the footer entry that defines a file's table."""
     body = {"format": FORMAT, "base_version": base_version, **encode_table(table)}
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
-def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
+def decode_definition(data: bytes, where: str) -> tuple[TableDefinition, Instant]:
     """Parse the output of ``encode_definition``: the table, and its base version.
 
     Raises:
@@ -430,7 +430,7 @@ def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
         raise CorruptTable(f"{where}: the table's definition is broken ({error!r})") from None
 
 
-def file_definition(metadata: Mapping[bytes, bytes]) -> TableCreated | None:
+def file_definition(metadata: Mapping[bytes, bytes]) -> TableDefinition | None:
     """Return the table's definition in a file's key-value metadata; None if it has none."""
     data = metadata.get(TABLE_KEY)
     return decode_definition(data, "a footer")[0] if data else None

@@ -28,9 +28,9 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid5
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing import ColumnFacts
 from airflow_provider_segtable.core.schema import Column
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, MIN_INSTANT, Instant, moment
 from airflow_provider_segtable.formats.delta.log_files import (
     Json,
@@ -64,7 +64,7 @@ _NESTED = ("struct<", "list<", "large_list<", "map<")
 class Statistics:
     """The statistics of files of one version."""
 
-    def __init__(self, table: TableCreated) -> None:
+    def __init__(self, table: TableDefinition) -> None:
         """Take the columns that the version shows."""
         self._columns = [c for c in table.schema.numbered if not c.type.startswith(_NESTED)]
         schemas = (*table.earlier, table.schema)
@@ -344,7 +344,7 @@ def protocol_with(needed: set[str]) -> Json:
     }
 
 
-def configuration(table: TableCreated, *, vectors: bool) -> Mapping[str, str]:
+def configuration(table: TableDefinition, *, vectors: bool) -> Mapping[str, str]:
     """Return the properties of the published table.
 
     Files and versions are kept as long as segtable says; no other writer deletes them by age.

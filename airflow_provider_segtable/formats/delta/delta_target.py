@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.delta.delta_commit import Commit, commit_of
 from airflow_provider_segtable.formats.delta.delta_log import (
@@ -276,7 +276,7 @@ class DeltaFormat:
         """Return the target in a table's root."""
         return DeltaTarget(storage, randomness)
 
-    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+    def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can."""
         return refusal(table, schemas)
 

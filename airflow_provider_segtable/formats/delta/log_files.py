@@ -41,8 +41,8 @@ import pyarrow.types as is_
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import parse_type
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
@@ -256,7 +256,7 @@ def has_naive_times(schema: Schema) -> bool:
     return f'"{NAIVE}"' in schema_json(schema)
 
 
-def refusal(table: TableCreated, schemas: Collection[int]) -> str:
+def refusal(table: TableDefinition, schemas: Collection[int]) -> str:
     """Return why a version cannot be published, with the way out; empty if it can."""
     for column in table.schema.columns:
         if unknown := _unknown(parse_type(column.type)):

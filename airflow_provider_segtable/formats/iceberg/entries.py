@@ -45,9 +45,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Instant, moment
 from airflow_provider_segtable.data.parquet.table_file import identified
 from airflow_provider_segtable.formats.format import NewFile
@@ -184,7 +184,7 @@ class Spec:
 PLAIN = Spec()
 
 
-def spec_of(table: TableCreated, kinds: Mapping[int, str], time_id: int) -> Spec:
+def spec_of(table: TableDefinition, kinds: Mapping[int, str], time_id: int) -> Spec:
     """Return the spec of a table; ``PLAIN`` if its chunks are none of Iceberg's.
 
     Args:

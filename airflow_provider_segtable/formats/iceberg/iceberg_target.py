@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.errors import (
     PublishingRefused,
     StorageError,
 )
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import (
     Contents,
@@ -394,7 +394,7 @@ class IcebergFormat:
         """Return the target in a table's root."""
         return IcebergTarget(storage, randomness)
 
-    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+    def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
         """Return why a version cannot be published, with the way out; empty if it can."""
         return next(refusals(table, schemas), "")
 

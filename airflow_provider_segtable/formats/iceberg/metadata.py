@@ -49,8 +49,8 @@ from uuid import UUID, uuid5
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.data.parquet.table_file import id_of, inner_fields, stored_columns
 from airflow_provider_segtable.formats.format import Revision
@@ -158,7 +158,7 @@ def nested(schema: Schema) -> tuple[str, ...]:
     return tuple(field.name for field in stored_columns(schema) if inner_fields(field.type))
 
 
-def name_mapping(table: TableCreated) -> list[Json]:
+def name_mapping(table: TableDefinition) -> list[Json]:
     """Return the ids of the columns of files without ids, by their names; rule 14."""
     first = table.schema_of(0)
     hidden = {
@@ -171,7 +171,7 @@ def name_mapping(table: TableCreated) -> list[Json]:
     return [*columns, *({"field-id": number, "names": [name]} for name, number in hidden.items())]
 
 
-def refusals(table: TableCreated, schemas: Collection[int]) -> Iterator[str]:
+def refusals(table: TableDefinition, schemas: Collection[int]) -> Iterator[str]:
     """Yield what keeps a table from being published, each with the way out."""
     for field in stored_columns(table.schema):
         if wrong := _unknown(field.type):
@@ -389,7 +389,7 @@ def types_of(metadata: Json, number: int) -> Mapping[int, Any]:
     return {field["id"]: field["type"] for field in next(found, {"fields": []})["fields"]}
 
 
-def _begun(table: TableCreated) -> Json:
+def _begun(table: TableDefinition) -> Json:
     return {
         "format-version": 2,
         "table-uuid": str(uuid5(_NAMESPACE, table.table_id)),
@@ -408,7 +408,7 @@ def _begun(table: TableCreated) -> Json:
     }
 
 
-def _properties(table: TableCreated) -> Mapping[str, str]:
+def _properties(table: TableDefinition) -> Mapping[str, str]:
     return {
         TABLE_ID: table.table_id,
         "comment": f"Table {table.name} of segtable, which alone writes it.",

@@ -35,10 +35,10 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.indexes.index_table import folder, index_table, name_of
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import BUCKET_BYTES, DEFAULT_BUCKETS
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.core.timeline import Slice, slices
@@ -49,7 +49,7 @@ MANY = 64
 
 
 def index_findings(
-    seen: Observed, bounds: Bounds, tables: Mapping[str, TableCreated | str]
+    seen: Observed, bounds: Bounds, tables: Mapping[str, TableDefinition | str]
 ) -> Iterator[Finding]:
     """Yield what is wrong with the indexes of a table.
 
@@ -151,7 +151,7 @@ def _unreadable(index: IndexState, why: str) -> Finding:
     )
 
 
-def _misfit(seen: Observed, index: IndexState, own: TableCreated) -> str | None:
+def _misfit(seen: Observed, index: IndexState, own: TableDefinition) -> str | None:
     """Return why the entries do not fit the table any more; None if they do."""
     try:
         wanted = index_table(index.definition, seen.state.table)

@@ -58,13 +58,12 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.reads.effects import (
+from airflow_provider_segtable.core.reads.effects import BatchLimits, Step, batch_end
+from airflow_provider_segtable.core.requests.read_request import (
     ORIGIN_COLUMNS,
-    BatchLimits,
-    Step,
-    batch_end,
+    ReadRequest,
+    columns_read,
 )
-from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.row_filter import with_origin_columns

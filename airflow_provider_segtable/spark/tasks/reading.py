@@ -29,9 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.reads.effects import ORIGIN_COLUMNS, Origins, RowChange
+from airflow_provider_segtable.core.reads.effects import Origins, RowChange
+from airflow_provider_segtable.core.requests.read_request import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.files.open_files import LayeredFiles, open_files
@@ -204,7 +205,7 @@ class MergedReadTask:
 
     uri: str
     storage_options: Mapping[str, str]
-    table: TableCreated
+    table: TableDefinition
     groups: Groups
     merged: MergedRead
     target: pa.Schema
@@ -312,7 +313,7 @@ class FeedTask:
 
     uri: str
     storage_options: Mapping[str, str]
-    table: TableCreated
+    table: TableDefinition
     pieces: Pieces
     rules: MergeRules
     interval: Interval | None

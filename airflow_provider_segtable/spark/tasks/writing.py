@@ -40,10 +40,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.files.open_files import open_files
@@ -309,7 +309,7 @@ class LogTask:
 
     uri: str
     storage_options: Mapping[str, str]
-    table: TableCreated
+    table: TableDefinition
     rules: MergeRules
     layout: Layout
     base_version: Instant

@@ -53,8 +53,8 @@ from airflow_provider_segtable.core.errors import CorruptTable, SegtableError, T
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
 from airflow_provider_segtable.core.indexes.index_table import folder, index_table
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.data.arrow_schema import to_arrow
@@ -79,7 +79,7 @@ def index_ports(ports: TableContext, index: IndexDefinition) -> TableContext:
     return ports.within(folder(index.id))
 
 
-def create_index_table(ports: TableContext, index: IndexDefinition, table: TableCreated) -> None:
+def create_index_table(ports: TableContext, index: IndexDefinition, table: TableDefinition) -> None:
     """Create the table of a new index; nothing if it is there already.
 
     Raises:
@@ -119,7 +119,7 @@ def waiting_feeds(index: IndexState, own: State) -> list[Feed]:
 
 
 def feed_records(
-    own: TableContext, table: TableCreated, feed: Feed, columns: Sequence[str]
+    own: TableContext, table: TableDefinition, feed: Feed, columns: Sequence[str]
 ) -> Records:
     """Return the entries and tombstones that a feed brings.
 

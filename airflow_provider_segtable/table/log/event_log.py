@@ -39,9 +39,10 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
 )
 from airflow_provider_segtable.core.log.codec import decode
-from airflow_provider_segtable.core.log.events import Event, TableCreated, TableDropped
+from airflow_provider_segtable.core.log.events import Event, TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
@@ -344,7 +345,7 @@ class EventLog:
         """
         n = start
         while (event := self.event(n)) is not None:
-            if n > start and isinstance(event.action, TableCreated):
+            if n > start and isinstance(event.action, TableDefinition):
                 return
             yield event
             if isinstance(event.action, TableDropped):
@@ -446,7 +447,7 @@ class EventLog:
     def _begins(self, n: int) -> bool:
         """Return whether a table was created by event ``n``, after another one was dropped."""
         event = self.event(n)
-        return event is not None and isinstance(event.action, TableCreated)
+        return event is not None and isinstance(event.action, TableDefinition)
 
     def begin(self) -> int:
         """Return the number of the event that created the table; 0 if that has expired."""

@@ -11,9 +11,9 @@
 from collections.abc import Mapping
 
 from airflow_provider_segtable.core.errors import PublishingRefused
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import shown_files, unpublished
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.planning.properties import PublishSettings, property_of
@@ -53,7 +53,7 @@ def blocking_schemas(state: State) -> Mapping[int, str]:
     return found
 
 
-def check_published(table: TableCreated) -> None:
+def check_published(table: TableDefinition) -> None:
     """Refuse properties that ask for a format in which the table can never be published.
 
     A rollup table may be published whenever it is rolled up perfectly, so it may ask for it.

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import OP, MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
@@ -26,7 +26,7 @@ class KeyedLedger(Ledger):
 
     key = "row"
 
-    def _model_of(self, table: TableCreated) -> KeyedModel:
+    def _model_of(self, table: TableDefinition) -> KeyedModel:
         kind = table.kind
         assert isinstance(kind, PrimaryKey)
         return KeyedModel(

@@ -24,9 +24,9 @@ from typing import Any
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.time import Granularity
@@ -151,12 +151,12 @@ def _with_files(world: World, ports: TableContext) -> None:
     world.indexes.follow(event, begun.state, world.ledger.newest, ports)
 
 
-def defined(table_id: str, *, seed: int, moving: bool) -> TableCreated:
+def defined(table_id: str, *, seed: int, moving: bool) -> TableDefinition:
     """Return the definition of a table; seeds differ in how records are merged.
 
     Where keys move, every second table begins with whole days, which wishes cut into hours.
     """
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id=table_id,
         name="simulated",
         schema=from_arrow(SCHEMA),

@@ -28,9 +28,10 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.schema import Column as Stored
 from airflow_provider_segtable.core.schema import Metric, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
@@ -161,7 +162,7 @@ class _Founder:
     def __init__(self, ports: TableContext, kind: str) -> None:
         self.ports, self.kind = ports, kind
         keeps = KINDS[kind]
-        table = TableCreated(
+        table = TableDefinition(
             table_id=TABLE_ID,
             name="pairs",
             schema=from_arrow(INPUT) if kind == "rollup" else SCHEMA,
@@ -310,7 +311,7 @@ class Cell:
             self.history[event.n] = self._after(event)
 
     def _after(self, event: Event) -> Plain:
-        if isinstance(event.action, TableCreated):
+        if isinstance(event.action, TableDefinition):
             self.created = event.n
             columns = (Column(id=c.id, name=c.name) for c in event.action.schema.numbered)
             return replace(self.base.newest, schemas=(tuple(columns),), rows={}, loaded={})

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged, TableCreated
+from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.schema import Metric
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -173,7 +174,7 @@ class Kind:
     """A kind of table, with its crowd."""
 
     name: str
-    define: Callable[[str, int], TableCreated]
+    define: Callable[[str, int], TableDefinition]
     ledger: type[PublishedLedger]
     crowd: Callable[[World], None]
     shape_of: Callable[[int], Shape]
@@ -231,7 +232,7 @@ def keyed_shape_of(seed: int) -> Shape:
 # ---- rollup -------------------------------------------------------------------------------------
 
 
-def rollup_definition(table_id: str, seed: int) -> TableCreated:
+def rollup_definition(table_id: str, seed: int) -> TableDefinition:
     """Return the definition of a rollup table; cold chunks are rolled up by the planner."""
     del seed
     table = definition(table_id)

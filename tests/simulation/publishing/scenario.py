@@ -26,8 +26,8 @@ from unittest.mock import patch
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.planning.properties import HOUR_US, Retention
 from airflow_provider_segtable.services.attempt import in_process
@@ -197,7 +197,7 @@ def populated(kind: Kind, cast: Cast, world: World) -> None:
     spawn_each(world, "cleaner", cast.cleaners, clean, lambda number: -number * 500_000)
 
 
-def _defined(kind: Kind, seed: int, table_id: str) -> TableCreated:
+def _defined(kind: Kind, seed: int, table_id: str) -> TableDefinition:
     """Return the definition of a table whose every commit publishes it."""
     table = kind.define(table_id, seed)
     on = {f"publish.{name}": "on" for name in FORMATS if name != "plain"}

@@ -3,10 +3,10 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -139,11 +139,11 @@ def test_a_rollup_survives_its_encoding() -> None:
     given = schema(**{"x, 5": "float", "d": "string"})
     how = checked(Rollup(dimensions=("d",), metrics=(odd, *metrics("n=count"))), given)
     assert decode_rollup(encode_rollup(how)) == how
-    table = TableCreated(
+    table = TableDefinition(
         table_id="i", name="n", schema=given, time_column="at", granularity=Granularity.DAY
     )
     assert "rollup" not in encode_table(table)
-    rolled = TableCreated(
+    rolled = TableDefinition(
         table_id="i",
         name="n",
         schema=given,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import MOST_BUCKETS, PrimaryKey, kind_of
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
@@ -28,10 +28,10 @@ EACH: tuple[TableKind, ...] = (
 )
 
 
-def table(kind: TableKind) -> TableCreated:
+def table(kind: TableKind) -> TableDefinition:
     """Return the definition of a table of a kind, with the columns of ``GIVEN`` as input."""
     found, schema = kind.bound(GIVEN, time_column="at", granularity=Granularity.DAY)
-    return TableCreated(
+    return TableDefinition(
         table_id="t",
         name="t",
         schema=schema,

@@ -27,7 +27,6 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     nulls,
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,
@@ -40,6 +39,7 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
 )
 from airflow_provider_segtable.core.segment import FooterChecksum, Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     RenameColumn,
@@ -70,7 +70,7 @@ SCHEMA = pa.schema(
         pa.field("name", pa.string()),
     ]
 )
-TABLE = TableCreated(
+TABLE = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),
@@ -113,7 +113,7 @@ def equal(column: str, value: Any) -> Compare:
 
 
 def held(
-    kind: IndexKind, table: TableCreated, found: pa.Table, segment: Segment, *tests: Predicate
+    kind: IndexKind, table: TableDefinition, found: pa.Table, segment: Segment, *tests: Predicate
 ) -> list[bool]:
     """Return for each condition whether the entries let the file be read."""
     view = view_of(defined(kind), table, found)
@@ -169,7 +169,7 @@ def test_a_text_of_last_characters_has_no_upper_bound() -> None:
     assert held(STATS, TABLE, found, segment, equal("name", "z")) == [True]
 
 
-def altered(*changes: Any) -> TableCreated:
+def altered(*changes: Any) -> TableDefinition:
     """Return the table after changes of columns."""
     schema = evolved(TABLE.schema, (), changes, "at")
     return replace(TABLE, schema=schema, earlier=(TABLE.schema,))

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, roots_of
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
@@ -17,7 +17,7 @@ from tests.unit.data.making import plain, segment_id, written
 from tests.unit.data.sort_making import sort, spec, table_of
 
 GIVEN = plain(1).schema
-TABLE = TableCreated(
+TABLE = TableDefinition(
     table_id="11111111-2222-3333-4444-555555555555",
     name="words",
     schema=from_arrow(GIVEN),

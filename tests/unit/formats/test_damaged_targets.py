@@ -17,7 +17,7 @@ from pyiceberg.table import StaticTable
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core import publishing as shown_rules
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, TableGone
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -48,7 +48,7 @@ from tests.examples import examples
 from tests.unit.services.repairing import ports_at
 from tests.unit.table.conftest import SCHEMA, rows
 
-DEFINITION = TableCreated(
+DEFINITION = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),

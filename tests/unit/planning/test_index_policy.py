@@ -13,13 +13,13 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     IndexKind,
     column_ids,
 )
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.planning.properties import IndexSettings, wished_indexes
 from airflow_provider_segtable.table.definition import check_properties
 
-TABLE = TableCreated(
+TABLE = TableDefinition(
     table_id="t",
     name="t",
     schema=Schema(

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
@@ -19,7 +19,7 @@ from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from tests.unit.publishing.plain_format import PlainFormat
 from tests.unit.table.conftest import SCHEMA
 
-DEFINITION = TableCreated(
+DEFINITION = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),
@@ -33,7 +33,7 @@ class Plain(PlainFormat):
 
     name: ClassVar[str] = "delta"
 
-    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:
+    def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
         """Refuse files with a column ``person``."""
         found = [number for number in schemas if table.schema_of(number).find("person")]
         return f"schema {found[0]} has a column 'person': drop it" if found else ""

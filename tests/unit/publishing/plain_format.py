@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable, ForeignTable
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile, Revision
 from airflow_provider_segtable.ports.storage import Entry, Storage
@@ -153,7 +153,7 @@ class PlainFormat:
         """Return the target in a root."""
         return PlainTarget(storage)
 
-    def refusal(self, table: TableCreated, schemas: Collection[int]) -> str:  # noqa: ARG002
+    def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:  # noqa: ARG002
         """Refuse nothing."""
         return ""
 

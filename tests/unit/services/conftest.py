@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
@@ -39,7 +39,7 @@ def ports(service: MemoryService) -> TableContext:
     )
     create_table(
         made,
-        TableCreated(
+        TableDefinition(
             table_id="t",
             name="t",
             schema=from_arrow(SCHEMA),

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -74,7 +74,7 @@ class World:
         else:
             create_table(
                 ports,
-                TableCreated(
+                TableDefinition(
                     table_id="t",
                     name="t",
                     schema=from_arrow(SCHEMA),

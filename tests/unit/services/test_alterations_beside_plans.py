@@ -17,13 +17,14 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CommitConflict
 from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import PlanCompleted, TableCreated
+from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -335,7 +336,7 @@ def new_world(name: str) -> Beside:
         author="first",
         optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="00000000-0000-0000-0000-000000000027",
         name="t",
         schema=from_arrow(ROLLED_UP if name == "rollup" else SCHEMA),

@@ -22,9 +22,10 @@ from airflow_provider_segtable.core.errors import (
     TableExists,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept, TableCreated
+from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
@@ -50,7 +51,7 @@ from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, rows
 
 NOW = Retention(hours=0, versions=1, orphan_hours=0)
-DEFINITION = TableCreated(
+DEFINITION = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),

@@ -10,9 +10,10 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Cleaned, TableCreated, TableRepaired
+from airflow_provider_segtable.core.log.events import Cleaned, TableRepaired
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.properties import Retention
@@ -48,7 +49,7 @@ def ports() -> TableContext:
     )
     create_table(
         made,
-        TableCreated(
+        TableDefinition(
             table_id="t",
             name="t",
             schema=from_arrow(SCHEMA),

@@ -13,8 +13,8 @@ from airflow_provider_segtable.core.errors import (
     NotATable,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity, Instant
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.health.delete_recovery import Verdict
@@ -41,7 +41,7 @@ DAY_US = 24 * 3_600_000_000
 YEARS_73_US = 73 * 365 * DAY_US
 BOUND_US = 60_000_000
 MOMENTS = (0, 1, 2, 4, 8)
-DEFINITION = TableCreated(
+DEFINITION = TableDefinition(
     table_id="t",
     name="t",
     schema=from_arrow(SCHEMA),

@@ -11,10 +11,10 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup, bound, stored_schema
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -78,7 +78,7 @@ def empty_ports() -> TableContext:
     )
 
 
-def definition(*, rollup: bool) -> TableCreated:
+def definition(*, rollup: bool) -> TableDefinition:
     schema, how = from_arrow(SCHEMA), Append()
     if rollup:
         total = Metric(name="total", kind=MetricKind.SUM, source="delay")
@@ -86,7 +86,7 @@ def definition(*, rollup: bool) -> TableCreated:
         wish = Rollup(dimensions=("carrier", "tail"), metrics=(total, most))
         how = bound(wish, schema, time_column="at", granularity=Granularity.DAY)
         schema = stored_schema(how, schema, time_column="at")
-    return TableCreated(
+    return TableDefinition(
         table_id="t",
         name="t",
         schema=schema,

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
@@ -81,7 +81,7 @@ def test_a_table_in_the_place_of_a_dropped_one_is_published_from_scratch(tmp_pat
     world = World.begin(tmp_path, 1).live(3)
     Table(world.ports).delete("row = 0")
     published(world)
-    definition: TableCreated = Table(world.ports).state().table
+    definition: TableDefinition = Table(world.ports).state().table
     assert drop(world.ports).kept == ()
     left = {each.name for each in world.folder.iterdir()}
     assert left == {"_segtable"}

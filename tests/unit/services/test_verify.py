@@ -12,11 +12,12 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotATable, StorageError
 from airflow_provider_segtable.core.log import codec
-from airflow_provider_segtable.core.log.events import Appended, TableCreated, Tagged
+from airflow_provider_segtable.core.log.events import Appended, Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import (
     QueryGranularity,
     Rollup,
@@ -192,7 +193,7 @@ def rolled(ports: TableContext) -> TableContext:
     )
     schema, day = from_arrow(given), Granularity.DAY
     rollup = bound(wish, schema, time_column="at", granularity=day)
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="r",
         name="r",
         schema=stored_schema(rollup, schema, time_column="at"),

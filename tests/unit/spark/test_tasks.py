@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -91,7 +91,7 @@ def test_rows_are_written_checked_and_read_back(tmp_path: Path, arriving: Arrivi
 
 def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> None:
     """Log files of two tasks are merged by a third: the later records win."""
-    plain = TableCreated(
+    plain = TableDefinition(
         table_id="00000000-0000-0000-0000-000000000041",
         name="keyed",
         schema=from_arrow(SCHEMA),

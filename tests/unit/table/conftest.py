@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
@@ -37,7 +37,7 @@ def new_table(service: MemoryService) -> Table:
         author="first",
         optional_coordinator=MemoryCoordinator(clock, service),
     )
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="t",
         name="t",
         schema=from_arrow(SCHEMA),

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.schema import (
     Column,
     Order,
@@ -16,6 +15,7 @@ from airflow_provider_segtable.core.schema import (
     no_column,
     split_names,
 )
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn, WidenColumn
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.library.table import Table
@@ -50,7 +50,7 @@ def test_names_that_cannot_work(name: str) -> None:
 def test_a_table_that_has_such_a_name_renames_it(name: str) -> None:
     """A table of an earlier segtable is read, deleted from and compacted after a rename."""
     columns = (Column(name="at", type=str(AT[1])), Column(name=name, type="int64"))
-    made = TableCreated(
+    made = TableDefinition(
         table_id=str(uuid4()),
         name="old",
         schema=Schema(columns),

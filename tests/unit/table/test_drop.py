@@ -19,8 +19,9 @@ from airflow_provider_segtable.core.errors import (
     TableInUse,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import TableCreated, TableDropped, Tagged
+from airflow_provider_segtable.core.log.events import TableDropped, Tagged
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.health.repair import plan_repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
@@ -90,7 +91,7 @@ class Place:
         return create_table(self.ports(), definition)
 
     @property
-    def definition(self) -> TableCreated:
+    def definition(self) -> TableDefinition:
         """Return the definition of the first table."""
         return new_table(MemoryService()).state().table
 

@@ -6,7 +6,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME, INSTANT, ORIGIN_COLUMNS
+from airflow_provider_segtable.core.requests.read_request import (
+    COMPLETION_TIME,
+    INSTANT,
+    ORIGIN_COLUMNS,
+)
 from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import moment

@@ -36,12 +36,12 @@ from airflow_provider_segtable.core.indexes.index_state import (
     encode_index,
 )
 from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, no_interval
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.requests.overwrite import joined
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval
 
 
@@ -276,7 +276,7 @@ def admit(action: IndexEvent, state: State) -> IndexEvent | Conflict:
             assert_never(action)
 
 
-def unfit(indexes: Iterable[IndexState], old: TableCreated, new: TableCreated) -> str | None:
+def unfit(indexes: Iterable[IndexState], old: TableDefinition, new: TableDefinition) -> str | None:
     """Return why an alteration does not fit the indexes, with the way out; None if it does."""
     types = {column.id: column.type for column in new.schema.numbered}
     for each in indexes:

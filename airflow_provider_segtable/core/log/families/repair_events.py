@@ -19,11 +19,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, amount, whole_table
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log.families.table_events import (
-    TableCreated,
-    decode_table,
-    encode_table,
-)
+from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.state import State, delete_rows, publish, settle, void
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
@@ -36,6 +32,7 @@ from airflow_provider_segtable.core.segment_codec import (
     encode_segments,
     encode_vectors,
 )
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import (
     GranularityOverride,
     decode_overrides,
@@ -65,7 +62,7 @@ class TableRepaired:
     vectors: tuple[VectorFile, ...] = ()
     voided: tuple[SegmentId, ...] = ()
     overrides: tuple[GranularityOverride, ...] | None = None
-    table: TableCreated | None = None
+    table: TableDefinition | None = None
     log_buckets: tuple[int, ...] = ()
     reason: str
 

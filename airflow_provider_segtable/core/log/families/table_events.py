@@ -1,12 +1,10 @@
 """The creation, the alteration and the end of a table.
 
 1. ``TableCreated`` is the first event of a log, and no other; its time is the base version of all
-   chunks. It is also the table's definition: ``State.table``, which alterations change.
+   chunks. It is the table's definition itself (``core.tables.definition``).
 2. ``TableAltered`` changes the definition from its event on: properties are set and removed, and
    the table gets another schema (``core.tables.evolution``). Earlier versions keep the definition
-   of their time. ``TableCreated.altered`` counts up with every alteration: it is its event, unless
-   a repair began the log anew. ``property_events`` is the event that set a property, if it was
-   not the creation.
+   of their time.
 3. *Admission of a creation*: refused, because a table that has a state exists already.
 4. *Admission of an alteration*: its author checks it against a definition, and names the newest
    alteration in it (``after``). If another alteration has landed since, it is refused; the author
@@ -33,39 +31,10 @@ from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.schema import Order, Schema, decode_columns, encode_columns
 from airflow_provider_segtable.core.segment_codec import Json
-from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
-from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Layout
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCreated:
-    """The table is created. ``schema`` is the one that readers see, whatever it keeps."""
-
-    table_id: str
-    name: str
-    schema: Schema
-    time_column: str
-    granularity: Granularity
-    properties: Mapping[str, str] = field(default_factory=dict)
-    kind: TableKind = field(default_factory=Append)
-    altered: int = 0
-    property_events: Mapping[str, int] = field(default_factory=dict)
-    earlier: tuple[Schema, ...] = ()
-    earlier_kinds: tuple[TableKind, ...] = ()
-
-    def kind_of(self, number: int) -> TableKind:
-        """Return the kind as of the schema of a number: it names the hidden columns of a file."""
-        return (*self.earlier_kinds, self.kind)[number] if self.earlier_kinds else self.kind
-
-    def schema_of(self, number: int) -> Schema:
-        """Return the schema of a number: that of a file."""
-        return (*self.earlier, self.schema)[number]
-
-    def layout(self, overrides: tuple[GranularityOverride, ...] = ()) -> Layout:
-        """Return the layout of time chunks with these overrides."""
-        return Layout(granularity=self.granularity, overrides=overrides, buckets=self.kind.buckets)
+from airflow_provider_segtable.core.time import Granularity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +60,10 @@ class TableDropped:
     name: str
 
 
-TableEvent: TypeAlias = TableCreated | TableAltered | TableDropped
+TableEvent: TypeAlias = TableDefinition | TableAltered | TableDropped
 
 
-def encode_table(action: TableCreated) -> Json:
+def encode_table(action: TableDefinition) -> Json:
     """Return a table's definition as JSON."""
     return {
         "table_id": action.table_id,
@@ -117,13 +86,13 @@ def encode_table(action: TableCreated) -> Json:
     }
 
 
-def decode_table(body: Mapping[str, Any]) -> TableCreated:
+def decode_table(body: Mapping[str, Any]) -> TableDefinition:
     """Parse the output of ``encode_table``.
 
     Raises:
         UnsupportedFormat: the table is of a kind that is not known here.
     """
-    return TableCreated(
+    return TableDefinition(
         table_id=known_name(body["table_id"], "a table's locks"),
         name=body["name"],
         schema=decode_columns(body["schema"], len(body.get("earlier", ()))),
@@ -159,7 +128,7 @@ def _decode_alteration(body: Mapping[str, Any]) -> TableAltered:
     )
 
 
-def _line_of_creation(action: TableCreated) -> str:
+def _line_of_creation(action: TableDefinition) -> str:
     columns = counted(len(action.schema.columns), "column")
     return f"{action.name}: {columns}, chunks of a {action.granularity.value}"
 
@@ -177,7 +146,7 @@ def _line_of_alteration(action: TableAltered) -> str:
 
 KINDS = (
     EventKind(
-        type=TableCreated,
+        type=TableDefinition,
         name="TableCreated",
         touches=no_interval,
         encode=encode_table,
@@ -205,7 +174,7 @@ KINDS = (
 )
 
 
-def altered(table: TableCreated, action: TableAltered, n: int) -> TableCreated:
+def altered(table: TableDefinition, action: TableAltered, n: int) -> TableDefinition:
     """Return the definition after the alteration of event ``n``."""
     values = {**table.properties, **action.set}
     events = {**table.property_events, **dict.fromkeys(action.set, n)}
@@ -222,7 +191,9 @@ def altered(table: TableCreated, action: TableAltered, n: int) -> TableCreated:
     )
 
 
-def admit(action: TableEvent, table: TableCreated, plans: Iterable[Plan]) -> TableEvent | Conflict:
+def admit(
+    action: TableEvent, table: TableDefinition, plans: Iterable[Plan]
+) -> TableEvent | Conflict:
     """Return the event of a table that exists, or the conflict that forbids it.
 
     Args:
@@ -231,7 +202,7 @@ def admit(action: TableEvent, table: TableCreated, plans: Iterable[Plan]) -> Tab
         plans: the pending plans.
     """
     match action:
-        case TableCreated():
+        case TableDefinition():
             return Conflict(reason="the table exists already", winner=0)
         case TableAltered(after=after) if after != table.altered:
             return Conflict(reason="the table was altered meanwhile", winner=table.altered)

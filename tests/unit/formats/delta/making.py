@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.local_files import LocalFiles
@@ -42,7 +42,7 @@ class Lake:
     """A table's root with data files, and its target."""
 
     root: Path
-    table: TableCreated = TABLE
+    table: TableDefinition = TABLE
     known: Published | None = None
     event: int = -1
     rows: dict[int, pa.Table] = field(default_factory=dict)

@@ -7,8 +7,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     ColumnChange,
@@ -25,7 +25,7 @@ from tests.unit.formats.delta.making import TABLE, Lake, rows_of
 FORMAT = DeltaFormat()
 
 
-def altered(table: TableCreated, *changes: ColumnChange) -> TableCreated:
+def altered(table: TableDefinition, *changes: ColumnChange) -> TableDefinition:
     """Return a table after changes of its columns."""
     schema = evolved(table.schema, table.earlier, changes, table.time_column)
     return replace(table, schema=schema, earlier=(*table.earlier, table.schema))

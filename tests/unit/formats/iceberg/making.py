@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing import ShownFile, difference, shown_files
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
@@ -96,7 +96,7 @@ def lake_at(
     folder: Path, schema: pa.Schema = SCHEMA, granularity: Granularity = Granularity.DAY
 ) -> Lake:
     """Return an empty table."""
-    definition = TableCreated(
+    definition = TableDefinition(
         table_id="t",
         name="t",
         schema=from_arrow(schema),

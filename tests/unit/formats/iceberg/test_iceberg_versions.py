@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import AddColumn, evolved
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
@@ -239,7 +239,7 @@ def test_types_that_readers_do_not_all_read_are_refused(kind: str, *, good: bool
         assert good or ("'c'" in why and "drop the column" in why)
 
 
-def with_columns(*columns: Column) -> TableCreated:
+def with_columns(*columns: Column) -> TableDefinition:
     """Return a table with further columns."""
     return replace(DEFINITION, schema=Schema((*DEFINITION.schema.columns, *columns)))
 
