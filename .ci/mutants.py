@@ -257,7 +257,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/log/fold": (*RULES, *VERSIONS, *CLEANING),
     "planning/properties": ("tests/unit/planning/test_retention.py",),
     "table/changes/row_change": (*ROW_CHANGES, "tests/unit/table/test_restore.py", *CHANGES),
-    "table/log/committer": LOG,
+    "table/committer": LOG,
     "table/log/event_log": LOG,
     "table/kept_versions": ("tests/unit/table/test_tags.py",),
     "table/unnamed_files": ("tests/unit/table/test_unnamed_files.py",),

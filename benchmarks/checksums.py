@@ -36,8 +36,8 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import PARQUET, write_segment
+from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.data.parquet import descriptor as checksums
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.spark.driver.session import session

@@ -34,9 +34,9 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time import Granularity, parse_instant
-from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.writes.distribution import spark_execute

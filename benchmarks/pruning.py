@@ -33,8 +33,8 @@ import pyarrow.dataset as ds
 
 from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.committer import forward_feeds
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
-from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.scan import Scan
 from tests.watched_files import watched
 

@@ -35,8 +35,8 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 )
 from airflow_provider_segtable.core.time import Granularity, parse_instant
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.data.sort.sorting import SortSpec, sort_stages
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.services.attempt import Execute, in_process

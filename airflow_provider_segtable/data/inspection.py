@@ -41,7 +41,7 @@ from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead, Sou
 from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.data.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.rows import instants
-from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed, is_sorted
+from airflow_provider_segtable.data.sort_keys import column_codes, composed, is_sorted
 from airflow_provider_segtable.ports.files import DataFiles
 
 

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.tables.field_ids import HIDDEN_IDS
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID
 from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.data.rows import labelled
-from airflow_provider_segtable.data.sort.sort_keys import Indices
+from airflow_provider_segtable.data.sort_keys import Indices
 
 Bits: TypeAlias = bytes
 """A set of row numbers as compressed packed bits, least significant bit first."""

@@ -97,7 +97,7 @@ from airflow_provider_segtable.services.log_directory import BucketAddress, addr
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import checked_order
 from airflow_provider_segtable.table.dropping import indexes_with_logs
-from airflow_provider_segtable.table.indexes.lifecycle import inner_tables
+from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,

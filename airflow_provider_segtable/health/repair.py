@@ -74,8 +74,8 @@ from airflow_provider_segtable.health.evidence import (
 )
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 
 

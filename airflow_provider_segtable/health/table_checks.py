@@ -84,9 +84,9 @@ from airflow_provider_segtable.data.inspection import inspect_bytes, inspect_foo
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.data.vector_file import Rows, read_vectors
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.indexes.facts import records_of
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
-from airflow_provider_segtable.table.indexes.lifecycle import inner_tables
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket
 

@@ -363,7 +363,7 @@ def rows_of(
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
     """
     from airflow_provider_segtable.data.files.input_files import read_fitting, read_rows
-    from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+    from airflow_provider_segtable.data.row_checks import check_rows
     from airflow_provider_segtable.table.definition import given_schema, needed_values
     from airflow_provider_segtable.table.load import flagged_rows
 

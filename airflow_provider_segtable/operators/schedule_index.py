@@ -27,7 +27,7 @@ from airflow_provider_segtable.operators.rendered import (
 )
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.lifecycle import ensure_index
+from airflow_provider_segtable.table.index_lifecycle import ensure_index
 
 
 class SegtableScheduleIndexOperator(AssetEventOperator):

@@ -31,8 +31,8 @@ from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Done, Job, run_one
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,16 +79,16 @@ from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise
+from airflow_provider_segtable.table.committer import commit as try_commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
-from airflow_provider_segtable.table.indexes.lifecycle import (
+from airflow_provider_segtable.table.index_lifecycle import (
     files_of_feeds,
     forward_all,
     inner_tables,
 )
+from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
 from airflow_provider_segtable.table.kept_versions import unread_since
-from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
-from airflow_provider_segtable.table.log.committer import commit as try_commit
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,
     EXPIRED,

@@ -61,7 +61,7 @@ from airflow_provider_segtable.services.indexing import COMMIT, requested_plan, 
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.lifecycle import (
+from airflow_provider_segtable.table.index_lifecycle import (
     forward_all,
     index_named,
     inner_tables,

@@ -107,15 +107,9 @@ from airflow_provider_segtable.services.attempt import (
     give_way,
 )
 from airflow_provider_segtable.services.indexing import build
+from airflow_provider_segtable.table.committer import Change, Committed, Outcome, Unknown, commit
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.routing import Target, parted_corrections
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    Outcome,
-    Unknown,
-    commit,
-)
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 

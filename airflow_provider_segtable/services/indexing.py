@@ -68,17 +68,7 @@ from airflow_provider_segtable.data.keyed.merging import key_codes
 from airflow_provider_segtable.planning.finders.index import index_plan
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.attempt import Attempt, Paused, Stop
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.facts import facts_of
-from airflow_provider_segtable.table.indexes.index_entries import (
-    entries_in,
-    entry_rules,
-    index_ports,
-    write_feed,
-)
-from airflow_provider_segtable.table.indexes.lifecycle import index_named
-from airflow_provider_segtable.table.indexes.routing import Route, discard, holds, rerouted
-from airflow_provider_segtable.table.log.committer import (
+from airflow_provider_segtable.table.committer import (
     Change,
     Committed,
     Outcome,
@@ -88,6 +78,16 @@ from airflow_provider_segtable.table.log.committer import (
     forward_feeds,
     way_out,
 )
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import index_named
+from airflow_provider_segtable.table.indexes.facts import facts_of
+from airflow_provider_segtable.table.indexes.index_entries import (
+    entries_in,
+    entry_rules,
+    index_ports,
+    write_feed,
+)
+from airflow_provider_segtable.table.indexes.routing import Route, discard, holds, rerouted
 from airflow_provider_segtable.table.parts import MergedScan, groups_to_read
 
 

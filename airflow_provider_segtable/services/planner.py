@@ -14,7 +14,7 @@
 Liveness comes from the coordinator: a worker's lock lives as long as its session. The log is
 read before the locks, so a worker that finishes in between is never considered dead.
 
-Planner runs over the tables inside a table (``table.indexes.lifecycle``).
+Planner runs over the tables inside a table (``table.index_lifecycle``).
 
 1. The feeds are copied first, unless it is a dry run, so that they can be compacted.
 2. Each table has its own policy, and a planner run of its own. What fails for one of them is
@@ -39,14 +39,10 @@ from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted
 from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
 from airflow_provider_segtable.planning.selection import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_cut, checked_order
-from airflow_provider_segtable.table.indexes.lifecycle import (
-    forward_all,
-    inner_tables,
-    request_index,
-)
-from airflow_provider_segtable.table.log.committer import Change, Committed, commit
+from airflow_provider_segtable.table.index_lifecycle import forward_all, inner_tables, request_index
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
 RELAUNCH_AFTER_MINUTES = 5.0

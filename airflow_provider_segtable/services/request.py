@@ -47,9 +47,9 @@ from airflow_provider_segtable.planning.finders.finder import (
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Skipped
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_cut, checked_order
-from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
 REASONS_SHOWN = 3
 ASKED = "asked for by"

@@ -73,7 +73,6 @@ from airflow_provider_segtable.core.time import (
     moment,
 )
 from airflow_provider_segtable.data.conditions import Condition, scalar
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,
     file_names,
@@ -81,6 +80,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     plain_columns,
     stored_columns,
 )
+from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.where import condition
 
 _FIRST_DAY, _END_DAY = MIN_INSTANT // DAY_US, MAX_INSTANT // DAY_US

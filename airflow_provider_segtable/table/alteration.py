@@ -31,15 +31,9 @@ from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow_schema import column_type, storable_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
 from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_properties, check_writable
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    Unknown,
-    commit,
-    way_out,
-)
 
 ATTEMPTS = 20
 """How often an alteration is checked again because others landed first."""

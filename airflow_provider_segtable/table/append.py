@@ -36,19 +36,15 @@ from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import Instant, Interval
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
+from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.files import Ready, Sink
+from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Unknown,
-    commit_files,
-    way_out,
-)
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 BATCH_PRIORITY = 50

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.files.open_files import NestedFiles, open_files
+from airflow_provider_segtable.data.open_files import NestedFiles, open_files
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.clock import Clock, Randomness
@@ -27,7 +27,7 @@ from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.memory_storage import NestedStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
+from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.clocks import (
     MOST_SKEW_S,
     SKEW_VARIABLE,
@@ -37,7 +37,7 @@ from airflow_provider_segtable.table.log.clocks import (
     storage_clock,
 )
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.publishing.publications import Publications
+from airflow_provider_segtable.table.publications import Publications
 
 SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
 """How long ZooKeeper keeps the locks of an unresponsive worker; seconds, 30 by default."""

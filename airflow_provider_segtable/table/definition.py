@@ -43,7 +43,7 @@ from airflow_provider_segtable.data.arrow_schema import (
 from airflow_provider_segtable.data.files.text_values import Needed
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.rows import is_time
-from airflow_provider_segtable.data.sort.sort_keys import check_sortable
+from airflow_provider_segtable.data.sort_keys import check_sortable
 from airflow_provider_segtable.planning.properties import COMPACTION_PROPERTIES as POLICY
 from airflow_provider_segtable.planning.properties import INDEX_PROPERTIES as INDEX
 from airflow_provider_segtable.planning.properties import LOG_STORE_PROPERTIES as LOG_STORE

@@ -61,8 +61,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import DATA, DELETES
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EXPIRED, TIMELINE, expired_path
 from airflow_provider_segtable.table.publishing.targets import target_files, target_folders
 

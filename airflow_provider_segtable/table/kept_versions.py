@@ -44,9 +44,9 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.reads.effects import effects
 from airflow_provider_segtable.core.time import Instant, moment
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
 
 

@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest, re
 from airflow_provider_segtable.core.tables.evolution import ColumnsDiffer, difference
 from airflow_provider_segtable.core.time import Interval, Time
 from airflow_provider_segtable.table.alteration import ColumnsAsOf, alter, check_fits
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.kept_versions import (
     advance,
@@ -31,7 +32,6 @@ from airflow_provider_segtable.table.kept_versions import (
     put_tag,
     remove_tag,
 )
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.windows import version_read
 
 

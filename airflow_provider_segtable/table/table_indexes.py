@@ -14,10 +14,10 @@ import pyarrow as pa
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import IndexState, chosen_kind
 from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
+from airflow_provider_segtable.table import index_lifecycle
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes import lifecycle
+from airflow_provider_segtable.table.index_lifecycle import column_summaries, visible_entries
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
-from airflow_provider_segtable.table.indexes.lifecycle import column_summaries, visible_entries
 
 
 class TableIndexes:
@@ -61,7 +61,7 @@ class TableIndexes:
         """
         some = [columns] if isinstance(columns, str) else columns
         chosen = chosen_kind(kind, self.ports.log.load().table, columns=some, rate=rate)
-        return lifecycle.request_index(self.ports, name, chosen, commit_id=commit_id).n
+        return index_lifecycle.request_index(self.ports, name, chosen, commit_id=commit_id).n
 
     def indexes(self) -> Mapping[str, IndexState]:
         """Return the indexes by their names: what each keeps, and what it lacks."""
@@ -73,7 +73,7 @@ class TableIndexes:
         Raises:
             InvalidInput: there is none of that name; the message names those that are there.
         """
-        return lifecycle.index_named(self.ports.log.load(), name, self.ports.uri)
+        return index_lifecycle.index_named(self.ports.log.load(), name, self.ports.uri)
 
     def rebuild_index(self, name: str) -> int:
         """Begin an index anew with the same settings; return the version that has the new one.
@@ -86,7 +86,7 @@ class TableIndexes:
             CommitConflict: another process replaced or dropped it meanwhile.
             CommitUnknown: look at ``indexes``, and run it again.
         """
-        return lifecycle.rebuild_index(self.ports, name).n
+        return index_lifecycle.rebuild_index(self.ports, name).n
 
     def drop_index(self, name: str) -> int:
         """End an index and delete its files; return the version without it.
@@ -98,7 +98,7 @@ class TableIndexes:
             CommitConflict: another process dropped it meanwhile.
             CommitUnknown: look at ``indexes``, and run it again.
         """
-        return lifecycle.drop_index(self.ports, name).n
+        return index_lifecycle.drop_index(self.ports, name).n
 
     def index_entries(
         self, name: str, *, version: int | None = None, replaced: bool = False
@@ -130,7 +130,7 @@ class TableIndexes:
         state = self.ports.log.load()
         if version is not None:
             state = self.ports.log.version(version, state)
-        index = lifecycle.index_named(state, name, self.ports.uri)
+        index = index_lifecycle.index_named(state, name, self.ports.uri)
         found = entries_in(self.ports, index)
         return found if replaced else visible_entries(index, state, found)
 
@@ -145,5 +145,5 @@ class TableIndexes:
             SegtableError: the entries cannot be read: rebuild the index.
         """
         state = self.ports.log.load()
-        index = lifecycle.index_named(state, name, self.ports.uri)
+        index = index_lifecycle.index_named(state, name, self.ports.uri)
         return column_summaries(self.ports, index, state)

@@ -40,9 +40,9 @@ from airflow_provider_segtable.table.append import (
     made_before,
     nothing_appended,
 )
+from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
-from airflow_provider_segtable.table.log.committer import Change, Unknown, commit_files, way_out
 
 WriteLogs = Callable[[State, Instant, NewFiles], Iterable[Segment]]
 """Writes log files by the layout of one version, as of an instant; returns the segments."""

@@ -1,6 +1,6 @@
 """Keep data files in memory below the log's root, so that a listing shows them.
 
-``data.files.open_files.MemoryFiles`` has no listing; cleaning must find files that the log does not
+``data.open_files.MemoryFiles`` has no listing; cleaning must find files that the log does not
 name, with their age by the storage's clock.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
-from airflow_provider_segtable.data.files.local_files import copy_in_pieces
-from airflow_provider_segtable.data.files.open_files import MemorySource
+from airflow_provider_segtable.data.local_files import copy_in_pieces
+from airflow_provider_segtable.data.open_files import MemorySource
 from airflow_provider_segtable.ports.files import Sink, Source
 from airflow_provider_segtable.ports.storage import Storage
 

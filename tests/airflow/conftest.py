@@ -22,8 +22,8 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.triggers import watch
 

@@ -18,8 +18,8 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
+from airflow_provider_segtable.table.index_lifecycle import forward_all, request_index
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
-from airflow_provider_segtable.table.indexes.lifecycle import forward_all, request_index
 from airflow_provider_segtable.table.table import Table
 
 from .conftest import Flights, InThisProcess

@@ -18,7 +18,7 @@ from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.operators.plans_operator import completed_by, completions
 from airflow_provider_segtable.operators.rendered import AssetEventOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
-from airflow_provider_segtable.table.indexes.lifecycle import ensure_index, request_index
+from airflow_provider_segtable.table.index_lifecycle import ensure_index, request_index
 from airflow_provider_segtable.table.table import Table
 
 from .conftest import JANUARY, SCHEMA, Flights, InThisProcess

@@ -21,12 +21,8 @@ from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
+from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index
 from airflow_provider_segtable.table.indexes import feeding
-from airflow_provider_segtable.table.indexes.lifecycle import (
-    drop_index,
-    rebuild_index,
-    request_index,
-)
 from airflow_provider_segtable.triggers.index import IndexTrigger
 
 from .conftest import CONNECTION, Flights, build_index

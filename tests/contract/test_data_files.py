@@ -22,14 +22,14 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.data.files.open_files import (
+from airflow_provider_segtable.data.jobs.concat import Grain
+from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.open_files import (
     ArrowFiles,
     LocalFiles,
     MemoryFiles,
     open_files,
 )
-from airflow_provider_segtable.data.jobs.concat import Grain
-from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles

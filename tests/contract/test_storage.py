@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     UnsafeStorage,
 )
-from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import LocalStorage, MemoryStorage, open_storage, probe
 from airflow_provider_segtable.testing.clock import FakeRandomness

@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage import LocalStorage, probe
 from airflow_provider_segtable.storage.local import TEMPORARY

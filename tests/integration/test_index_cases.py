@@ -29,7 +29,7 @@ from airflow_provider_segtable.table.context import (
     TableContext,
     open_context,
 )
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.contract.worlds import eventually
 from tests.integration.index_worker import NAME, SCHEMA, batch

@@ -20,7 +20,7 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator, Mem
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.attempt import in_process
@@ -28,8 +28,8 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage import LocalStorage
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import SCHEMA, contents, rows

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segment import concatenated
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from tests.examples import examples
 from tests.unit.data.making import content, job, merged, parquet, put, rich, written

@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import index_entries
 from airflow_provider_segtable.table.indexes.feeding import forward
 from airflow_provider_segtable.table.indexes.index_entries import (
@@ -33,7 +34,6 @@ from airflow_provider_segtable.table.indexes.index_entries import (
     fed_entries,
     index_ports,
 )
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.examples import examples
 from tests.unit.table.conftest import new_table

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.publishing import FileFacts
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID, from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.publishing import facts_of, file_facts
 from airflow_provider_segtable.testing.builders import DEFINITION, first
 from tests.examples import examples

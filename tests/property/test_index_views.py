@@ -40,9 +40,9 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.conditions import matches
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.indexes.entries import entries, entry_columns_for, view_of
 from airflow_provider_segtable.data.jobs import segment_writer
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from tests.unit.data.making import START, written
 
 SEEDS = 12

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.schema import Order
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from tests.examples import examples
 from tests.unit.data.making import MONTH, rich
 from tests.unit.data.sort_making import (

@@ -34,9 +34,8 @@ from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table import chosen_files
+from airflow_provider_segtable.table import chosen_files, committer
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table

@@ -14,7 +14,8 @@ from unittest.mock import patch
 
 from airflow_provider_segtable.core.log import fold
 from airflow_provider_segtable.services import cleaning
-from airflow_provider_segtable.table.log import committer, event_log
+from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.table.log import event_log
 
 _SHARED: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (event_log.decode, (event_log,)),

@@ -18,9 +18,8 @@ from airflow_provider_segtable.core.segment import ROW, Segment
 from airflow_provider_segtable.data.jobs import concat as sifting
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.sort import blocks
-from airflow_provider_segtable.table import scan
+from airflow_provider_segtable.table import committer, scan
 from airflow_provider_segtable.table.changes import row_change as change
-from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.disasters import forgetful, lawless
 from tests.simulation.faults.faulty_storage import Faults

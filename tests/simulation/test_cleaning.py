@@ -14,8 +14,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.rooted import RootedFiles

@@ -9,9 +9,8 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.table import dropping
+from airflow_provider_segtable.table import committer, dropping
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.disasters import harsh, mixed, slow
 from tests.simulation.faults.faulty_storage import Faults

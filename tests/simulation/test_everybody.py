@@ -14,8 +14,8 @@ from airflow_provider_segtable.core.log.families import (
 )
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.health import repair as repairing
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.changes import run_change
-from airflow_provider_segtable.table.log import committer
 from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
 from tests.simulation.world import EVERYBODY, Shape

@@ -9,8 +9,7 @@ from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.services import cleaning
-from airflow_provider_segtable.table import windows
-from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table import committer, windows
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run

@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.disasters import harsh, lawless, slow, unheard, wiped
 from tests.simulation.faults.faulty_storage import Faults

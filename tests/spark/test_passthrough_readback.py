@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
-from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from tests.unit.data.making import merged, parquet, plain, put, rich
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.data.sort.sorting import sort_stages
 from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from tests.unit.data.making import written

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, NotFound, Schema
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.files.input_files import InputFile, read_fitting, read_rows
 from airflow_provider_segtable.data.files.text_values import BadRows, Needed
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows, conformed
+from airflow_provider_segtable.data.row_checks import check_rows, conformed
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.input_source import complete, format_of, read_source
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest

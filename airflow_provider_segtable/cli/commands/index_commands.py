@@ -424,7 +424,7 @@ def _tell(uri: str, table: Any, names: list[str] | None, *, as_json: bool) -> No
 
 def _coverage(table: Any, index: IndexState, state: State) -> Facts:
     """Return what the index knows, or null values and the problem if it cannot be read."""
-    from airflow_provider_segtable.table.indexes.lifecycle import Coverage, coverage
+    from airflow_provider_segtable.table.index_lifecycle import Coverage, coverage
 
     try:
         return {**asdict(coverage(table.ports, index, state)), "problem": None}

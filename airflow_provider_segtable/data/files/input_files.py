@@ -43,7 +43,6 @@ from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import ALL_TIME, HOUR_US, Instant
 from airflow_provider_segtable.data.arrow_schema import storable
-from airflow_provider_segtable.data.files.open_files import STORES, object_store
 from airflow_provider_segtable.data.files.text_values import (
     NULL_TEXTS,
     TIME,
@@ -54,6 +53,7 @@ from airflow_provider_segtable.data.files.text_values import (
     typed,
     without_nulls,
 )
+from airflow_provider_segtable.data.open_files import STORES, object_store
 from airflow_provider_segtable.data.rows import instants
 
 LONGEST_ROW = 8 << 20

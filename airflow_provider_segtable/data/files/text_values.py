@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.data.jobs.segment_writer import impossible_times
+from airflow_provider_segtable.data.row_checks import impossible_times
 from airflow_provider_segtable.data.rows import is_time
 
 TIME = pa.timestamp("us", "UTC")

@@ -35,7 +35,6 @@ from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.indexes.entry_kind import EntryKind, IndexView, common_columns
 from airflow_provider_segtable.data.indexes.file_entries import (
     BloomEntries,
@@ -43,6 +42,7 @@ from airflow_provider_segtable.data.indexes.file_entries import (
     StatsEntries,
 )
 from airflow_provider_segtable.data.indexes.records import RecordEntries
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.files import DataFiles
 
 ENTRY_KINDS: Mapping[str, EntryKind] = {

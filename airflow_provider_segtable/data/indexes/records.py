@@ -53,7 +53,7 @@ from airflow_provider_segtable.data.keyed.keyed_rows import check_keys
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.keyed.merging import key_codes
 from airflow_provider_segtable.data.rows import instants, is_date
-from airflow_provider_segtable.data.sort.sort_keys import Indices
+from airflow_provider_segtable.data.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
 
 LOWEST = "0" * 16

@@ -44,12 +44,12 @@ from airflow_provider_segtable.data.jobs.passthrough import (
     examined,
     rewritten,
 )
+from airflow_provider_segtable.data.jobs.sorted_writer import arrow_schema_entry
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_definition
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids
 from airflow_provider_segtable.data.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.rows import instants
-from airflow_provider_segtable.data.sort.sorted_writer import arrow_schema_entry
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 CREATED_BY = f"segtable version {__version__}".encode()

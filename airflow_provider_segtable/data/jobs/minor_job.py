@@ -41,7 +41,6 @@ from airflow_provider_segtable.core.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.time import Instant, Interval, Layout
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.concat import (
     Grain,
     Input,
@@ -53,6 +52,7 @@ from airflow_provider_segtable.data.jobs.concat import (
     sift,
 )
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,

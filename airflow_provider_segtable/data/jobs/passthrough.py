@@ -43,14 +43,13 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segment import ROOT
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID
-from airflow_provider_segtable.data.files.open_files import MemorySource
 from airflow_provider_segtable.data.jobs.segment_writer import (
     ENCODINGS,
     GROUP_BYTES,
     GROUP_ROWS,
     PARQUET,
-    conformed,
 )
+from airflow_provider_segtable.data.open_files import MemorySource
 from airflow_provider_segtable.data.parquet import footer as thrift
 from airflow_provider_segtable.data.parquet.descriptor import ChecksumSink, file_schema
 from airflow_provider_segtable.data.parquet.footer import (
@@ -68,6 +67,7 @@ from airflow_provider_segtable.data.parquet.footer import (
 )
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import opened, stored_columns, with_own_ids
+from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 MOST_GROUPS = 32767

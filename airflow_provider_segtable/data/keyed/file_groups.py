@@ -56,7 +56,7 @@ from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sort
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of
 from airflow_provider_segtable.data.rows import Keys, instants, labelled
-from airflow_provider_segtable.data.sort.sort_keys import Indices
+from airflow_provider_segtable.data.sort_keys import Indices
 
 
 @dataclass(frozen=True, slots=True)

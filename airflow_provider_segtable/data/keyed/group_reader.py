@@ -72,7 +72,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     plain_columns,
     stored_columns,
 )
-from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed
+from airflow_provider_segtable.data.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
 
 ROOTS = b"segtable.roots"

@@ -51,7 +51,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
     ROOT_PARTITION,
     MergeRules,
 )
-from airflow_provider_segtable.data.sort.sort_keys import (
+from airflow_provider_segtable.data.sort_keys import (
     Codes,
     Indices,
     Numbers,

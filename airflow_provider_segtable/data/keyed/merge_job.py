@@ -50,13 +50,13 @@ from airflow_provider_segtable.core.segment import (
 )
 from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import (
     Described,
     SegmentPlacement,
     emptied,
     write_segment,
 )
+from airflow_provider_segtable.data.jobs.sorted_writer import SORTED_ROWS
 from airflow_provider_segtable.data.keyed.group_reader import (
     GroupReader,
     base_path,
@@ -67,13 +67,13 @@ from airflow_provider_segtable.data.keyed.group_reader import (
 from airflow_provider_segtable.data.keyed.key_groups import RootOrders
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, rows_in_parts
 from airflow_provider_segtable.data.keyed.merging import NEVER, key_codes, merge_runs, windows
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import decode_definition
 from airflow_provider_segtable.data.parquet.segment_files import discard
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rows import instants
-from airflow_provider_segtable.data.sort.sort_keys import Indices
-from airflow_provider_segtable.data.sort.sorted_writer import SORTED_ROWS
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages
+from airflow_provider_segtable.data.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Job
 

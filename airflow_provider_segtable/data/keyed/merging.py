@@ -69,13 +69,7 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     valid,
     whole,
 )
-from airflow_provider_segtable.data.sort.sort_keys import (
-    Codes,
-    Indices,
-    Numbers,
-    composed,
-    is_sorted,
-)
+from airflow_provider_segtable.data.sort_keys import Codes, Indices, Numbers, composed, is_sorted
 
 
 def latest(table: pa.Table, keys: KeyGroups, rules: MergeRules, roots: RootOrders) -> MergedRows:

@@ -59,7 +59,7 @@ from airflow_provider_segtable.core.segment import FooterChecksum, Segment, Segm
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.files.local_files import PIECE, copy_in_pieces
+from airflow_provider_segtable.data.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 

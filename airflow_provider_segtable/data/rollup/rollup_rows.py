@@ -41,14 +41,12 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 )
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow_schema import parse_type, physical_schema, to_arrow
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import (
     SegmentPlacement,
-    check_times,
-    conformed,
     emptied,
     write_segment,
 )
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import read_definition, read_descriptor
 from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, discard
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
@@ -65,6 +63,7 @@ from airflow_provider_segtable.data.rollup.rollup_codes import (
     summed,
     timed,
 )
+from airflow_provider_segtable.data.row_checks import check_times, conformed
 from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles

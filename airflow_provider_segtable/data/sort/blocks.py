@@ -43,16 +43,15 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.segment import ROOT, ROW, FooterChecksum, Segment
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN
-from airflow_provider_segtable.data.files.open_files import SinkFile
-from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.data.open_files import SinkFile
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.data.parquet.descriptor import KEY, CheckedSource, decode_descriptor
 from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import TableFile
+from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.data.row_filter import Flags, RowFilter
-from airflow_provider_segtable.data.sort.ranges import ORDINAL_BITS, Ordinals, Ranges, plain
-from airflow_provider_segtable.data.sort.sort_keys import Numbers
+from airflow_provider_segtable.data.sort_keys import ORDINAL_BITS, Numbers, Ordinals, Ranges, plain
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 _WHOLE = 16 << 20

@@ -37,8 +37,18 @@ from airflow_provider_segtable.core.errors import RowsOutOfBalance, StorageError
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
+from airflow_provider_segtable.data import sort_keys
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied, ingested
+from airflow_provider_segtable.data.jobs.sorted_writer import (
+    ARROW_SCHEMA,
+    arrow_schema_entry,
+    group_rows,
+    plain_schema,
+    probed,
+    sorted_rows,
+    writer,
+)
+from airflow_provider_segtable.data.open_files import SinkFile, open_files
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     ChecksumSink,
@@ -49,7 +59,6 @@ from airflow_provider_segtable.data.parquet.descriptor import (
 from airflow_provider_segtable.data.parquet.segment_files import discard
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.rows import instants
-from airflow_provider_segtable.data.sort import ranges
 from airflow_provider_segtable.data.sort.blocks import (
     FOLDER,
     Block,
@@ -59,21 +68,15 @@ from airflow_provider_segtable.data.sort.blocks import (
     read_run,
     write_run,
 )
-from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Slices, assigned
-from airflow_provider_segtable.data.sort.sort_keys import (
+from airflow_provider_segtable.data.sort_keys import (
+    Keying,
     Numbers,
+    Ordinals,
+    Slices,
+    assigned,
     is_sorted,
     ordered_bits,
     stable_order,
-)
-from airflow_provider_segtable.data.sort.sorted_writer import (
-    ARROW_SCHEMA,
-    arrow_schema_entry,
-    group_rows,
-    plain_schema,
-    probed,
-    sorted_rows,
-    writer,
 )
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -158,7 +161,7 @@ class Task:
     storage_options: Mapping[str, str]
     shape: Shape
     keying: Keying
-    marks: ranges.RangeBounds
+    marks: sort_keys.RangeBounds
     row_kind: RowKind
     most: float
     roots: tuple[Roots, ...] = ()

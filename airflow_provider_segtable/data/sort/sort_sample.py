@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.jobs.sorted_writer import probed, sorted_rows
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY
 from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
 from airflow_provider_segtable.data.row_filter import RowFilter
@@ -41,9 +42,8 @@ from airflow_provider_segtable.data.sort.blocks import (
     opened,
     sifted,
 )
-from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Sample, joined
 from airflow_provider_segtable.data.sort.sort_jobs import RowKind
-from airflow_provider_segtable.data.sort.sorted_writer import probed, sorted_rows
+from airflow_provider_segtable.data.sort_keys import Keying, Ordinals, Sample, joined
 from airflow_provider_segtable.ports.files import DataFiles
 
 PROBES = 4

@@ -47,8 +47,8 @@ from airflow_provider_segtable.core.segment import (
 )
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.time import Instant, Interval
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.table_file import stored_columns, with_hidden_ids
 from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.sort.blocks import (
@@ -61,14 +61,6 @@ from airflow_provider_segtable.data.sort.blocks import (
     packed,
     parts_of,
 )
-from airflow_provider_segtable.data.sort.ranges import (
-    Keying,
-    Ranges,
-    assigned,
-    cut,
-    grid_of,
-    joined,
-)
 from airflow_provider_segtable.data.sort.sort_jobs import (
     GatherJob,
     Output,
@@ -77,8 +69,18 @@ from airflow_provider_segtable.data.sort.sort_jobs import (
     Task,
     groups,
 )
-from airflow_provider_segtable.data.sort.sort_keys import Indices, Numbers, check_sortable
 from airflow_provider_segtable.data.sort.sort_sample import Surveyed, SurveyJob, physical
+from airflow_provider_segtable.data.sort_keys import (
+    Indices,
+    Keying,
+    Numbers,
+    Ranges,
+    assigned,
+    check_sortable,
+    cut,
+    grid_of,
+    joined,
+)
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Job
 

@@ -58,7 +58,7 @@ from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, named_roots
 from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.files.open_files import held_files
+from airflow_provider_segtable.data.open_files import held_files
 from airflow_provider_segtable.data.parquet.segment_files import check_footers
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter

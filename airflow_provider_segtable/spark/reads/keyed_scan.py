@@ -30,9 +30,9 @@ from airflow_provider_segtable.core.reads.selection import record_tests
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow_schema import physical_schema
-from airflow_provider_segtable.data.files.open_files import held_files
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
+from airflow_provider_segtable.data.open_files import held_files
 from airflow_provider_segtable.data.row_filter import RowFilter, with_origin_columns
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.spark_columns import column, readable, spark_schema

@@ -35,9 +35,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.files.open_files import LayeredFiles, open_files
 from airflow_provider_segtable.data.files.text_values import text_faults, typed, without_nulls
-from airflow_provider_segtable.data.jobs.segment_writer import conformed
 from airflow_provider_segtable.data.keyed.file_groups import (
     FeedPiece,
     FileGroup,
@@ -45,7 +43,9 @@ from airflow_provider_segtable.data.keyed.file_groups import (
     labelled_rows,
 )
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.open_files import LayeredFiles, open_files
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.data.row_filter import RowFilter, read_columns
 from airflow_provider_segtable.ports.files import DataFiles
 

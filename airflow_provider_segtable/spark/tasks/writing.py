@@ -46,16 +46,13 @@ from airflow_provider_segtable.core.segment_codec import decode_segment, encode_
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
-from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.jobs.segment_writer import (
-    SegmentPlacement,
-    check_rows,
-    write_segment,
-)
+from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, write_segment
+from airflow_provider_segtable.data.jobs.sorted_writer import probed
 from airflow_provider_segtable.data.keyed.log_files import LOG_BYTES, LogWriter, Records, deletions
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_files import check_whole
+from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.row_filter import bits_of, hidden_of
-from airflow_provider_segtable.data.sort.sorted_writer import probed
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Done, Job, run_one
 from airflow_provider_segtable.spark.tasks.reading import PREFIX, restored

@@ -62,8 +62,8 @@ from airflow_provider_segtable.core.segment import (
 )
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arrow
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import read_definition
 from airflow_provider_segtable.data.row_filter import row_filter_of
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, discard, without_rows

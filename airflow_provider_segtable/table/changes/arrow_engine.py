@@ -58,8 +58,8 @@ from airflow_provider_segtable.data.files.input_files import (
     read_rows,
     schema_of,
 )
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.keyed.log_files import Records
+from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import Keys, Rows, arrow_table, instants, split_by_chunk
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.where import condition

@@ -38,8 +38,8 @@ from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.core.segment import ROOT, ROW, SegmentId
 from airflow_provider_segtable.core.time import ALL_TIME, Instant
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.jobs.segment_writer import conformed
 from airflow_provider_segtable.data.parquet.table_file import default_of
+from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.data.row_filter import hidden_of
 from airflow_provider_segtable.data.rows import Keys, Numbers, instants, is_time
 from airflow_provider_segtable.data.vector_file import Rows

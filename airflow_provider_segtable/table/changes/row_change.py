@@ -65,14 +65,8 @@ from airflow_provider_segtable.table.append import (
     written,
 )
 from airflow_provider_segtable.table.changes.matching import present
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    Unknown,
-    commit,
-    way_out,
-)
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 

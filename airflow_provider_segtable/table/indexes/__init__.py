@@ -2,10 +2,10 @@
 
 The way of an index:
 
-1. ``table/indexes/lifecycle`` makes the index's own table (``core/indexes/index_table``) and
+1. ``table/index_lifecycle`` makes the index's own table (``core/indexes/index_table``) and
    commits ``IndexRequested``. What the index lacks is in the state from then on
    (``core/indexes/index_state``, ADR 0047).
-2. ``table/log/committer`` asks ``table/indexes/feeding`` for the entries of every event that
+2. ``table/committer`` asks ``table/indexes/feeding`` for the entries of every event that
    publishes files (``data/indexes/entries``). Few are in the event itself, many in files that it
    names (``table/indexes/index_entries``, ADR 0051). ``table/indexes/feeding`` joins the former
    in files, and copies all into the index's log. Of a ``record_index`` it asks
@@ -19,11 +19,11 @@ The way of an index:
    that have several rows, if the index knows records. The planner requests the indexes of the
    policy (``planning/properties``).
 4. Readers look entries up, in the index's table and in feeds above it
-   (``table/indexes/index_entries``; kept by ``table/indexes/entry_cache``), and leave files out
+   (``table/indexes/index_entries``; kept by ``table/entry_cache``), and leave files out
    by them (``table/chosen_files``, ``data/indexes/entries``). A file without a trusted entry is
    opened. What that means for records that hide each other is decided by
    ``core/reads/selection``.
-5. The tables of indexes are kept up with their table (``table/indexes/lifecycle``): planned,
+5. The tables of indexes are kept up with their table (``table/index_lifecycle``): planned,
    compacted, cleaned, verified, examined and dropped. A cleaning deletes the entries about the
    files that it deletes (``table/indexes/index_entries``).
 

@@ -9,7 +9,7 @@ Facts of some keys in the files of an index's own table.
 
 1. Rows of other keys are left out before anything is merged: so a look-up costs the reading of
    files, and its keys. Row groups without the keys are not read.
-2. Small files, as writers feed them, are kept in memory (``table.indexes.entry_cache``): a writer
+2. Small files, as writers feed them, are kept in memory (``table.entry_cache``): a writer
    reads each of them once, however many commits it makes. Files never change.
 """
 
@@ -52,7 +52,7 @@ from airflow_provider_segtable.data.keyed.log_files import (
 from airflow_provider_segtable.data.keyed.merging import merged
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
+from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.indexes.index_entries import (
     entry_rules,
     index_ports,

@@ -42,8 +42,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import AnyChunk, PackedChunk, Timeline
-from airflow_provider_segtable.data.files.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.data.jobs.passthrough import Assembly, Movable, examined
+from airflow_provider_segtable.data.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.table.log.segment_rows import (
     REPEATING,

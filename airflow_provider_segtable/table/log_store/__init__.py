@@ -32,7 +32,7 @@ The way of a record through the log store:
 8. A read with the live tail (``Table.scan(include_log=True)``, ``table/log_store/union_scan``)
    takes the status of the stores, then a version, then the records between the two
    (``table/log_store/tail``). It rehearses their checkpoint: the same code commits it over layers
-   in memory (``storage/memory_storage``, ``data/files/open_files``), and the scan reads the
+   in memory (``storage/memory_storage``, ``data/open_files``), and the scan reads the
    result.
 9. A follower (``table/log_store/tail``) reads these files until it has all that is committed,
    then the service's stream, and files again when the service is gone or has evicted what it

@@ -64,7 +64,7 @@ from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.file_offsets import FileOffsets, encode_offsets
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import Places, places_by_chunk
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.append import (
@@ -77,16 +77,10 @@ from airflow_provider_segtable.table.append import (
     made_before,
     parted,
 )
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.load import check_for
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    Unknown,
-    commit,
-    way_out,
-)
 from airflow_provider_segtable.table.upsert import (
     check_deleted,
     commit_logs,

@@ -67,8 +67,8 @@ from airflow_provider_segtable.core.time import Instant, Time, as_instant
 from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.coordination import Claim, Claimed, LeaseState
 from airflow_provider_segtable.ports.log_store import LogClient
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log_store.file_reader import first_available, ranges
 from airflow_provider_segtable.table.log_store.tail import Finder, own_statuses
 

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.log.events import Event, TableAltered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
-from airflow_provider_segtable.data.files.open_files import LayeredFiles
+from airflow_provider_segtable.data.open_files import LayeredFiles
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.storage.memory_storage import LayeredStorage
 from airflow_provider_segtable.table.context import TableContext

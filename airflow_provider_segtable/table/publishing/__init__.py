@@ -2,13 +2,13 @@
 
 The way of a publication:
 
-1. After its commit, and outside of the turn, ``table/log/committer`` calls
+1. After its commit, and outside of the turn, ``table/committer`` calls
    ``table/publishing/publisher``: in which formats the table is published is in its properties
    (``planning/properties``). Whatever goes wrong is one warning; the commit has landed.
    ``Table.publish`` takes the same way, and raises.
 2. ``table/publishing/publisher`` reads the *target*, the published table of one format in the
    table's root (``formats/format``), on from the version that this process knows
-   (``table/publishing/publications``).
+   (``table/publications``).
 3. ``table/publishing/revising`` compares it with the log: by the chunks that changed since
    (``core/publishing``), if a state with the files of the published version is at hand, otherwise
    by the keys of all files. A target of another table, or of a log that was rebuilt, is published

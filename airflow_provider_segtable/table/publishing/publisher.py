@@ -64,7 +64,7 @@ from airflow_provider_segtable.planning.properties import (
     property_of,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publications import Publication, Registration
+from airflow_provider_segtable.table.publications import Publication, Registration
 from airflow_provider_segtable.table.publishing.refusing import refusal
 from airflow_provider_segtable.table.publishing.revising import (
     Report,

@@ -35,7 +35,7 @@ from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.publishing.publications import Publication
+from airflow_provider_segtable.table.publications import Publication
 
 Report: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, how many files are done, and of how many."""

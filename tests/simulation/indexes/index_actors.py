@@ -32,13 +32,9 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.committer import Change, commit_or_raise, forward_feeds
+from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index
 from airflow_provider_segtable.table.indexes.index_entries import index_ports, write_feed
-from airflow_provider_segtable.table.indexes.lifecycle import (
-    drop_index,
-    rebuild_index,
-    request_index,
-)
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise, forward_feeds
 from tests.simulation.world import failed, wish_id
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt
 from airflow_provider_segtable.core.log.families import index_events
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.indexes import feeding, index_entries, lifecycle
+from airflow_provider_segtable.table import committer, index_lifecycle
+from airflow_provider_segtable.table.index_lifecycle import request_index
+from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes import feeding as forwarding
 from airflow_provider_segtable.table.indexes.feeding import Feeder
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.log import committer
 from tests.simulation.disasters import harsh, mixed, slow, unheard
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
@@ -212,9 +212,9 @@ def joins_come_late(monkeypatch: Patch) -> None:
 
 def ids_used_again(monkeypatch: Patch) -> None:
     """An index has its name for its id, so the next one has the same files."""
-    right = lifecycle.IndexDefinition
+    right = index_lifecycle.IndexDefinition
     monkeypatch.setattr(
-        lifecycle, "IndexDefinition", lambda **given: right(**{**given, "id": given["name"]})
+        index_lifecycle, "IndexDefinition", lambda **given: right(**{**given, "id": given["name"]})
     )
 
 

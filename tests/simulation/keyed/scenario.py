@@ -34,7 +34,7 @@ from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.caretakers import cleaner, reader, tagger, tolerate

@@ -28,10 +28,9 @@ from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.key_groups import Order
 from airflow_provider_segtable.services import cleaning, compaction
 from airflow_provider_segtable.services import indexing as build_index
-from airflow_provider_segtable.table import chosen_files, dropping, upsert
+from airflow_provider_segtable.table import chosen_files, committer, dropping, upsert
 from airflow_provider_segtable.table.changes import arrow_engine
 from airflow_provider_segtable.table.indexes import routing
-from airflow_provider_segtable.table.log import committer
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
 from tests.simulation.scenario import run

@@ -21,7 +21,7 @@ from typing import Any
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.invariants import violations
-from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import DATA

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.segment import FooterChecksum, Segment
-from airflow_provider_segtable.data.files.open_files import HELD, JoiningFile, MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.open_files import HELD, JoiningFile, MemoryFiles
 from airflow_provider_segtable.data.parquet import descriptor as crc
 from airflow_provider_segtable.data.parquet.descriptor import (
     BLOCK,

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.time import DAY_US, parse_instant
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.segment_writer import (
     FEW,
     dictionary_columns,
     write_segment,
 )
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import Source
 from tests.unit.data.making import VERSION, get, segment_id

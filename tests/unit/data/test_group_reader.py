@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_segtable.core.errors import ChecksumMismatch
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.file_groups import MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from tests.property.test_keyed_tables import GONE, batch, keyed_table

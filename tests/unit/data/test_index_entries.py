@@ -48,7 +48,6 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.indexes import entries as index_job
 from airflow_provider_segtable.data.indexes.entries import (
     IndexJob,
@@ -58,6 +57,7 @@ from airflow_provider_segtable.data.indexes.entries import (
     view_of,
 )
 from airflow_provider_segtable.data.jobs import segment_writer
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.sketches import estimated
 from airflow_provider_segtable.ports.job import run_one
 from tests.unit.data.making import START, written

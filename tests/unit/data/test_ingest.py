@@ -10,9 +10,10 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.time import parse_instant
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.row_checks import check_rows
 from tests.unit.data.making import VERSION, content, get, plain, rich, segment_id, written
 
 SCHEMA = plain(1).schema

@@ -11,8 +11,8 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, roots_of
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.inspection import inspect_footer, inspect_rows
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from tests.unit.data.making import plain, segment_id, written
 from tests.unit.data.sort_making import sort, spec, table_of
 

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain, read_input
 from airflow_provider_segtable.data.jobs.segment_writer import PARQUET
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from tests.unit.data.making import MOVE, REWRITE, get, merged, parquet, plain, put, rich
 

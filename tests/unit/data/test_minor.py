@@ -17,9 +17,9 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
 )
 from airflow_provider_segtable.core.segment import Run, concatenated
-from airflow_provider_segtable.data.files.open_files import MemoryFiles, open_files
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor, sliced
+from airflow_provider_segtable.data.open_files import MemoryFiles, open_files
 from airflow_provider_segtable.data.parquet.descriptor import KEY, read_descriptor
 from airflow_provider_segtable.ports.files import Sink
 from tests.unit.data.making import (

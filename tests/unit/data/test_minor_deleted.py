@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_segtable.core.errors import StorageFull
 from airflow_provider_segtable.core.predicate import Among
 from airflow_provider_segtable.core.segment import ROOT, ROW, Roots, Segment, concatenated, roots_of
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.row_filter import RowFilter, with_addresses

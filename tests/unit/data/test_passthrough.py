@@ -18,7 +18,7 @@ from deltalake import (
     write_deltalake,
 )
 
-from airflow_provider_segtable.data.files.open_files import LocalFiles, MemoryFiles
+from airflow_provider_segtable.data.open_files import LocalFiles, MemoryFiles
 from airflow_provider_segtable.data.parquet import footer
 from airflow_provider_segtable.data.parquet.footer import (
     FieldSpans,

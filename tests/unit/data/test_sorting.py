@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard, tombstone
 from airflow_provider_segtable.core.time import Granularity, Interval
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.sort.blocks import FOLDER
 from airflow_provider_segtable.data.sort.sort_jobs import GatherJob, ScatterJob
@@ -171,7 +171,7 @@ def test_sorted_inputs_are_gathered_without_runs(monkeypatch: pytest.MonkeyPatch
     """Where row groups follow the order, each is read about once, straight from the inputs."""
     files = MemoryFiles()
     tables = [plenty(40_000, seed) for seed in range(3)]
-    monkeypatch.setattr("airflow_provider_segtable.data.sort.sorted_writer.SORTED_ROWS", 2_000)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.sorted_writer.SORTED_ROWS", 2_000)
     first = sort(files, put_in(files, tables), spec(tables[0].schema, "key", target_size=10**9))
     what = spec(tables[0].schema, "key", target_size=300_000, memory=2 << 20, attempt="b" * 16)
     seen, results = jobs_of(sort_stages(what, first, named, files), files)
@@ -271,7 +271,7 @@ def test_columns_of_few_words_are_bounded_by_their_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A row group's statistics tell its words, not all that its file has."""
-    monkeypatch.setattr("airflow_provider_segtable.data.sort.sorted_writer.SORTED_ROWS", 1_000)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.sorted_writer.SORTED_ROWS", 1_000)
     files = MemoryFiles()
     tables = [plenty(10_000, 1)]
     (result,) = sort(files, put_in(files, tables), spec(tables[0].schema, "word"))

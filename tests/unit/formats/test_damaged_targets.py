@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.formats.delta.delta_target import FEWEST
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path, commit_path
 from airflow_provider_segtable.formats.formats import FORMATS

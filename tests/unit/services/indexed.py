@@ -5,8 +5,8 @@ from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles

@@ -40,7 +40,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import Metric, MetricKind
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow, to_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.health.doctor import examine, lost_values
 from airflow_provider_segtable.health.verify import verify

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table

@@ -20,22 +20,13 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.indexing import requested_plan
+from airflow_provider_segtable.table.committer import Change, Committed, commit, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop, is_index_marker
+from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index
 from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
-from airflow_provider_segtable.table.indexes.lifecycle import (
-    drop_index,
-    rebuild_index,
-    request_index,
-)
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    commit,
-    commit_or_raise,
-)
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows

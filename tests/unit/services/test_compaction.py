@@ -15,8 +15,8 @@ from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import ALL_TIME, Granularity
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.operators.plans_operator import outstanding, settle
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.attempt import Done, in_process, run_one

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import plan_repair
 from airflow_provider_segtable.health.verify import verify
@@ -24,8 +24,8 @@ from airflow_provider_segtable.services.attempt import Done, in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA, contents, rows
 

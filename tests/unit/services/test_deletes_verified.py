@@ -23,8 +23,8 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA

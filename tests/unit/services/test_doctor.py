@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.locks import FencingToken, Generation, LockR
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanInflight, PlanYielded
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed, diagnose
 from airflow_provider_segtable.planning.properties import Policy
@@ -28,8 +28,8 @@ from airflow_provider_segtable.services.log_directory import ClaimedBuckets
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import rows

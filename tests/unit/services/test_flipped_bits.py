@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup, bound, stored_schema
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.services.attempt import in_process

@@ -19,15 +19,11 @@ from airflow_provider_segtable.services.attempt import Done, Execute, Job, in_pr
 from airflow_provider_segtable.services.compact_table import IndexRun, run_index
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.indexing import requested_plan
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.index_entries import entries_in, write_feed
-from airflow_provider_segtable.table.indexes.lifecycle import (
-    drop_index,
-    rebuild_index,
-    request_index,
-)
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 

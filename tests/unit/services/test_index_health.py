@@ -22,15 +22,15 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import Ended
 from airflow_provider_segtable.services.indexing import requested_plan
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.index_entries import (
     entries_in,
     index_ports,
     write_feed,
 )
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import checkpoint_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows

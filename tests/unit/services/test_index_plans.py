@@ -15,8 +15,8 @@ from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import feeding
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 

@@ -13,9 +13,9 @@ from airflow_provider_segtable.services.compact_table import compact_all
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.services.planner import plan_inner_tables
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import index_entries
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 from tests.unit.services.indexed import index, indexed_table, listed

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, Shard
-from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify

@@ -16,8 +16,8 @@ from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.services.conftest import rows

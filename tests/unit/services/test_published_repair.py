@@ -11,8 +11,8 @@ from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.dropping import drop
-from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock

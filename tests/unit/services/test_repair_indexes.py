@@ -12,7 +12,7 @@ from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents, rows

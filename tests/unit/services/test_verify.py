@@ -35,11 +35,12 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
-from airflow_provider_segtable.table.log import checkpoint, committer
+from airflow_provider_segtable.table.log import checkpoint
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log.event_log import (
     EventLog,
     checkpoint_path,

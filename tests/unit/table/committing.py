@@ -11,12 +11,10 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Action, Appended, Event
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.committer import Change
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-)
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first

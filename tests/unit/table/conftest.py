@@ -9,7 +9,7 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator, Mem
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table

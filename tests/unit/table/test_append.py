@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.time import (
     Interval,
     Layout,
 )
-from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.append import (
@@ -41,8 +41,8 @@ from airflow_provider_segtable.table.append import (
     append,
     append_request,
 )
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.builders import first
 from tests.unit.table.conftest import SCHEMA, files, numbers, rows

@@ -43,7 +43,7 @@ from airflow_provider_segtable.table.append import AppendTicket, Write, incoming
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
 from airflow_provider_segtable.table.changes.row_change import Found, change
 from airflow_provider_segtable.table.changes.run_change import find_rows
-from airflow_provider_segtable.table.log.committer import Change, Committed, commit
+from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.log.fold import Conflict
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import (
+from airflow_provider_segtable.table.committer import (
     TURN_WAIT_S,
     Committed,
     Retry,
     commit,
     commit_or_raise,
 )
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.testing.builders import DEFINITION
 from tests.unit.table.committing import append, load, lost_reply, memory_context, rival, traps
 

@@ -16,8 +16,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
 from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.ports.coordination import Overtaken
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import (
+from airflow_provider_segtable.table.committer import (
     CHECKPOINT_EVERY,
     SEGMENTS_AN_EVENT,
     STREAM_US,
@@ -30,6 +29,7 @@ from airflow_provider_segtable.table.log.committer import (
     commit_files,
     commit_or_raise,
 )
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first, minor_plan
 from tests.unit.table.committing import append, full, load, lost_reply, memory_context, rival, traps

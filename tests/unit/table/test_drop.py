@@ -32,10 +32,10 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.table.committer import Change, commit, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
-from airflow_provider_segtable.table.log import committer
-from airflow_provider_segtable.table.log.committer import Change, commit, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import (
     EXPIRED,
     TIMELINE,

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 )
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, parse_instant
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog

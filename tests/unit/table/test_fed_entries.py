@@ -8,13 +8,13 @@ import pytest
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START, FileList
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.table.committer import Change, commit_or_raise, forward_feeds
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes.index_entries import (
     entries_in,
     fed_entries,
     write_feed,
 )
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise, forward_feeds
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import rows
 from tests.unit.table.test_indexes import found

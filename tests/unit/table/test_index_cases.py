@@ -26,8 +26,8 @@ from airflow_provider_segtable.services.compact_table import IndexRun, run_index
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.indexes.index_actors import build_piece
 from tests.unit.table.conftest import numbers, rows

@@ -15,9 +15,9 @@ from airflow_provider_segtable.core.indexes.index_state import (
 )
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.time import HOUR_US, Interval, iso
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.index_lifecycle import drop_index, request_index
 from airflow_provider_segtable.table.indexes import feeding
-from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, rows
 

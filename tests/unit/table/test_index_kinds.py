@@ -15,10 +15,10 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.indexes.entries import entries, view_of
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.log.committer import forward_feeds
+from airflow_provider_segtable.table.committer import forward_feeds
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.property.test_index_views import HASHED, ORDERED, SCHEMA, drawn_rows
 from tests.property.test_keyed_tables import keyed_table

@@ -15,10 +15,10 @@ from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.alteration import Alteration
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.log import committer
-from airflow_provider_segtable.table.log.committer import forward_feeds
+from airflow_provider_segtable.table.committer import forward_feeds
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, numbers, rows
 from tests.unit.table.test_indexes import found, listed, paths

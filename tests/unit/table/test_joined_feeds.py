@@ -21,7 +21,15 @@ from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.data.keyed.log_files import decode_records
+from airflow_provider_segtable.table.committer import (
+    Change,
+    Committed,
+    commit,
+    commit_or_raise,
+    forward_feeds,
+)
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes import feeding as forwarding
 from airflow_provider_segtable.table.indexes.feeding import Put, forward
@@ -30,14 +38,6 @@ from airflow_provider_segtable.table.indexes.index_entries import (
     feed_commit,
     index_ports,
     write_feed,
-)
-from airflow_provider_segtable.table.indexes.lifecycle import request_index
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    commit,
-    commit_or_raise,
-    forward_feeds,
 )
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import rows

@@ -12,12 +12,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import TableAltered
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, WidenColumn
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.planning.properties import Policy, settings
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.table.test_change import beside, lost, trapped
 

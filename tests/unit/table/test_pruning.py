@@ -11,8 +11,8 @@ from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
-from airflow_provider_segtable.table.log.committer import forward_feeds
+from airflow_provider_segtable.table.committer import forward_feeds
+from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, rows
 from tests.watched_files import WatchedFiles, watched

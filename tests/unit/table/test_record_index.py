@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import wished_indexes
-from airflow_provider_segtable.table.log.committer import forward_feeds
+from airflow_provider_segtable.table.committer import forward_feeds
 from tests.unit.table.test_keyed_merge import NOW, SCHEMA, rows
 from tests.unit.table.test_keyed_merge import table as keyed_table
 

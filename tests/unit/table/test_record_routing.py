@@ -20,10 +20,10 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services import indexing
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.indexes import feeding, index_entries, routing
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.index_entries import index_ports, write_feed
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from tests.unit.table.interleaving import Killed, Overtaken, before_event, die
 from tests.unit.table.keyed_indexed import (
     DELETED,

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.log_store.manifest import BEGINNING
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from airflow_provider_segtable.table.log_store.positions import log_lag
 from airflow_provider_segtable.table.log_store.union_scan import UnionScan

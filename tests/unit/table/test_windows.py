@@ -27,8 +27,8 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.definition import of_kind
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.table.windows import settled

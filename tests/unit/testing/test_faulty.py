@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.locks import LockRequest
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator

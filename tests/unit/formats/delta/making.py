@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.data.publishing import file_facts
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import (

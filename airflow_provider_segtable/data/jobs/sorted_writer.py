@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids
-from airflow_provider_segtable.data.sort.ranges import Keying, plain
-from airflow_provider_segtable.data.sort.sort_keys import is_sorted, stable_order
+from airflow_provider_segtable.data.sort_keys import Keying, is_sorted, plain, stable_order
 
 SORTED_ROWS = 262_144
 """Rows of a full row group."""

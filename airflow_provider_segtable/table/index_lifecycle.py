@@ -53,6 +53,12 @@ from airflow_provider_segtable.data.indexes.entry_kind import (
     KeepsValues,
     footer_checksum,
 )
+from airflow_provider_segtable.table.committer import (
+    Change,
+    Committed,
+    commit_or_raise,
+    forward_feeds,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import end_index_log
 from airflow_provider_segtable.table.indexes.index_entries import (
@@ -60,12 +66,6 @@ from airflow_provider_segtable.table.indexes.index_entries import (
     entries_in,
     index_ports,
     waiting_feeds,
-)
-from airflow_provider_segtable.table.log.committer import (
-    Change,
-    Committed,
-    commit_or_raise,
-    forward_feeds,
 )
 
 ATTEMPTS = 5

@@ -1,6 +1,6 @@
 """Opening a table's data files from its URI and storage options alone, in any process.
 
-1. Options are those of ``data.files.open_files``.
+1. Options are those of ``data.open_files``.
 2. ``memory://name`` is one store per process, shared by all its users; for tests.
 
 Data files on object stores, through ``pyarrow.fs``.
@@ -38,7 +38,7 @@ from pyarrow import fs
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.data.files.local_files import LocalFiles, copy_in_pieces, truncated
+from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
