@@ -138,7 +138,7 @@ class KeyedSpark:
 
     @contextmanager
     def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
-        """Yield the rows; tasks make records of them (``writes.keyed.dataframe_upsert``)."""
+        """Yield the rows; tasks make records of them (``writes.dataframe_ingest``)."""
         del time_column
         yield Incoming(rows=rows, schema=shown)
 

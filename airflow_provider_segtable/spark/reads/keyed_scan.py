@@ -75,7 +75,7 @@ def arrow_scan(
         schema: columns of the table, in its own types.
         row_filters: the deleted rows, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
-        carried: columns to add a copy of (``exact_columns``).
+        carried: columns to add a copy of (``tasks.reading``).
     """
     copies = [copied(schema.field(name)) for name in carried]
     columns = [*readable(schema), *(NAMES if addressed else ()), *readable(pa.schema(copies))]
@@ -127,7 +127,7 @@ def keyed_scan(
         read_files: reads files as they are.
         wanted: rows outside of its interval are left out, and so may those be that do not satisfy
             its conditions.
-        carried: columns of which a copy is added (``tasks.exact_columns``).
+        carried: columns of which a copy is added (``tasks.reading``).
     """
     rules = merge_rules(snapshot.state, snapshot.ports.uri)
     groups = chosen_groups(snapshot.ports, snapshot.state, rules, wanted).left

@@ -135,7 +135,7 @@ class ReadTask:
     """Read some of ``segments`` with the columns of ``schema``, cast to ``target``.
 
     Attributes:
-        carried: columns of which a copy is added (``exact_columns``).
+        carried: columns of which a copy is added (``tasks.reading``).
         held: files that are not stored; None if all are.
     """
 
@@ -194,7 +194,7 @@ class MergedReadTask:
         groups: the file groups.
         merged: which of their rows.
         target: the columns, in types that Spark can hold.
-        carried: columns of which a copy is added (``exact_columns``).
+        carried: columns of which a copy is added (``tasks.reading``).
         checked: compare data files with their checksums.
         held: files that are not stored; None if all are.
     """

@@ -298,7 +298,7 @@ class Joining:
 
     @property
     def copies(self) -> dict[str, pa.Field]:
-        """Return the exact copies that updated rows have (``tasks.exact_columns``)."""
+        """Return the exact copies that updated rows have (``tasks.reading``)."""
         if self.request.matched is not Matched.UPDATE:
             return {}
         schema = self.snapshot.schema
