@@ -8,21 +8,16 @@
    this process ends, however it ends, the pipe closes and the shell kills the server.
 4. Only the owner can access the directory (mode 0700) and the files in it. Every user of this
    machine can reach the port; if that matters, connect with a user
-   (``coordination.zookeeper.link``).
+   (``coordination.zookeeper.access``).
 5. One directory is one server::
 
        <dir>/lock  zoo.cfg  zookeeper.log  server.json {"port", "pid"}  data/
 
-Find the Java and the ZooKeeper jars that are installed on this machine.
-
-Free ports of this machine for servers that are started a moment later.
-
-1. A server binds its port some time after the port was found free, and again when it restarts.
+6. A server binds its port some time after the port was found free, and again when it restarts.
    Meanwhile the system may give that port to any outgoing connection, if it is an ephemeral one.
    So a port below the ephemeral ports of Linux and macOS is drawn: only a server takes such a port.
-2. The draw is random, so that two processes that draw at the same time hardly ever meet.
-
-The ZooKeeper of this machine: by the environment, or the running embedded server.
+7. The draw is random, so that two processes that draw at the same time hardly ever meet.
+8. The ZooKeeper of this machine is found by the environment, or is the running embedded server.
 """
 
 import fcntl
@@ -69,6 +64,7 @@ JARS = (
 )
 
 
+# Java and the ZooKeeper jars of this machine
 def find_java() -> Path:
     """Return the java command, from JAVA_HOME or else PATH.
 
@@ -125,6 +121,7 @@ PAST = 32_768
 DRAWS = 100
 
 
+# Free ports
 def free_port() -> int:
     """Return a port of the loopback interface that is free now."""
     for _ in range(DRAWS):
@@ -186,6 +183,7 @@ JVM_OPTIONS = (
 )
 
 
+# The server
 class AlreadyRunning(CoordinatorUnavailable):
     """A server already runs in the directory."""
 
@@ -488,6 +486,7 @@ def _end(place: Path, how: signal.Signals) -> bool:
 ADDRESS_VARIABLE = "SEGTABLE_ZOOKEEPER"
 
 
+# The ZooKeeper of this machine
 def find_zookeeper(given: str | None) -> str | None:
     """Return ``given``, or ``$SEGTABLE_ZOOKEEPER``, or the embedded server's address, or None."""
     return given or os.environ.get(ADDRESS_VARIABLE) or discover()

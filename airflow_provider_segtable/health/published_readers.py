@@ -1,29 +1,18 @@
-"""The registry of published readers.
-
-Published readers: libraries that read a table format, each as one small adapter.
+"""Published readers: libraries that read a table format, each as one small adapter.
 
 1. A reader opens one version of a published table, and yields its rows in batches; no table is
-   held in memory. It never downloads anything.
+   held in memory. It never downloads anything: DuckDB uses its installed extensions alone.
 2. A library that is not installed, or lacks an extension, is *missing*. One that says that it does
    not support the table *refuses*: it may be too old. Neither is damage.
 3. Readers give the same values different types: text and lists with long offsets, maps as lists of
    entries, other units of time. ``comparable`` gives them the types of the table, exactly or not
    at all.
-
-Options of the object store under the names that published readers give them.
-
-deltalake and Polars' Delta reader know the names that segtable's storage has. pyiceberg's file
-access and DuckDB have names of their own; only S3's are translated, the others come from the
-environment.
-
-DuckDB with the extensions that are installed on this machine; none is downloaded.
-
-Readers of Delta Lake: deltalake, Polars and DuckDB.
-
-Readers of Apache Iceberg: pyiceberg, Polars and DuckDB.
-
-Without a catalog a version is opened by its metadata, which has the name that it has in Hadoop's
-catalogs: ``metadata/vN.metadata.json`` below the address.
+4. deltalake and Polars' Delta reader know the names that segtable's storage options have.
+   pyiceberg's file access and DuckDB have names of their own; only S3's are translated, the others
+   come from the environment.
+5. Delta Lake is read by deltalake, Polars and DuckDB; Apache Iceberg by pyiceberg, Polars and
+   DuckDB. Without a catalog an Iceberg version is opened by its metadata, which has the name that
+   it has in Hadoop's catalogs: ``metadata/vN.metadata.json`` below the address.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -153,6 +142,7 @@ _DUCKDB = {
 }
 
 
+# Options of the object store under the readers' names
 def fileio_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of S3 under the names of Iceberg's file access."""
     return {_FILEIO[name]: value for name, value in _bare(options).items() if name in _FILEIO}
@@ -187,6 +177,7 @@ _CONFIG = {
 }
 
 
+# DuckDB and its installed extensions
 def lacking_extensions(wanted: Iterable[str]) -> str:
     """Return which extensions are not installed; empty if all are."""
     with _connect() as db:
@@ -222,6 +213,7 @@ def _connect() -> Any:
     return db
 
 
+# Readers of Delta Lake
 class DeltaLakeReader:
     """The package ``deltalake`` (delta-rs), by its SQL engine, which applies deletion vectors."""
 
@@ -288,6 +280,7 @@ DELTA_READERS: tuple[PublishedReader, ...] = (
 )
 
 
+# Readers of Apache Iceberg
 class PyIcebergReader:
     """The package ``pyiceberg``."""
 

@@ -1,7 +1,9 @@
-"""Compare what is published with a scan of the version that it shows. Reads only.
+"""Check the published versions of a table: their files, their owner, and their rows. Reads only.
 
-1. What is published is taken from the target's own bytes (``Target.contents``): its data files, the
-   rows of each, and which of them are hidden. The log's version is read by ``Scan``; of a
+Rows, compared with a scan of the version that is published:
+
+1. Published contents are taken from the target's own bytes (``Target.contents``): its data files,
+   the rows of each, and which of them are hidden. The log's version is read by ``Scan``; of a
    primary-key table only its base files, which is what is promised there.
 2. Always compared are the files, and of each time chunk the number of rows, but for that of
    primary-key tables. With ``deep``, the rows: the stored ones of the published files without the
@@ -11,16 +13,17 @@
    merely wait for their first compaction; that is reported if nothing at all is published.
 4. If the log does not have the published version any more, only rule 3 is checked.
 
-Check the targets of a table: can they be read, are they ours, are all their files there.
+Targets (whether they can be read, are segtable's, and have all their files):
 
-1. All formats are looked at, whether or not the table publishes in them now.
-2. Files that the newest version of the log shows are checked with it (``health.verify``). So only
+5. All formats are looked at, whether or not the table publishes in them now.
+6. Files that the newest version of the log shows are checked with it (``health.verify``). So only
    the others are opened here.
-3. A version that is replaced during the check is not reported: its successor is. One that is
+7. A version that is replaced during the check is not reported: its successor is. One that is
    removed is not reported either.
-4. Of a version whose data files are all there, what it refers to is read, and its rows are compared
-   with the log's (``health.published_rows``).
-5. Lag counts if the table publishes in the format. Otherwise what is published is merely left over.
+8. Of a version whose data files are all there, all that it refers to is read, and its rows are
+   compared with the log's.
+9. Lag counts if the table publishes in the format. Otherwise the published version is merely left
+   over.
 """
 
 from collections import Counter
@@ -70,6 +73,7 @@ from airflow_provider_segtable.table.publishing.targets import own_paths
 from airflow_provider_segtable.table.scan import Scan
 
 
+# Rows, compared with a scan
 def published_state(ports: TableContext, newest: State, head: Published) -> State | None:
     """Return the version that is published; None if the log has another one of its number.
 
@@ -224,6 +228,7 @@ def _differing(found: Checksum, wanted: Checksum) -> str:
     return f"{found.rows:,} rows, but other values of {', '.join(found.differing(wanted))}"
 
 
+# Targets
 def check_targets(ports: TableContext, state: State, *, deep: bool = False) -> Iterator[Finding]:
     """Yield findings about what is published of a table.
 

@@ -1,4 +1,6 @@
-"""Start Spark applications: the ``Launcher`` protocol and its two implementations.
+"""Start Spark applications: checked settings, the ``Launcher`` protocol and its implementations.
+
+Launchers:
 
 1. ``LocalSparkSubmit`` runs ``spark-submit`` of the installed PySpark as a child of the task.
 2. ``SparkSubmit`` delegates to ``SparkSubmitHook`` of apache-airflow-providers-apache-spark, with
@@ -7,18 +9,18 @@
    courtesy: the table's log makes an orphan harmless, not its death.
 4. A driver on the cluster runs without this process: ``Submission.wait`` decides whether to wait.
 5. Credentials travel in the driver's environment, or in a file that only this user can read
-   (``hooks.submission``), because others read command lines and logs. The environment of a
-   driver on a cluster is a Spark setting, so it goes into that file, too.
+   (rule 8), because others read command lines and logs. The environment of a driver on a cluster is
+   a Spark setting, so it goes into that file, too.
 6. A submission is checked before anything is started.
 
-Check Spark settings for ``spark-submit``, and keep credentials off its command line.
+Spark settings:
 
-1. A setting is ``spark.<name>`` with a text, number or boolean value. Spark would ignore or
+7. A setting is ``spark.<name>`` with a text, number or boolean value. Spark would ignore or
    misread any other form, so it is refused.
-2. All users of a machine see a command line, and it is logged. So a setting with a credential's
+8. All users of a machine see a command line, and it is logged. So a setting with a credential's
    name goes into a file that only this user can read (``--properties-file``), and the command
    names the file. It is removed when ``spark-submit`` has ended.
-3. ``spark-submit`` reads that file instead of ``spark-defaults.conf``, so the file begins with
+9. ``spark-submit`` reads that file instead of ``spark-defaults.conf``, so the file begins with
    the defaults.
 """
 
@@ -64,6 +66,7 @@ _MASTER = re.compile(
 )
 
 
+# Spark settings, checked and kept off the command line
 def checked_settings(given: Mapping[str, Any]) -> SecretOptions:
     """Return Spark settings as texts.
 
@@ -184,6 +187,7 @@ _FROM_A_SECRET = "spark.kubernetes.driver.secretKeyRef."  # noqa: S105  # a sett
 Say = Callable[[str], None]
 
 
+# Submissions and launchers
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """One application to run; checked when made.

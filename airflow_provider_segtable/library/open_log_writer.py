@@ -1,6 +1,6 @@
-"""Opening a writer of a table's log store, beside a store of its own or with external services.
+"""Open a writer of a table's log store, beside a store of its own or with external services.
 
-The log store beside its writer: in one process, as long as the writer is open.
+The log store beside its writer, in one process, as long as the writer is open:
 
 1. The store listens on loopback unless it is told another host. Its writer reaches it without the
    network; readers find its address in ZooKeeper.
@@ -12,10 +12,11 @@ The log store beside its writer: in one process, as long as the writer is open.
    claims up. By then these answer no append any more. One that does not react in that time is
    dead, or stands still, or is cut off: then it answers for ``log_store.lease_seconds`` at most.
 
-The log stores of a table that run as processes of their own (``segtable logstore serve``).
+Log stores that run as processes of their own (``segtable logstore serve``):
 
-A service that stands still, or whose host is gone, does not say so. So a thread looks at who has
-the buckets now, and the writer leaves services that were replaced, also while it waits for them.
+4. A service that stands still, or whose host is gone, does not say so. So a thread looks up the
+   present services of the buckets, and the writer leaves services that were replaced, also while it
+   waits for them.
 """
 
 import logging
@@ -62,6 +63,7 @@ HANDOVER_S = 1.0
 _LOG = logging.getLogger(__name__)
 
 
+# The log store beside its writer
 class EmbeddedLog:
     """A store, its service, and its claims.
 
@@ -198,6 +200,7 @@ LOOK_S = 2.0
 """How often the services are looked at; their changes are noticed at once."""
 
 
+# Log stores in processes of their own
 class ExternalLog:
     """The services of a writer's buckets; ``find`` knows where they are now.
 
@@ -283,6 +286,7 @@ class ExternalLog:
 UNBOUNDED = 1 << 62
 
 
+# Opening a writer
 def open_log_writer(
     ports: TableContext,
     *,

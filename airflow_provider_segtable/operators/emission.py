@@ -1,17 +1,19 @@
-"""Turn launches into DAG runs, as pure functions: equal launches always get equal run ids.
+"""Name the work of a DAG run: launches as runs, and plans or segments in rendered fields.
+
+Launches as DAG runs (pure functions: equal launches always get equal run ids):
 
 1. Launches of one kind are split into batches, in the planner's order. A batch is one DAG run,
    so Spark starts once for it. Smaller kinds go first: the smaller the kind, the sooner it helps.
 2. A batch of one keeps its launch's run id. A larger batch is named by a hash of its run ids: a
    planner that finds the same work again names the same run, and nothing is emitted twice.
-3. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
    (A batch that is split differently next time runs plans twice, which the log makes harmless.)
+3. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
 
-The work that a task's rendered fields name: plans, or segments chosen for a kind.
+Rendered fields of a task (plans, or segments chosen for a kind):
 
-1. Lists come as lists (from an upstream task) or as their JSON text (from a template). Nothing, an
+4. Lists come as lists (from an upstream task) or as their JSON text (from a template). Nothing, an
    empty text and an empty list are the same.
-2. ``kind`` and ``segments`` go together, and exclude ``plans``.
+5. ``kind`` and ``segments`` go together, and exclude ``plans``.
 """
 
 import hashlib
@@ -32,6 +34,7 @@ LONGEST_RUN_ID = 250
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
 
+# Launches as DAG runs
 def emissions(
     launches: Sequence[Launch],
     *,
@@ -128,6 +131,7 @@ def _hash(*texts: str) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
+# Work that rendered fields name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The work of a task: ``plans`` (None: every pending one), or ``segments`` by a ``kind``."""

@@ -1,26 +1,24 @@
-"""The base of operators over a table: masked fields, and errors that no retry can mend.
+"""Base of the operators over a table: masked fields, author names, links and asset events.
 
 1. Credentials in rendered fields are masked, because Airflow stores and shows these.
 2. A refused value, a missing table or a missing connection fails the task at once: a retry would
    meet the same.
+3. The author name of events and locks traces them to their task.
+4. A task links to its table in the store's console, and to the planner's run behind its plans.
+   Airflow asks for links once, in the task's own process, when it has ended, and keeps the answers.
+   It shows no link whose address is empty.
 
-Author names for events and locks, so that a lock can be traced to its task.
+Asset events, one for each task that committed to the table, so that DAGs can wait:
 
-Links of a task: its table in the store's console, and the planner's run behind its plans.
-
-Airflow asks for them once, in the task's own process, when it has ended, and keeps the answers.
-It shows no link whose address is empty.
-
-Emit asset events of a table: one for each task that committed to it, so that DAGs can wait.
-
-1. The asset is known only when the task runs, because ``table`` may be a template; and a task that
+5. The asset is known only when the task runs, because ``table`` may be a template; and a task that
    committed nothing emits nothing. So the outlet of an operator is an alias of its own, to which
    the task adds the table's asset (``assets.table_asset``) with its event. Airflow records it if
    the task succeeds, in the same transaction.
-2. A commit that this try made itself is emitted. A commit that it found in the log, an earlier try
-   may have made and died; or it ended well, and was cleared later. So Airflow is asked: the commit
-   is emitted if no asset event since then names it. So one commit has one asset event.
-3. The event's ``extra`` sums up the log's events (``core.log.fold``), and has the table's
+6. A commit that this try made itself is emitted. For a commit that it found in the log, there are
+   two cases: an earlier try made it and died, or that try ended well and was cleared later. So
+   Airflow is asked: the commit is emitted if no asset event since then names it. So one commit has
+   one asset event.
+7. The event's ``extra`` sums up the log's events (``core.log.fold``), and has the table's
    URI, the ``kind`` of work, and the operator's own counts.
 """
 
@@ -55,6 +53,7 @@ from airflow_provider_segtable.storage.table_paths import console_page
 from airflow_provider_segtable.table.context import TableContext, this_process
 
 
+# Author names
 def author_of(context: Context) -> str:
     """Return ``host:pid dag/run/task`` of a running task."""
     here, ti = this_process(), context.get("ti")
@@ -66,6 +65,7 @@ def task_of(author: str) -> str:
     return author.partition(" ")[2]
 
 
+# Links of a task
 class SegtableTableLink(BaseOperatorLink):
     """The folder of the task's table, if its store has a console (S3, Google Cloud Storage)."""
 
@@ -102,6 +102,7 @@ def run_name(context: Context) -> str:
     return f"{ti.dag_id}/{ti.run_id}" if ti else ""
 
 
+# Operators over a table
 class TableOperator(BaseOperator):
     """An operator over one ``table``, whose rendered fields show no credentials."""
 
@@ -142,6 +143,7 @@ MOST_SKEW = timedelta(hours=1)
 """How much Airflow's clock may be behind the log's."""
 
 
+# Asset events
 class AssetEventOperator(TableOperator):
     """An operator that commits to ``table``, and emits asset events of it."""
 

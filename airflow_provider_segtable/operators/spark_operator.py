@@ -1,4 +1,6 @@
-"""Base of the operators that start a Spark application: settings, launch, report, kill.
+"""Bases of the operators that start a Spark application or commit one event.
+
+Start a Spark application (settings, launch, report, kill):
 
 1. A driver below the task writes its report to a temporary file of the task.
 2. The end of a driver on a cluster (a Spark connection in cluster mode) is read from the table:
@@ -10,17 +12,16 @@
    that are credentials are masked before Airflow stores the rendered fields. Triggers and XComs
    carry names, never credentials.
 
-Base of the operators that commit one event: an append, an overwrite, a change of rows.
+Commit one event (an append, an overwrite, a change of rows):
 
-1. The event has a commit id, by default the name of the task instance: DAG, run, task. If the log
+5. The event has a commit id, by default the name of the task instance: DAG, run, task. If the log
    contains it, an earlier try landed, and nothing is done. So a retried task commits once.
-2. The work is done in the task itself where the operator can (``here``), else by a Spark
-   application. The triggerer may wait for a driver on a cluster
-   (``operators.spark_operator``).
-3. Judge by the application's report; without one (cluster mode, or it died after its commit), by
+6. The work is done in the task itself where the operator can (``here``), else by a Spark
+   application, whose driver the triggerer may wait for.
+7. Judge by the application's report; without one (cluster mode, or it died after its commit), by
    the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task at once;
    any other error is retried.
-4. The commit is emitted as an asset event of the table (``operators.rendered``).
+8. The commit is emitted as an asset event of the table (``operators.rendered``).
 """
 
 import json
@@ -67,6 +68,7 @@ from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
 from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
 
 
+# Start a Spark application
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """How an application ended: the ``facts`` it reported, and the ``error`` if it failed.
@@ -328,6 +330,7 @@ WRONG_ARGUMENTS = 2
 """Exit code of an application whose arguments are invalid."""
 
 
+# Commit one event
 class SegtableCommitOperator(SegtableSparkOperator):
     """Commit one event to a table, at most once; a base class.
 

@@ -1,25 +1,22 @@
-"""A kind of table in Spark: prepare the rows of an ingest, merge the rows of a scan.
+"""Kinds of table in Spark: prepare the rows of an ingest, merge the rows of a scan.
 
-Append tables in Spark: rows pass unchanged.
+1. Rows of append tables pass unchanged.
+2. For primary-key tables, tasks make records of rows, and merge records into rows.
+3. Rollup tables merge the rows of a group by Spark's aggregates, sketches included.
 
-Primary-key tables in Spark: tasks make records of rows, and merge records into rows.
+Rollups:
 
-Roll up DataFrames with Spark's aggregates: the work of ``rollup_rows``, and sketches.
-
-1. ``from_input`` makes physical rows (``core.tables.rollup_kind``) from input rows, ``rolled_up``
-   merges physical rows. Both give one row per group and agree with ``data.rollup.rollup_rows`` to
-   the last bit, except for the last digits of floating sums. Times are at most microseconds here.
-2. Overflowing sums are refused, whatever ``spark.sql.ansi.enabled`` is. Spark also refuses a sum
+4. ``from_input`` makes physical rows (``core.tables.rollup_kind``) from input rows,
+   ``rolled_up_rows`` merges physical rows. Both give one row per group and agree with
+   ``data.rollup.rollup_rows`` to the last bit, except for the last digits of floating sums. Times
+   are at most microseconds here.
+5. Overflowing sums are refused, whatever ``spark.sql.ansi.enabled`` is. Spark also refuses a sum
    with an overflow on the way to a final value that fits.
-3. Sketches merge in any order: theta estimates stay the same, KLL quantiles stay within their
+6. Sketches merge in any order: theta estimates stay the same, KLL quantiles stay within their
    error bound. An HLL sketch filled in one go stores a better estimate beside its registers, which
    merging loses. ``estimate`` merges the sketch with itself to use the registers alone, so its
    answer stays the same, too. ``quantile`` reads KLL sketches.
-4. Columns are numbered internally, because names may hold dots and backticks.
-
-Rollup tables in Spark: rows of a group are merged by Spark's aggregates, sketches included.
-
-The registry of kinds of table in Spark.
+7. Columns are numbered internally, because names may hold dots and backticks.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +103,7 @@ class SparkKind(Protocol):
         ...
 
 
+# Append and primary-key tables
 @dataclass(frozen=True, slots=True)
 class AppendSpark:
     """An append table in Spark; the methods are those of ``SparkKind``."""
@@ -140,7 +138,7 @@ class KeyedSpark:
 
     @contextmanager
     def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
-        """Yield the rows; tasks make records of them (``writes.keyed.dataframe_upsert``)."""
+        """Yield the rows; tasks make records of them (``writes.dataframe_ingest``)."""
         del time_column
         yield Incoming(rows=rows, schema=shown)
 
@@ -162,6 +160,7 @@ _KLL = {"float": "float", "double": "double"}
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
+# Rollup tables: rows of a group, merged by Spark's aggregates
 def from_input(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
     """Roll up input rows.
 
@@ -385,6 +384,7 @@ SPARK_KINDS: Mapping[str, Callable[[Any], SparkKind]] = {
 """How to make a kind's part for Spark from its pure part, by name."""
 
 
+# Registry of the kinds
 def spark_kind_of(kind: TableKind) -> SparkKind:
     """Return a kind's part for Spark."""
     return SPARK_KINDS[kind.name](kind)

@@ -1,4 +1,6 @@
-"""Opening a table's storage from its URI and storage options.
+"""Open a table's storage from its URI and options, and check that it supports put-if-absent.
+
+URIs and options:
 
 1. One form of URI for log and data files: a path, ``file://``, ``s3://`` (``s3a://``), ``gs://``,
    ``az://container`` or ``abfs[s]://container@account.dfs.core.windows.net``, and for tests
@@ -9,15 +11,15 @@
 4. A URI is shown in messages, logs and command lines, so credentials belong in the options. A URI
    with credentials is refused, and the message omits them.
 
-Start-up check that a store supports put-if-absent.
+The start-up check:
 
-1. Create a probe under a fresh name, then create it again with other bytes. The second create must
+5. Create a probe under a fresh name, then create it again with other bytes. The second create must
    fail, and a read must return the first bytes. Otherwise two writers could own one event, and the
    store is refused.
-2. A lost reply proves nothing: the check is repeated under another name, a few times. Nor does a
-   probe that fails once: whoever drops an earlier table of this place deletes probes. A store that
+6. A lost reply proves nothing: the check is repeated under another name, a few times. Nor does a
+   probe that fails once: dropping an earlier table of this place deletes probes. A store that
    does not keep put-if-absent fails each time.
-3. The probe is deleted at the end; a failure to delete it is harmless.
+7. The probe is deleted at the end; a failure to delete it is harmless.
 """
 
 import contextlib
@@ -58,6 +60,7 @@ _MEMORY_MUTEX = threading.Lock()
 Options = Mapping[str, str]
 
 
+# Storage from a URI and options
 def open_storage(uri: str, storage_options: Options | None = None) -> Storage:
     """Open the storage of the table at ``uri``.
 
@@ -182,6 +185,7 @@ ATTEMPTS = 3
 FIRST, SECOND = b"first", b"second"
 
 
+# The start-up check
 def probe(storage: Storage, randomness: Randomness | None = None) -> None:
     """Refuse a store on which commits would be lost.
 

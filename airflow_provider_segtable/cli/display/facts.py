@@ -1,15 +1,8 @@
 """Turn the log's contents into facts: plain JSON values under stable keys; pure functions.
 
-Times and intervals are ISO 8601, sizes are bytes under ``bytes``. Scripts may rely on the keys: new
-ones are added, none is renamed. ``drawing`` draws the same facts.
-
-Turn indexes into facts and words: what each keeps, how far it is, what its own table takes.
-
-Turn what a table's log knows of its log store into facts and words.
-
-The result of an append as facts, read from the log.
-
-The result of a delete, update, merge or overwrite as facts.
+1. Times and intervals are ISO 8601, sizes are bytes under ``bytes``.
+2. Scripts may rely on the keys: new ones are added, none is renamed.
+3. ``drawing`` draws the same facts.
 """
 
 from collections import Counter
@@ -41,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.table.load import Loaded
 
 
+# Indexes: columns that each keeps, progress, and size of its own table
 def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
     """Return what the log knows of an index: what it keeps, and how far it is."""
     definition, kind = index.definition, index.definition.kind
@@ -92,6 +86,7 @@ def keeps(facts: Facts) -> str:
 SECOND_US = 1_000_000
 
 
+# The log store, as the table's log knows it
 def log_store_facts(state: State) -> list[Facts]:
     """Return the buckets of the log store: epoch, owner, and number of committed records."""
     return [
@@ -161,6 +156,7 @@ def definition_facts(uri: str, state: State) -> Facts:
     }
 
 
+# The table, its plans, segments and events
 def describe_facts(uri: str, state: State, published: Sequence[Facts] = ()) -> Facts:
     """Return a table's definition, contents and health, and what is ``published`` of it.
 
@@ -354,6 +350,7 @@ def skipped_facts(skipped: Skipped) -> Facts:
     }
 
 
+# Results of appends
 def append_facts(table: Any, loaded: "Loaded") -> Facts:
     """Return the result of one append; ``version`` is null if there were no rows to append."""
     done = loaded.result
@@ -377,6 +374,7 @@ def append_facts(table: Any, loaded: "Loaded") -> Facts:
     }
 
 
+# Results of deletes, updates, merges and overwrites
 def change_facts(
     uri: str, result: Any, *, kind: str, engine: Engine, before: bool, start: float
 ) -> Facts:

@@ -1,6 +1,6 @@
-"""Two streams: the answer on standard output, everything else on standard error.
+"""Write answers to standard output, everything else to standard error, and end with an exit code.
 
-Exit codes for scripts, so that they need not parse messages.
+Exit codes for scripts, so that they need not parse messages:
 
 ====  ==================================================================================
    0  done
@@ -127,6 +127,7 @@ def progress() -> Progress:
     )
 
 
+# Exit codes
 class Exit(IntEnum):
     """The exit codes of ``segtable``."""
 

@@ -1,20 +1,9 @@
-"""Options and arguments that several commands share.
-
-Options that several commands share, declared once as a dataclass.
+"""Options and arguments that several commands share, each declared once.
 
 1. ``@option_groups`` replaces a command's parameters whose types are dataclasses by one option for
    each of their fields.
 2. The command gets the dataclass; Typer, and so ``--help``, sees the single options in its place.
-
-The options that say how CSV files are written.
-
-Durations as people write them: ``90``, ``90s``, ``15m``, ``2h``.
-
-The options that choose where a command's work is done.
-
-The options that choose what an index keeps.
-
-The options that name formats to publish in.
+3. Durations are written as people do: ``90``, ``90s``, ``15m``, ``2h``.
 """
 
 import re
@@ -143,6 +132,7 @@ def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
     return SecretOptions({**options_from_environment(OPTIONS_VARIABLE), **found})
 
 
+# Groups of options as dataclasses
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the fields of its dataclass parameters as options."""
     groups: dict[str, type] = {}
@@ -187,6 +177,7 @@ def _options(kind: type) -> list[Parameter]:
 CSV = "CSV files"
 
 
+# Formats of CSV files
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
     """The form of CSV files, as options."""
@@ -243,6 +234,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
 
 
+# Durations
 def seconds_of(text: str, option: str) -> float:
     """Return the seconds of a duration that an option gives.
 
@@ -269,6 +261,7 @@ MasterOption = Annotated[
 ]
 
 
+# Engines: where a command's work is done
 def check_spark() -> None:
     """Check that Spark can start here, before a module that needs PySpark is imported.
 
@@ -290,6 +283,7 @@ IndexNames = Annotated[
 ]
 
 
+# Contents of an index
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:
     """The kind of an index, and its settings."""
@@ -339,6 +333,7 @@ PublishFormats = Annotated[
 ]
 
 
+# Formats to publish in
 def checked_formats(given: list[str] | None) -> tuple[str, ...]:
     """Return the formats that were named, each once.
 

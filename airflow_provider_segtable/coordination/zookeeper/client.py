@@ -1,4 +1,6 @@
-"""A ZooKeeper client and its links: a new link after a fork, a wipe or an outage.
+"""A ZooKeeper client: its links after a fork, a wipe or an outage, and append locks that it keeps.
+
+Links:
 
 1. A link is opened at first use, one per process: a forked child opens its own.
 2. No lock outlives its client. ``close`` first sets the closed flag, then ends the present link. A
@@ -6,19 +8,19 @@
    link, in any interleaving.
 3. ``_border`` translates kazoo's exceptions to segtable's errors.
 
-Append locks that a client keeps, so that appends in a loop need no round trip for their locks.
+Kept append locks, so that appends in a loop need no round trip for their locks:
 
-1. An append that soon follows an alike one acquires a lock with a block of ids
+4. An append that soon follows an alike one acquires a lock with a block of ids
    (``core.locks``). Its portion is the first; the lock stays when the append releases
    it, and later alike appends of this client take the other portions without asking the server.
-2. A kept lock *ends* when its ids are used up, when no append has used it for ``KEPT_S``, when the
+5. A kept lock *ends* when its ids are used up, when no append has used it for ``KEPT_S``, when the
    connection drops, and as soon as a time chunk request of the table queues up: the lock watches
    the table's gate, which each of them moves. An ended lock gives no ids. It is released, with its
    unused ids, when the last append that uses it has ended.
-3. The watch is set after the grant, so the queue and the lock's state are read then, too.
-4. A lease of a kept lock asks the server only if something has happened: the lock ended, or its
+6. The watch is set after the grant, so the queue and the lock's state are read then, too.
+7. A lease of a kept lock asks the server only if something has happened: the lock ended, or its
    node is gone (a person broke the lock). In between, the log decides, as always.
-5. Each kept lock has a thread, which waits for its end and releases it: no append waits for that.
+8. Each kept lock has a thread, which waits for its end and releases it: no append waits for that.
 """
 
 import os
@@ -71,6 +73,7 @@ RELEASED_S = 1.0
 SECOND_US = 1_000_000
 
 
+# Append locks that a client keeps
 class KeptLock:
     """One lock with a block of ids, and the appends that use it."""
 
@@ -121,7 +124,7 @@ class KeptLock:
                 self._changed.notify_all()
 
     def watch(self, bell: "AppendLocks") -> None:
-        """Watch the gate and the lock; end the lock if it is awaited already (rule 3)."""
+        """Watch the gate and the lock; end the lock if it is awaited already (rule 6)."""
         link, client = self.lease.link, self.lease.link.client
         self._tender.start()
         try:
@@ -310,6 +313,7 @@ FRESH_PROBE_S = 3.0
 MOST_INTERRUPTIONS = 8
 
 
+# The client and its links
 class ZooKeeperClient:
     """A client of ZooKeeper, with one link at a time.
 

@@ -1,22 +1,24 @@
-"""Raise the head of a table to the newest event, without delay for the committer.
+"""Announce a table's commits in ZooKeeper, and let committers that met a rival take turns.
 
-1. Each call begins in the callback of the one before, in kazoo's thread; nobody waits for it. At
-   most one call per table is under way. Events announced meanwhile are announced by the next call,
-   the newest one only.
+The head, raised to the newest event without delay for the committer:
+
+1. Each call begins in the callback of the one before, in kazoo's thread; the committer does not
+   wait for it. At most one call per table is under way. Events announced meanwhile are announced by
+   the next call, the newest one only.
 2. The head is set at the version that this client saw last. If another client has changed it, it
    is read first, so it never goes back.
 3. An event that may be overtaken *lingers* first, beside the newest one that lingers already. Its
    announcement is left out if another client's event has followed it by then.
 4. An announcement is a hint: if the connection drops, it is lost.
-5. ``settle`` announces what lingers, and waits for the calls under way and for one that may be
+5. ``settle`` announces lingering events, and waits for the calls under way and for one that may be
    about to begin: before this client reads the head, and before it or its process ends.
 
-The queue in front of a table's commits: committers that met a rival take turns.
+The queue in front of a table's commits:
 
-1. A committer makes an ephemeral node with a sequence and waits until no earlier one is left. The
+6. A committer makes an ephemeral node with a sequence and waits until no earlier one is left. The
    node ends with its turn or its session.
-2. It watches the node before its own: no polling, no herd.
-3. The queue is a hint. A committer that waited too long, or whose connection drops, goes on
+7. It watches the node before its own: no polling, no herd.
+8. The queue is a hint. A committer that waited too long, or whose connection drops, goes on
    without its turn: the log decides.
 """
 
@@ -41,6 +43,7 @@ SETTLED_S = 1.0
 """Longest wait for announcements under way."""
 
 
+# The head
 class Head:
     """The head of one table, as one link raises it."""
 
@@ -171,9 +174,10 @@ def settle(heads: dict[str, Head]) -> None:
         head.settle()
 
 
+# The queue of committers
 @contextmanager
 def queued(link: Link, parent: str, wait_s: float) -> Iterator[None]:
-    """Hold a place in the queue below ``parent``, from its turn on (rule 3)."""
+    """Hold a place in the queue below ``parent``, from its turn on (rule 8)."""
     guid, places = uuid.uuid4().hex, list[str]()
     try:
         with suppress(Interrupted, KazooException):

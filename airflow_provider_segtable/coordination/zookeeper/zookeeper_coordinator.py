@@ -18,7 +18,7 @@
         head                          the newest announced event
         claims/<group>/<name>         ephemeral; a claimed name with its content (``claims``)
 
-1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
+1. A request reads the lockbox version, locks, states, queue and counters (``locks``); decides by
    ``core.locks.decide``; and sends one multi: lockbox set at the version read, counters set
    at the versions read, states of revoked locks made, lock node created, own waiter deleted. On a
    version conflict it starts again.
@@ -34,7 +34,7 @@
 5. A reply may be lost. The lock node's name carries a guid, so the next round recognises it. A
    request that gives up deletes every node it may have made, after the reconnection if necessary.
 6. The fencing token is the lock node's creation transaction (czxid), the grant's time its ctime.
-7. An unreadable node is skipped or blocks the request, and is named (``strays``).
+7. An unreadable node is skipped or blocks the request, and is named (``nodes``).
 """
 
 import random

@@ -1,4 +1,6 @@
-"""The next version of a target: a revision as the actions of a Delta log. Pure.
+"""The next version of a Delta target: a revision as actions, with statistics of files. Pure.
+
+Actions:
 
 1. ``commitInfo`` is first, with a timestamp that is later than the last one's: the time of the
    event, so that travelling in time agrees with the table's own log.
@@ -9,15 +11,15 @@
 4. A version of another table, or the first one, removes what it does not show, and has protocol
    and metadata: its checkpoint is made of it alone.
 
-Statistics of a file in Delta's form: readers skip files by them.
+Statistics, by which readers skip files:
 
-1. ``numRecords`` is the number of rows in the file, hidden ones included.
-2. A minimum is a lower bound, a maximum an upper one. Texts are cut to 32 characters, the last one
+5. ``numRecords`` is the number of rows in the file, hidden ones included.
+6. A minimum is a lower bound, a maximum an upper one. Texts are cut to 32 characters, the last one
    of a cut maximum raised. Times have milliseconds: a minimum is rounded down, a maximum up.
-3. No bounds have nested columns, bytes, truth values, columns that may have NaN (readers order it
+7. No bounds have nested columns, bytes, truth values, columns that may have NaN (readers order it
    in several ways), decimals that a double cannot hold, and times outside of the years 1 to 9998.
-4. Columns that a file lacks are null in all its rows.
-5. ``tightBounds`` is false if rows are hidden: bounds and nulls are those of all rows.
+8. Columns that a file lacks are null in all its rows.
+9. ``tightBounds`` is false if rows are hidden: bounds and nulls are those of all rows.
 """
 
 import math
@@ -61,6 +63,7 @@ _NO_FACTS = ColumnFacts()
 _NESTED = ("struct<", "list<", "large_list<", "map<")
 
 
+# Statistics of a file
 class Statistics:
     """The statistics of files of one version."""
 
@@ -154,6 +157,7 @@ _TABLES = UUID("6c0b1d3a-7f0e-5a0e-9a62-0a3c5d9f8b11")
 _FOR_EVER = "interval 36500 days"
 
 
+# Actions of a version
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A version to put: its actions, and the file of the vectors that they name."""

@@ -1,4 +1,6 @@
-"""Manifests and lists of them: Avro files of entries, and how versions share them.
+"""Manifests of a published Iceberg table: Avro files of entries, and how versions share them.
+
+Files:
 
 1. A manifest has entries of data files, or of files of deleted positions. A version's list names
    its manifests; versions share those that did not change.
@@ -8,20 +10,18 @@
    file or have one of which other rows are hidden, together with small ones and the files that it
    adds. If over ``MANY`` others are less than half full, it joins these, too. So a file that is
    added costs a few entries, and a table of n files has about n / ``MOST`` manifests.
+4. The Avro schemas are those of version 2 of the format. The ids of fields are those of Iceberg's
+   specification: readers go by them.
 
-Avro schemas of manifests and of lists of manifests, version 2 of the format.
+The manifests of a version, from those of the version before and its changes:
 
-The ids of fields are those of Iceberg's specification: readers go by them.
-
-The manifests of a version, from those of the version before and what changed.
-
-1. A data file that stays keeps its entry, also when other rows of it are hidden: only its key
+5. A data file that stays keeps its entry, also when other rows of it are hidden: only its key
    changes, in its manifest's header.
-2. Then a new file of deleted positions has all hidden positions, and replaces the older one.
-3. A manifest is of one partition spec. A file of deleted positions is in the partition of its data
+6. Then a new file of deleted positions has all hidden positions, and replaces the older one.
+7. A manifest is of one partition spec. A file of deleted positions is in the partition of its data
    file, as that one's entry has it.
-4. A version that widens a column writes all manifests anew, with bounds of the new type. So does
-   one of another table, whose partitions may be others: what it deletes is in none.
+8. A version that widens a column writes all manifests anew, with bounds of the new type. So does
+   one of another table, whose partitions may be others: its deletions are in none.
 """
 
 import json
@@ -56,6 +56,7 @@ from airflow_provider_segtable.formats.iceberg.entries import (
 Json = dict[str, Any]
 
 
+# Avro schemas
 def _optional(name: str, number: int, kind: Any) -> Json:
     return {"name": name, "field-id": number, "type": ["null", kind], "default": None}
 
@@ -167,6 +168,7 @@ _KEYS = "segtable.keys"
 _COUNTED = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
 
 
+# Manifests and lists of them, encoded and decoded
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """A manifest that a version names.
@@ -318,6 +320,7 @@ def _record(found: Any) -> Json:
     return found
 
 
+# The manifests of a version
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
     """What changes from one version to the next.

@@ -1,18 +1,14 @@
-"""Translate Spark's exceptions to segtable's errors.
+"""Translate Spark's exceptions to segtable's errors, and describe failed tasks.
 
-1. A kernel's own error leaves its task as a value (``tasks.faults``), and the driver raises it
+1. A kernel's own error leaves its task as a value (``tasks.writing``), and the driver raises it
    again (``raise_reported``) with its type and message.
-2. Any other failed task is reported by its last Python exception and its host (``lost_tasks``).
-   An error of segtable that it raised keeps its type.
+2. Any other failed task is reported by its last Python exception, its host and the remedy, in one
+   line. An error of segtable that it raised keeps its type.
 3. Any other Spark exception becomes one line: its condition or first line, not a stack.
-
-Describe a failed task: its last Python exception, the host of its executor, and the remedy.
-
-1. Spark's message holds one or more tracebacks; the last exception of the last one is the cause.
+4. Spark's message holds one or more tracebacks; the last exception of the last one is the cause.
    Without a traceback, Spark's reason for the lost task is the cause.
-2. Some Spark versions name the host in the message; for others it comes from Spark's status store.
+5. Some Spark versions name the host in the message; for others it comes from Spark's status store.
    If neither has it, it is left out.
-3. The description is one line.
 """
 
 import re
@@ -64,6 +60,7 @@ _LOST_WAYS_OUT = (
 _JOBS, _ATTEMPTS, _TASKS, _PATIENCE_MS = 8, 2, 100, 2000
 
 
+# Failed tasks
 def lost_task(text: str) -> str | None:
     """Return the description of a failed task; None if the message is not about a task."""
     lost = _LOST.search(text)
@@ -152,6 +149,7 @@ _WAYS_OUT = (
 """Ways out by Spark's error conditions."""
 
 
+# Exceptions of Spark
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Translate Spark's exceptions in the block; ``what`` names the work."""

@@ -14,7 +14,7 @@ A snapshot, with Spark's own Parquet reader:
    applicable deletes are read unfiltered.
 4. Files of each schema are read by its own names and types, then brought to the present columns
    (``spark_columns``).
-5. Columns that Spark's reader does not support are read by pyarrow in tasks (``arrow_scan``): the
+5. Columns that Spark's reader does not support are read by pyarrow in tasks (``keyed_scan``): the
    same rows, but slower, because they cross into Spark one by one. So are files in memory.
 6. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
    own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
@@ -299,7 +299,7 @@ def read(
 ) -> DataFrame:
     """Return the rows of a version that a read request asks for; see ``scan``.
 
-    Of the columns ``carried``, the last columns are exact copies (``tasks.exact_columns``). Rows
+    Of the columns ``carried``, the last columns are exact copies (``tasks.reading``). Rows
     for which ``pushed`` does not hold may be left out: the caller filters by it.
     """
     if request.base_only:

@@ -1,4 +1,6 @@
-"""Read a primary-key table as a DataFrame: one row for each key.
+"""Read a primary-key table as a DataFrame (one row a key), and segments with pyarrow in tasks.
+
+Primary-key tables:
 
 1. File groups with one run, such as a base file without later log files, are read by Spark's own
    Parquet reader, without tombstones: compacted data is read at its speed.
@@ -6,12 +8,12 @@
    Conditions on the key alone are evaluated before the merge, all others after it, by Spark.
 3. So are windows: the kernel compares the roots of records with the window.
 
-Read segments with pyarrow in tasks, for columns that Spark's own reader does not support.
+Segments with columns that Spark's own reader does not support:
 
-1. A task gets descriptors and row filters, and reads the files with ``data.parquet.segment_scan``,
+4. A task gets descriptors and row filters, and reads the files with ``data.parquet.segment_scan``,
    as ``Table`` does.
-2. Files that are not stored, as those of a read with the live tail, are sent to the tasks.
-3. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
+5. Files that are not stored, as those of a read with the live tail, are sent to the tasks.
+6. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
    digits. Of ``carried`` columns an exact copy is added.
 """
 
@@ -53,6 +55,7 @@ NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
 """The address columns, in types that Spark can hold."""
 
 
+# Segments, read with pyarrow
 def arrow_scan(
     spark: SparkSession,
     snapshot: Snapshot,
@@ -72,7 +75,7 @@ def arrow_scan(
         schema: columns of the table, in its own types.
         row_filters: the deleted rows, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
-        carried: columns to add a copy of (``exact_columns``).
+        carried: columns to add a copy of (``tasks.reading``).
     """
     copies = [copied(schema.field(name)) for name in carried]
     columns = [*readable(schema), *(NAMES if addressed else ()), *readable(pa.schema(copies))]
@@ -105,6 +108,7 @@ ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
 """Reads columns of files, given their schema; each file clipped to an interval, if any."""
 
 
+# Primary-key tables
 def keyed_scan(
     spark: SparkSession,
     snapshot: Snapshot,
@@ -123,7 +127,7 @@ def keyed_scan(
         read_files: reads files as they are.
         wanted: rows outside of its interval are left out, and so may those be that do not satisfy
             its conditions.
-        carried: columns of which a copy is added (``tasks.exact_columns``).
+        carried: columns of which a copy is added (``tasks.reading``).
     """
     rules = merge_rules(snapshot.state, snapshot.ports.uri)
     groups = chosen_groups(snapshot.ports, snapshot.state, rules, wanted).left

@@ -1,22 +1,24 @@
-"""A table's log store as a stream, with the option ``log``: ``SegtableSource.Feed``.
+"""Read a table's log store as a Spark stream, with the option ``log``: ``SegtableSource.Feed``.
 
-1. An offset is the position of each bucket (``log_batches``). A stream begins at the newest
-   records, or with ``start=earliest`` at the first ones that can be read.
+The stream:
+
+1. An offset is the position of each bucket. A stream begins at the newest records, or with
+   ``start=earliest`` at the first ones that can be read.
 2. A batch ends at the newest records that services hold, committed or not; of buckets without a
    service at their committed end. It has at most ``maxRecordsPerTrigger`` of each bucket.
 3. Rows come as they were written: later deletes and updates do not show. Those of a primary-key
    table have the column ``_segtable_deleted``.
 4. A batch is read by the driver when its rows are needed, once, and is in memory until it is done.
 
-Records of a log store between two positions of each bucket, as a batch of a stream.
+A batch, between two positions of each bucket:
 
-1. The positions alone say what a batch has: committed records are the same whenever it is read.
-2. Records that a new epoch has discarded are in no batch any more. A batch that ends in them ends
+5. The positions alone determine a batch: committed records are the same whenever it is read.
+6. Records that a new epoch has discarded are in no batch any more. A batch that ends in them ends
    where they begin; one that begins behind them begins there again (``Lineage.span``). So the new
    records at these offsets are in the next batch, after those that the stream has already seen.
-3. Records are read from files or from the service (``table.log_store.tail``), by the driver. One
+7. Records are read from files or from the service (``table.log_store.tail``), by the driver. One
    that is neither here nor discarded is waited for, because its service may come back.
-4. Of a primary-key table a committed range is one step: a batch may have records again that the one
+8. Of a primary-key table a committed range is one step: a batch may have records again that the one
    before had, in their last form.
 """
 
@@ -65,6 +67,7 @@ LOOK_S = 1.0
 _LOG = logging.getLogger(__name__)
 
 
+# Batches between two positions
 def encode_positions(positions: Positions) -> str:
     """Return positions as a stream's offset, e.g. ``{"0": [1, 50]}``."""
     found = {str(n): [each.epoch, each.offset] for n, each in sorted(positions.items())}
@@ -211,6 +214,7 @@ SIZE = 1 << 20
 """Bytes of a batch, as far as Spark chooses joins by them; it is in the driver's memory."""
 
 
+# The stream
 @dataclass(slots=True)
 class LogFeed:
     """The log store of a table, as far as a stream asks for it."""

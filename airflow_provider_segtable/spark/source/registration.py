@@ -1,15 +1,12 @@
-"""Make the data source known to a Spark driver: ``register(spark)``.
+"""Make the data source known to a Spark driver, and answer its requests: ``register(spark)``.
 
 1. Spark finds a source by its name among the classes of the driver. ``SegtableSource.java`` is
    compiled by Janino, the compiler that Spark has for its own generated code: no JDK is needed,
    and the class fits the Spark that runs (ADR 0034).
 2. The classes are put into a jar for the driver's class loader, once for each driver. Executors
    need none of them.
-3. The source asks Python through py4j, as ``foreachBatch`` does.
-
-What Spark asks of the data source, answered by segtable: ``SegtableSource.Tables``.
-
-A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
+3. The source asks Python through py4j, as ``foreachBatch`` does (``SegtableSource.Tables``).
+4. A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
 """
 
 import zipfile
@@ -52,6 +49,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 
+# Answers to the source's requests
 @dataclass(frozen=True, slots=True)
 class JvmTables:
     """The tables of this driver."""
@@ -104,6 +102,7 @@ _CLASS = "segtable.SegtableSource"
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 
 
+# Registration with a driver
 def register(spark: SparkSession) -> None:
     """Make ``format("segtable")`` and ``USING segtable`` known to all sessions of this driver.
 

@@ -1,4 +1,6 @@
-"""Options of the data source, as requests.
+"""Options of the data source as requests, and answers of Python to ``SegtableSource``.
+
+Options:
 
 1. Names ignore case, as all options of Spark do. An unknown one is refused, because a misspelt
    ``asOf`` would read another version without a word.
@@ -8,10 +10,11 @@
 4. A stream takes those, the limits of a batch, and ``sinceVersion=latest``: new rows alone.
 5. With ``log=true`` a stream reads the table's log store instead; ``_LOGS`` are its options.
 
-Answers of Python to ``SegtableSource``: values, or an error that Java throws.
+Answers (values, or an error that Java throws):
 
-An error of segtable is returned as an ``IllegalArgumentException`` with its name and message: what
-a proxy raises would reach the user below two stacks. Other exceptions are bugs, and keep theirs.
+6. An error of segtable is returned as an ``IllegalArgumentException`` with its name and message:
+   an error raised by a proxy would reach the user below two stacks. Other exceptions are bugs, and
+   keep theirs.
 """
 
 import re
@@ -45,6 +48,7 @@ _OF_SPARK = {"checkpointlocation", "queryname"}
 """What Spark itself reads, and hands to the source, too."""
 
 
+# Options as requests
 class LogStart(StrEnum):
     """Where a stream of a log store begins."""
 
@@ -285,6 +289,7 @@ def _value(name: str, text: str, parse: Parse) -> Any:
 Answer = TypeVar("Answer")
 
 
+# Answers to Java
 def answered(method: Callable[..., Answer]) -> Callable[..., "Answer | JavaObject"]:
     """Return a method of an object with a ``context`` that returns its errors."""
 

@@ -1,6 +1,6 @@
-"""Read segments with pyarrow in a task: segment numbers in, rows out.
+"""Read rows in Spark tasks: segments, windows, file groups and change feeds, by their numbers.
 
-Carry values through Spark that Spark cannot hold exactly: nanoseconds, as whole numbers.
+Times that Spark cannot hold exactly (nanoseconds), as whole numbers:
 
 1. Spark holds microseconds. A change that writes a row again must not lose the last three digits of
    columns that it does not set. So a task that reads adds a copy of each such column (``copies``):
@@ -9,16 +9,10 @@ Carry values through Spark that Spark cannot hold exactly: nanoseconds, as whole
    copy, such as a new one of a merge, keeps what Spark held.
 3. Spark sees times rounded down, so that an event time stays in its time chunk.
 
-Read file groups of a primary-key table in a task: numbers of groups in, merged rows out.
+Texts of CSV files:
 
-Read parts of a window in a task: their numbers in, rows out.
-
-Read pieces of a primary-key table's change feed in a task: their numbers in, rows out.
-
-Make values of the texts of CSV files, in tasks: by the rule of the local engine.
-
-Spark only separates the fields. So a text has one meaning whatever engine reads it
-(``data.files.text_values``).
+4. Spark only separates the fields; values are made by the rule of the local engine. So a text has
+   one meaning whatever engine reads it (``data.files.text_values``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,6 +49,7 @@ PREFIX = "__segtable_exact_"
 _TIMED = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_time64)
 
 
+# Exact copies of times
 def copied(field: "pa.Field[Any]") -> "pa.Field[Any]":
     """Return the column that holds a copy of ``field``."""
     return pa.field(PREFIX + field.name, _copied(field.type))
@@ -111,6 +106,7 @@ def restored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
+# Segments
 class SegmentsBroadcast(Protocol):
     """Segments and their row filters, sent to each executor once."""
 
@@ -140,7 +136,7 @@ class ReadTask:
     """Read some of ``segments`` with the columns of ``schema``, cast to ``target``.
 
     Attributes:
-        carried: columns of which a copy is added (``exact_columns``).
+        carried: columns of which a copy is added (``tasks.reading``).
         held: files that are not stored; None if all are.
     """
 
@@ -178,6 +174,7 @@ def near(rows: pa.Table, target: pa.Schema, time_column: str) -> pa.Table:
     return floored(rows, time_column).select(target.names).cast(target, safe=False)
 
 
+# File groups of primary-key tables
 class Groups(Protocol):
     """File groups, sent to each executor once."""
 
@@ -198,7 +195,7 @@ class MergedReadTask:
         groups: the file groups.
         merged: which of their rows.
         target: the columns, in types that Spark can hold.
-        carried: columns of which a copy is added (``exact_columns``).
+        carried: columns of which a copy is added (``tasks.reading``).
         checked: compare data files with their checksums.
         held: files that are not stored; None if all are.
     """
@@ -223,6 +220,7 @@ class MergedReadTask:
                 yield from near(table, self.target, self.table.time_column).to_batches()
 
 
+# Parts of a window
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A segment, the choice of its rows, their origins, and in a change feed their change."""
@@ -287,6 +285,7 @@ class WindowTask:
         return tuple(n for n in self.columns if n in ORIGIN_COLUMNS and n not in self.schema.names)
 
 
+# Pieces of a primary-key table's change feed
 class Pieces(Protocol):
     """Pieces of a feed, sent to each executor once."""
 
@@ -335,6 +334,7 @@ _REPLACED = "\ufffd"
 """What Spark puts in place of bytes that are not in the file's encoding."""
 
 
+# Texts of CSV files
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextReader:
     """Turns batches of texts into batches of values.

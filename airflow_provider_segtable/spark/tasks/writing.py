@@ -131,7 +131,7 @@ class WriteTask:
 
     ``placements[slot]`` is its placement; without placements, segments are of the first generation.
     ``definition`` is the table's, for the footers. ``carried`` are the columns whose copies follow
-    the table's columns (``exact_columns``).
+    the table's columns (``tasks.reading``).
     """
 
     uri: str
@@ -183,7 +183,7 @@ def checked(
         rows: the columns of ``schema`` in their order, then copies, under any names.
         schema: the columns of the files.
         time_column: the event time.
-        carried: the columns whose copies follow (``exact_columns``).
+        carried: the columns whose copies follow (``tasks.reading``).
 
     Raises:
         SchemaMismatch, TimeOutOfRange: the rows do not fit.
@@ -301,7 +301,7 @@ class LogTask:
         instant: when the write began.
         schema: the columns of the rows.
         deleted: the name of the user's column that says which rows delete their key.
-        carried: the columns whose copies follow (``exact_columns``).
+        carried: the columns whose copies follow (``tasks.reading``).
     """
 
     uri: str

@@ -199,7 +199,7 @@ class SparkRecords:
     """Records in Spark.
 
     Attributes:
-        values: the columns of ``schema``, copies (``tasks.exact_columns``), and any others.
+        values: the columns of ``schema``, copies (``tasks.reading``), and any others.
         flags: which rows delete their key.
         schema: the table's columns.
         deleted: the name of the user's column that ``flags`` is.
@@ -542,7 +542,7 @@ class _Writer:
         """Return the rows dealt to tasks and sorted by slot and event time, slot first.
 
         Columns are numbered instead of named: ``mapInArrow`` trips over dots and backticks. The
-        copies of ``tasks.exact_columns`` come last.
+        copies of ``tasks.reading`` come last.
         """
         time = self.state.table.time_column
         names = [*self.schema.names, *(PREFIX + name for name in self._carried())]
@@ -559,7 +559,7 @@ class _Writer:
         return dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
 
     def _carried(self) -> tuple[str, ...]:
-        """Return the columns of which the rows have copies (``tasks.exact_columns``)."""
+        """Return the columns of which the rows have copies (``tasks.reading``)."""
         return tuple(name for name in self.schema.names if PREFIX + name in self.rows.columns)
 
     def _telling(self) -> list[str]:

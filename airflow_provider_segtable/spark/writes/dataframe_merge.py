@@ -5,20 +5,20 @@
    A source row is unmatched if its number is missing from the matches. It is inserted with the
    defaults of columns that it lacks.
 
-Assign SQL expressions as new values of a table's columns.
+SQL expressions as new values of columns:
 
-1. A value of another type is cast by SQL's store assignment. If the cast changes the value, the
+3. A value of another type is cast by SQL's store assignment. If the cast changes the value, the
    running change fails, whatever ``spark.sql.ansi.enabled`` is. Floating columns take the nearest
    number.
-2. Columns that Spark cannot hold exactly (nanoseconds) and that are not set are carried along as
-   copies (``tasks.exact_columns``). What an expression computes from them has microseconds.
+4. Columns that Spark cannot hold exactly (nanoseconds) and that are not set are carried along as
+   copies (``tasks.reading``). What an expression computes from them has microseconds.
 
-Collect millions of row addresses from Spark as bitmaps for the log.
+Millions of row addresses from Spark, as bitmaps for the log:
 
-1. Each partition becomes one row per root (``tasks.packing``); the driver unites them.
-2. A scan names rows of traced segments by place. The driver turns places into root addresses by
+5. Each partition becomes one row per root (``tasks.writing``); the driver unites them.
+6. A scan names rows of traced segments by place. The driver turns places into root addresses by
    the runs of the segment with that file.
-3. Addresses given by a caller are looked up in the snapshot: addresses of deleted or unknown rows
+7. Addresses given by a caller are looked up in the snapshot: addresses of deleted or unknown rows
    are left out.
 """
 
@@ -63,6 +63,7 @@ from airflow_provider_segtable.table.snapshot import Snapshot
 _EXACT = (T.IntegralType, T.DecimalType)
 
 
+# New values of columns
 def expression(name: str, value: object) -> Column:
     """Return the new value of a column as a Spark expression.
 
@@ -122,6 +123,7 @@ def _stored(value: Column, now: T.DataType, field: T.StructField) -> Column:
 MOST_ROWS = 1 << 32
 
 
+# Row addresses as bitmaps
 @dataclass(frozen=True, slots=True)
 class Collected:
     """The rows that a frame names, by root; ``named`` counts duplicates too."""
@@ -243,6 +245,7 @@ NUMBER = "__segtable_number"
 """The column that numbers the rows of a source."""
 
 
+# The join of a source to a table
 class SourceFrame:
     """A DataFrame of a request; for a merge its rows are evaluated once and numbered."""
 
@@ -295,7 +298,7 @@ class Joining:
 
     @property
     def copies(self) -> dict[str, pa.Field]:
-        """Return the exact copies that updated rows have (``tasks.exact_columns``)."""
+        """Return the exact copies that updated rows have (``tasks.reading``)."""
         if self.request.matched is not Matched.UPDATE:
             return {}
         schema = self.snapshot.schema

@@ -1,4 +1,6 @@
-"""Run kernels in Spark tasks: ``spark_execute`` is an ``Execute`` for the services.
+"""Run compactions and other kernels in Spark tasks: ``spark_execute`` is an ``Execute``.
+
+Kernels in tasks:
 
 1. Files move, not rows: a task opens its inputs itself and returns descriptors.
 2. Jobs are packed into few groups, the largest jobs first. Each group is one task of its own Spark
@@ -9,19 +11,18 @@
 6. A job that merges sketches is its own group. It runs on the driver, beside the Spark jobs of
    other groups, and starts its own Spark jobs.
 
-Compact rollup tables with sketches, which only Spark can merge.
+Compactions of rollup tables with sketches, which only Spark can merge:
 
-1. Before Spark reads the inputs, their footers must name the segments and all their bytes pass
+7. Before Spark reads the inputs, their footers must name the segments and all their bytes pass
    their checksums. All input rows except deleted ones are rolled up at once, so each group becomes
    one row, whatever the kind of compaction.
-2. The result is kept (``persist``) and split into *ranges* of (time chunk, order), several for
+8. The result is kept (``persist``) and split into *ranges* of (time chunk, order), several for
    each new segment. Ranges are counted and weighed, and some are encoded as in a file.
-3. Within a time chunk, neighbouring ranges become *slots* of about equal bytes; their number is
+9. Within a time chunk, neighbouring ranges become *slots* of about equal bytes; their number is
    the chunk's bytes divided by the target size, rounded. Then each slot gets an id.
-4. The tasks of an ingest sort and write the slots, one file each. Each try of a task writes under
-   its own names.
-5. Balance check: every original row that the inputs represent is in an output or counted as
-   deleted, or no output remains.
+10. The tasks of an ingest sort and write the slots, one file each.
+11. Balance check: every original row that the inputs represent is in an output or counted as
+    deleted, or no output remains.
 """
 
 import heapq
@@ -109,6 +110,7 @@ _SCALE = "size double, weight double"
 _PLACE = f"{_CHUNK} int, {_STEP} bigint, start bigint, end bigint"
 
 
+# Compactions of rollup tables with sketches
 @dataclass(frozen=True, slots=True)
 class Piece:
     """The rows of one range in one time chunk (by number), and their approximate bytes."""
@@ -403,6 +405,7 @@ GROUP_BYTES = 512 * 1024 * 1024
 MOST_THREADS = 64
 
 
+# Kernels in tasks
 def spark_execute(spark: SparkSession) -> Execute:
     """Return an ``Execute`` that runs kernel jobs in tasks of ``spark``."""
 

@@ -5,13 +5,13 @@
    chunk is refused: the row would stay, and another one would be made.
 3. Source rows without a match are upserted; columns that were added later have their defaults.
 
-The records of a change of a primary-key table, evaluated with Spark.
+The records of a change:
 
-1. Matches are evaluated once and kept (a local checkpoint), so counts and records are of the same
+4. Matches are evaluated once and kept (a local checkpoint), so counts and records are of the same
    evaluation, also if records are written again for other buckets.
-2. A frame of records has the table's columns, whether each deletes its key (``DELETED``), and exact
-   copies of columns that Spark cannot hold (``tasks.exact_columns``).
-3. Spark finds a null that would set nothing as it computes it: the change then fails.
+5. A frame of records has the table's columns, whether each deletes its key (``DELETED``), and exact
+   copies of columns that Spark cannot hold (``tasks.reading``).
+6. Spark finds a null that would set nothing as it computes it: the change then fails.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -53,6 +53,7 @@ from airflow_provider_segtable.table.upsert import merge_rules
 DELETED = "__segtable_deleted"
 
 
+# Records of a change
 def changed_records(
     snapshot: Snapshot, request: Delete | Update, rows: DataFrame, exactly: Sequence[str]
 ) -> Recorded[DataFrame]:
@@ -156,6 +157,7 @@ def upsert_records(snapshot: Snapshot, records: DataFrame, commit_id: str) -> Ap
 _ROW, _CHUNK = "__segtable_matched", "__segtable_chunk"
 
 
+# The join by key
 @dataclass(frozen=True, slots=True)
 class KeyJoining(Joining):
     """One merge by key on one snapshot."""

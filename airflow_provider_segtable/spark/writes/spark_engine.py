@@ -1,4 +1,6 @@
-"""The Spark row engine: evaluates changes of any size and by any expression.
+"""Delete, update, merge and overwrite rows of any size and by any expression, with Spark.
+
+The Spark row engine:
 
 1. The matches of a snapshot are evaluated once and kept (a local checkpoint), so deleted and
    appended rows come from the same evaluation even if an expression is not deterministic. If an
@@ -6,22 +8,21 @@
 2. Deleted rows are collected as bitmaps of addresses. Tasks write the appended rows, as in an
    ingest.
 
-Delete, update and merge rows of any size and by any expression, with Spark.
+Deletes, updates and merges:
 
-1. These functions make a change request; ``table.changes.run_change`` carries it out with
-   ``spark_engine``.
-2. Expressions are Spark SQL. They may name the table's columns bare or as ``target.column``,
+3. These functions make a change request; ``table.changes.run_change`` carries it out with
+   the engine.
+4. Expressions are Spark SQL. They may name the table's columns bare or as ``target.column``,
    columns of a merge's source as ``source.column``, and the session's temporary views in
    sub-queries.
-3. A rollup table only supports deletes by a condition over dimensions and time. The log stores it
+5. A rollup table only supports deletes by a condition over dimensions and time. The log stores it
    as a predicate delete, parsed by ``data.sql.sql_predicates`` (no sub-queries).
 
-The new rows of an overwrite as a DataFrame.
+Overwrites:
 
-The time column is read first, to compare it with the interval; then the rows are written as in an
-ingest. So the source is read three times: persist it if that is expensive.
-
-Overwrite rows of an interval, of chunks or of a condition by a DataFrame, in one event.
+6. The rows of an interval, of chunks or of a condition are replaced by a DataFrame, in one event.
+7. The time column of the new rows is read first, to compare it with the interval; then the rows are
+   written as in an ingest. So the source is read three times: persist it if that is expensive.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -101,6 +102,7 @@ from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 
+# The Spark row engine
 def spark_rows(frame: DataFrame) -> GivenRows:
     """Return a DataFrame as rows of a request."""
     return GivenRows(rows=SourceFrame(frame), columns=tuple(frame.columns))
@@ -224,6 +226,7 @@ def _named(given: DataFrame) -> DataFrame:
     return given
 
 
+# Deletes, updates and merges
 def change(
     spark: SparkSession,
     ports: TableContext,
@@ -384,6 +387,7 @@ def _sql(given: Mapping[str, str | Sql]) -> dict[str, Sql]:
     return {name: Sql(str(text)) for name, text in given.items()}
 
 
+# Overwrites
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSparkRows:
     """Rows of a DataFrame; the methods are those of ``NewRows``."""

@@ -7,20 +7,20 @@
    the same name, and its batches are new rows.
 3. A batch without rows appends nothing. A batch is persisted, because an ingest reads it twice.
 4. ``wait`` raises the original error that ended the stream.
-5. With ``log`` the rows of a batch go through the table's log store (``log_sink``), where readers
-   see them before the batch is committed. The store ends with ``wait`` or ``stop``.
 
-Ingest a stream through the table's log store: readers see rows before their batch is committed.
+With ``log``, the rows of a batch go through the table's log store, where readers see them before
+the batch is committed:
 
-1. The driver runs the store, as long as the query runs. Tasks hand the rows of a micro-batch to it
-   piece by piece, and each piece is readable when it arrives. At the end of the batch all of it is
-   committed, by the commit id of the batch (``stream``): exactly once. No other checkpoint is made.
-2. A batch that is run again was committed, then it is skipped; or it was not, then what readers saw
-   of it is discarded by the new epoch, and they are reset.
-3. A batch may be of any size: rows beyond ``log_store.bucket_mb`` for each of ``log_store.buckets``
+5. The driver runs the store, as long as the query runs: it ends with ``wait`` or ``stop``. Tasks
+   hand the rows of a micro-batch to it piece by piece, and each piece is readable when it arrives.
+   At the end of the batch all of it is committed, by the commit id of the batch: exactly once. No
+   other checkpoint is made.
+6. A batch that is run again is skipped if it was committed. If it was not, the new epoch discards
+   the rows that readers saw of it, and they are reset.
+7. A batch may be of any size: rows beyond ``log_store.bucket_mb`` for each of ``log_store.buckets``
    wait in temporary files of the driver for the commit, which needs memory for the batch once. Rows
    of an append table go to the buckets in turn, piece by piece.
-4. A query that ends, in whatever way, leaves nothing uncommitted behind.
+8. A query that ends, in whatever way, leaves nothing uncommitted behind.
 """
 
 import threading
@@ -46,6 +46,7 @@ from airflow_provider_segtable.table.context import TableContext
 OpenWriter = Callable[[], TableLogWriter]
 
 
+# Batches through the log store
 class LogSink:
     """The log store of one query, from its first batch on.
 
@@ -105,6 +106,7 @@ AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 _QUERY_ID = "sql.streaming.queryId"
 
 
+# The stream
 @dataclass(slots=True)
 class StreamIngest:
     """A running stream into a table."""
