@@ -117,9 +117,12 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     minor = stack.wait_run(MINOR, minor.run_id, timeout_s=PATIENCE_S)
     assert minor.state == "success", why(stack, minor)
     assert "completed" in why(stack, minor)
-    links = stack.links(MINOR, minor.run_id, "compact")
-    assert (links["Planner run"] or "").endswith(f"/dags/{PLANNER}/runs/{planned.run_id}")
-    assert links["Table"] is None
+    address = eventually(  # Airflow stores it a moment after it has stored the success
+        lambda: stack.links(MINOR, minor.run_id, "compact")["Planner run"],
+        "a link to the planner's run",
+    )
+    assert address.endswith(f"/dags/{PLANNER}/runs/{planned.run_id}")
+    assert stack.links(MINOR, minor.run_id, "compact")["Table"] is None
     assert flights.segments() == 1
     assert flights.rows() == rows
     succeeded(stack, WAITER, waiting)

@@ -34,12 +34,11 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
-from airflow_provider_segtable.table.load import FileColumns
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.data.files.text_values import BadRows
-    from airflow_provider_segtable.table.load import Loaded
+    from airflow_provider_segtable.table.load import FileColumns, Loaded
 
 
 @option_groups
@@ -149,6 +148,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     An invalid file appends nothing; the files before it stay appended.
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
+    from airflow_provider_segtable.table.load import FileColumns
 
     bad = _bad_rows(bad_rows)
     taken = FileColumns.parse(columns, cast=cast, deleted=deleted, bad=bad)
@@ -281,7 +281,7 @@ def _local_does(
 def _on_spark(
     table: Any,
     files: "list[InputFile]",
-    columns: FileColumns,
+    columns: "FileColumns",
     commit_id: str | None,
     master: str | None,
 ) -> "Generator[Loaded]":
@@ -294,7 +294,7 @@ def _on_spark(
 def _local(
     table: Any,
     files: "list[InputFile]",
-    columns: FileColumns,
+    columns: "FileColumns",
     rows_per_append: int | None,
     commit_id: str | None,
 ) -> "Generator[Loaded]":
