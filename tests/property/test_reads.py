@@ -35,7 +35,7 @@ HOURS = 4
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut files into row groups of a few rows."""
-    for name in ("jobs.segment_writer.GROUP_ROWS", "sort.sorted_writer.SORTED_ROWS"):
+    for name in ("jobs.segment_writer.GROUP_ROWS", "jobs.sorted_writer.SORTED_ROWS"):
         monkeypatch.setattr(f"airflow_provider_segtable.data.{name}", 2)
     monkeypatch.setattr("airflow_provider_segtable.data.jobs.passthrough.GROUP_ROWS", 3)
 
