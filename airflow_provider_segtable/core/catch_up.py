@@ -1,21 +1,18 @@
-"""Judge whether an index has caught up: one verdict for every way of waiting for it.
+"""Judge whether an index has caught up, and choose the next piece to build.
 
 1. An index has *caught up* with an event if it is available, and has the entries of all files that
    this event or an earlier one published. Entries in feeds count, because readers see them.
-2. The goal is an event, a time, both, or by default the newest event of the state. Event 0 asks
-   only that the index is available.
+2. There is one verdict (``catch_up``) for every way of waiting. The goal is an event, a time, both,
+   or by default the newest event of the state. Event 0 asks only that the index is available.
 3. An index that is being built has caught up with nothing, however new its request is.
 4. An index is *gone* if the table has none of its name, or was dropped. Waiting is of no use then.
    A rebuilt index keeps its name: the wait goes on.
-5. The lag is of what blocks the goal: the number of commits without entries, and the time since the
-   oldest one.
+5. The lag is measured over the gaps that block the goal: the number of commits without entries, and
+   the time since the oldest one.
+6. A build takes the earliest time that is lacking, chunk by chunk, until it has enough files
+   (``next_piece``). A chunk is never divided, so a piece has at least one.
 
 Source of the idea: Hudi RFC-45 (an index is used once it has caught up with the timeline).
-
-What to build next of an index: a piece of time that it lacks, with few enough files.
-
-A build takes the earliest time that is lacking, chunk by chunk, until it has enough files. A chunk
-is never divided, so a piece has at least one.
 """
 
 from collections.abc import Sequence
@@ -153,6 +150,7 @@ def _named(index: IndexState) -> str:
     return f"index {definition.name} ({definition.kind.name})"
 
 
+# Pieces: the next time to build
 MOST_FILES = 256
 """Number of files from which on a piece takes no further chunk."""
 

@@ -1,4 +1,4 @@
-"""The visible groups of one chunk: a time chunk at one version, or one of its buckets.
+"""The groups of one chunk: a time chunk at one version, or one of its buckets.
 
 1. Segments of equal root range and minor version are one *atomic update group*; it is full iff
    all ``group_size`` of them are present. Only full groups are ever visible.
@@ -10,26 +10,19 @@
 4. It is a function of the segments present, not of the order in which they came and went.
 5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
    and the whole core set of its version.
-
-``chunk_layers`` keeps the visible groups up to date. A chunk may also be packed, so that it is
-decoded on demand (``packed_chunk``); both answer the same questions (``AnyChunk`` there).
-
-The groups of a chunk in layers, and the visible ones among them.
-
-1. Groups lie in *layers*, one per minor version, highest first, each sorted by root. The visible
-   groups are a sorted set of their own (which ones: ``core.chunk``, rule 2).
-2. A group that becomes full is hidden by a higher visible one, or replaces the groups it encloses.
-   A visible group that is no longer full leaves a gap, which the layers below fill from the top
-   down.
-3. If ranges cross, which no compaction makes, everything connected to the gap is computed again.
-
-The facts about a time chunk that are available without decoding its segments.
-
-The timeline, admission and the planner need them of every chunk: whether it is complete, and the
-number and size of its visible segments. A packed chunk stores its summary (``packed_chunk``).
-
-A summary is a named tuple: a large table has a hundred thousand of them, which are made at once
-from the columns of a checkpoint.
+6. Groups lie in *layers*, one per minor version, highest first, each sorted by root. The visible
+   groups are a sorted set of their own.
+7. The visible groups are kept up to date. A group that becomes full is hidden by a higher visible
+   one, or replaces the groups it encloses. A visible group that is no longer full leaves a gap,
+   which the layers below fill from the top down.
+8. If ranges cross, which no compaction makes, everything connected to the gap is computed again.
+9. A *summary* has the facts that are available without decoding segments: whether the chunk is
+   complete, and the number and size of its visible segments. The timeline, admission and the
+   planner need them of every chunk.
+10. A summary is a named tuple: a large table has a hundred thousand of them, which are made at once
+    from the columns of a checkpoint.
+11. A chunk may also be packed, so that it is decoded on demand (``PackedChunk`` in
+    ``core.timeline``). It stores its summary, and answers the same questions (``AnyChunk``).
 """
 
 from bisect import bisect_left
@@ -47,6 +40,7 @@ from airflow_provider_segtable.core.spans import Spans
 from airflow_provider_segtable.core.time import Instant
 
 
+# Groups and layers
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The present segments of an atomic update group, at least one, by partition."""
@@ -200,6 +194,7 @@ def _between(gap: tuple[int, int], taken: list[Group]) -> Iterator[tuple[int, in
         yield at, gap[1]
 
 
+# Summaries
 _NOTHING: Mapping[Any, int] = MappingProxyType({})
 
 
@@ -326,6 +321,7 @@ def summarize(
     )
 
 
+# Chunks, and changes of their segments
 BULK = 64
 """Least number of changed groups that rebuilds the chunk; at least an eighth of its segments.
 An empty chunk is always built anew."""

@@ -1,8 +1,9 @@
-"""Lock rules and id allocation, pure: ``decide(request, held, counters) -> Decision``.
+"""Decide lock requests and allocate ids, pure: ``decide(request, held, counters) -> Decision``.
 
 1. A request is granted whole or not at all. It has one granularity: *segment* (existing segments,
    and new ids, which are allocated and locked in the same step) or *time_chunk* (intervals, and
-   a new version, higher than any before).
+   a new version, higher than any before). An append only allocates new ids; a replace names
+   intervals. A request may be for nothing but its purpose.
 2. Two locks touch if they share a segment, if their intervals overlap, or if a segment of the one
    (new ones too) lies in an interval of the other. Locks that touch exclude each other, unless::
 
@@ -17,8 +18,8 @@
    A lock on *nothing* but its purpose excludes only such a lock of the same purpose.
 3. A request *revokes* the locks in its way and is granted in the same step, if each of them has a
    lower priority, is not publishing, and has yielded fewer than ``MAX_YIELDS`` times. It takes the
-   contested part only; a revoked lock excludes others from the rest until its owner releases it,
-   and stays revoked until then.
+   contested part only; a revoked lock excludes others from the rest (``excludes``) until its owner
+   releases it, and stays revoked until then.
 4. A waiting request has a *place*, which excludes requests behind it (``ahead``): firm places
    come first (yielded or overtaken ``MAX_YIELDS`` times), then higher priority, then earlier
    arrival. A place is never revoked. The order is total, so there is no deadlock.
@@ -28,29 +29,18 @@
    ``version_above``, which the caller takes from the log, so a wiped coordinator repeats none.
 7. Locks are hints, the log is truth: the grant's fencing token goes into the log, where a later
    holder's event supersedes it.
+8. Appends that follow each other soon share one lock on a *block* of ids. They must be *alike*:
+   they allocate as many ids in the same chunks, with the same mode, priority and holder. Each
+   needs one *portion* of ids.
+9. The first append asks for its own portion. One that soon follows an alike append asks for a
+   block: as many portions as the appends so far, so that at most half of the ids stay unused.
+   A block has ``MOST_IDS`` ids at most.
+10. Unused ids go back if no other writer has allocated ids of the chunk since: the counter then
+    continues with the first unused one. No append was given it, so no id is handed out twice. Ids
+    that cannot go back are holes, like those of a writer that died.
 
 Source of the idea: Druid's TaskLockbox (segment locks, later APPEND and REPLACE), with allocation
 and lock in one step.
-
-Lock types: requests, grants and places in the queue; the rules are in ``lockbox``.
-
-1. A request has one granularity: *segment* (existing segments, and new ids) or *time_chunk*
-   (intervals). An append only allocates new ids; a replace names intervals. A request may be for
-   nothing but its purpose: it keeps others of this purpose away.
-2. A lock excludes others from its segments and intervals, except those it yielded (``excludes``).
-
-Blocks of ids: appends that follow each other soon share one lock, pure.
-
-1. Appends are *alike* if they allocate as many ids in the same chunks, with the same mode, priority
-   and holder. Each needs one *portion* of ids.
-2. The first append asks for its own portion. One that soon follows an alike append asks for a
-   block: as many portions as the appends so far, so that at most half of the ids stay unused.
-   A block has ``MOST_IDS`` ids at most.
-3. Unused ids go back if no other writer has allocated ids of the chunk since: the counter then
-   continues with the first unused one. No append was given it, so no id is handed out twice. Ids
-   that cannot go back are holes, like those of a writer that died.
-
-JSON codec of fencing tokens.
 """
 
 from collections import Counter
@@ -68,6 +58,7 @@ MAX_YIELDS = 3
 """Number of yields after which a lock is no longer revocable, and its place goes first."""
 
 
+# Requests, locks and places in the queue
 class Generation(StrEnum):
     """The id space: of appended segments, or of compacted ones."""
 
@@ -290,6 +281,7 @@ __all__ = [
 ]
 
 
+# Decisions
 class IdSource(StrEnum):
     """The source of new segment ids: the coordinator, or the task under its lock."""
 
@@ -522,6 +514,7 @@ def _allocate(request: LockRequest, counters: Counters) -> Granted:
     return Granted(allocated=tuple(allocated), counters={k: after[k] for k in changed})
 
 
+# Blocks of ids for appends that follow each other soon
 MOST_IDS = 32
 
 Portion: TypeAlias = tuple[SegmentId, ...]
@@ -575,6 +568,7 @@ def gone_back(unused: Iterable[SegmentId], counters: Counters) -> Counters:
     }
 
 
+# JSON of fencing tokens
 def encode_token(token: FencingToken) -> Json:
     """Return a fencing token as JSON."""
     return {"epoch": token.epoch, "number": token.number}

@@ -1,4 +1,4 @@
-"""Predicates over columns, as data: the log stores them for predicate deletes of rollup tables.
+"""Predicates over columns, as data, and whether one can hold in a block of rows.
 
 1. A predicate is a tree of comparisons, sets, null tests, ``and``, ``or`` and ``not``, with SQL's
    three-valued logic: a row for which it is unknown does not match.
@@ -6,30 +6,21 @@
    or text; event times and other timestamps are *instants* (``Moment``, microseconds), dates are
    days (``Day``, since 1970-01-01).
 3. Numbers compare as in Spark: minus zero equals zero, NaN is the largest.
-4. The log stores it as JSON; ``data.conditions`` converts it to Arrow filters, and
-   ``data.sql.sql_predicates`` to SQL.
-
-The logic of predicates, for decisions about blocks of rows.
-
-1. A *judge* says of one comparison whether it can be true, or whether it can be false, for one of
-   the rows. It may say yes without need, and never no by mistake.
-2. Logic is three-valued: ``wanted=False`` asks whether the predicate can be false, and a null is
+4. The log stores predicates as JSON, for predicate deletes of rollup tables; ``data.conditions``
+   converts them to Arrow filters, and ``data.sql.sql_predicates`` to SQL.
+5. Whether a predicate can hold in a block of rows is decided by a *judge* (``possible``). A judge
+   answers for one comparison: can it be true, or can it be false, for one of the rows? It may say
+   yes without need, and never no by mistake. So blocks are skipped, and rows never lost.
+6. Logic is three-valued: ``wanted=False`` asks whether the predicate can be false, and a null is
    neither true nor false. So a negation asks for the opposite of what it negates.
-3. The answer can only turn from no to yes if a judge says yes more often.
-
-Whether a predicate can hold in a block of rows, by the bounds of its columns.
-
-1. The answer is True unless the bounds exclude it: blocks are skipped, and rows never lost.
-2. Bounds are inclusive and may be wider than the values. A bound that cannot be compared with the
-   predicate's value (another kind of value, an inexact number) excludes nothing.
-3. NaN is the largest number, and is in no bounds. ``predicate_logic`` has the logic.
-
-Whether a predicate can hold in a block of rows, by the values that the block does not have.
-
-1. The answer is True unless the values exclude it: blocks are skipped, and rows never lost.
-2. Only equality is excluded: ``=`` and ``IN``, also within ``AND``, ``OR`` and ``NOT``, and a
-   negated ``!=``. All other comparisons can be true or false of values that are not known.
-3. No row equals null, so a comparison with null is neither true nor false.
+7. The answer can only turn from no to yes if a judge says yes more often.
+8. One judge goes by the bounds of columns (``can_be``). Bounds are inclusive and may be wider than
+   the values. A bound that cannot be compared with the predicate's value (another kind of value, an
+   inexact number) excludes nothing. NaN is the largest number, and is in no bounds.
+9. Another judge goes by values that the block does not have (``can_equal``). Only equality is
+   excluded: ``=`` and ``IN``, also within ``AND``, ``OR`` and ``NOT``, and a negated ``!=``. All
+   other comparisons can be true or false of values that are not known. No row equals null, so a
+   comparison with null is neither true nor false.
 """
 
 from bisect import bisect_left
@@ -141,6 +132,7 @@ def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
+# Times at which a predicate can hold
 EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
 
 
@@ -269,6 +261,7 @@ def instant_of(value: Value) -> Instant | None:
             return None
 
 
+# JSON of predicates
 def encode_predicate(predicate: Predicate) -> list[Any]:
     """Return a predicate as JSON: a list of its operator and its operands."""
     match predicate:
@@ -329,6 +322,7 @@ def _decode_value(body: Any) -> Value:
     raise CorruptTable(f"{body!r} is not a value of a predicate")
 
 
+# Three-valued logic over blocks of rows
 Comparison: TypeAlias = Compare | Among | IsNull
 Judge: TypeAlias = Callable[[Comparison, bool], bool]
 """Takes a comparison, and whether it is wanted to be true or to be false."""
@@ -358,6 +352,7 @@ def comparisons(predicate: Predicate, *, wanted: bool = True) -> Iterator[tuple[
             yield predicate, wanted
 
 
+# Blocks with known bounds of columns
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The bounds of a column's values in some rows; None is unknown.
@@ -462,6 +457,7 @@ def _same_kind(value: Value, bound: Value) -> tuple[Any, Any] | None:
     return None
 
 
+# Blocks without certain values
 MayHave: TypeAlias = Callable[[str, Value], bool]
 """Returns whether a row may have a value in a column; True if that is not known."""
 

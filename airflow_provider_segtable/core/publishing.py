@@ -1,33 +1,27 @@
-"""What a version shows, as files; and which files differ between two versions.
+"""The files that a version shows, the differences between two versions, and footers as facts.
 
 1. The kind of the table decides which visible files are shown (``TableKind.shows_base``). An append
    table shows all. A primary-key table shows the base files: each bucket as it was when its base
    compaction was planned, so older than the newest version, and not at one time in all buckets. A
    rollup table shows all, but is refused while segments with rows are beside a base
    (``core.base``): a group may have several rows (``unpublished``).
-2. A file is *clipped* to the pieces of time in which its segment is visible, as far as it has rows
-   there. A file without rows in them is not shown; one with all its rows in them has no clips. At
-   every instant one chunk of a bucket wins, so a file that is visible under two ids, because it was
-   carried over, has every row in one piece at most: its pieces are joined.
-3. What differs between two versions is found where their chunks differ, and where their deletions
+2. A file is *clipped* to the pieces of time in which its segment is visible, where no higher
+   version hides it, as far as it has rows there. A file without rows in them is not shown; one with
+   all its rows in them has no clips. At every instant one chunk of a bucket wins, so a file that is
+   visible under two ids, because it was carried over, has every row in one piece at most: its
+   pieces are joined, and it is shown once.
+3. Differences between two versions are found where their chunks differ, and where their deletions
    do. A file whose rows all lie in one piece is known from there. Of any other, all pieces are
-   looked up, in both versions.
-
-So the costs of ``changed_files`` follow what has changed, not the size of the table.
-
-Shown files: a version of a table as data files, each with what hides some of its rows.
-
-1. A version shows some segments, each clipped to where no higher version hides it. A file is shown
-   once, even if it is visible in several pieces.
-2. Two shown files of one path with equal *keys* show the same rows. So whatever was published of a
-   file, above all the positions of its hidden rows, stays valid while its key is the same.
-
-File facts: what the footer of a data file tells of its columns.
-
-A bound is a Python value of the file's type: bool, int, float, ``Decimal``, str or bytes. Times are
-integers, so that no unit and no year is out of range: timestamps in microseconds since the epoch
-(UTC if the column has a zone, else as they read), times of day in microseconds since midnight,
-dates in days since the epoch. Nanoseconds are rounded outwards.
+   looked up, in both versions. So the costs of ``changed_files`` follow the extent of the change,
+   not the size of the table.
+4. A shown file names what hides some of its rows. Two shown files of one path with equal *keys*
+   show the same rows. So whatever was published of a file, above all the positions of its hidden
+   rows, stays valid while its key is the same.
+5. A bound in the facts of a footer is a Python value of the file's type: bool, int, float,
+   ``Decimal``, str or bytes. Times are integers, so that no unit and no year is out of range:
+   timestamps in microseconds since the epoch (UTC if the column has a zone, else as they read),
+   times of day in microseconds since midnight, dates in days since the epoch. Nanoseconds are
+   rounded outwards.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -46,6 +40,7 @@ from airflow_provider_segtable.core.time import ALL_TIME, Interval, joined
 from airflow_provider_segtable.core.timeline import AnyChunk
 
 
+# Shown files and their keys
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFile:
     """One data file of a version, and which of its rows the version shows.
@@ -93,9 +88,11 @@ class ShownFile:
         return sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
 
 
+# Files of a version, and differences between two
 RULES = 1
-"""The number of these rules. A version that was published by others may show other files.
+"""The number of the rules that choose and clip shown files (rules 1 and 2).
 
+A version that was published by other rules may show other files.
 0 is before segments recorded their base: base files were told by numbers.
 """
 
@@ -322,6 +319,7 @@ def _deletions(state: State, segment: Segment) -> Iterator[tuple[SegmentId, tupl
             yield root, some
 
 
+# Facts of footers
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFacts:
     """What the footer of a file tells of a top-level column; None if it does not.

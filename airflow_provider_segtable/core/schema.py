@@ -1,34 +1,27 @@
-"""Table schemas, without a library: names, types as text, nullability, ids.
+"""Table schemas, without a library: columns, their names, metrics of rollup tables, and orders.
 
-1. Types have Arrow's names (``int64``, ``timestamp[us, tz=UTC]``, ``list<int32>``,
-   ``struct<a: int64, b: string>``); ``data.arrow_schema`` converts them to Arrow and back.
+1. A column has a name, a type as text, nullability and an id. Types have Arrow's names (``int64``,
+   ``timestamp[us, tz=UTC]``, ``list<int32>``, ``struct<a: int64, b: string>``);
+   ``data.arrow_schema`` converts them to Arrow and back.
 2. A column is known by its id, which is never used again; its name may change. Files carry the ids
    of their columns. The columns of a creation have the ids 1, 2, ... by position.
 3. A table's schemas are numbered from 0, the creation's. A segment records the number of the one
    that its file was written with.
 4. Files without ids (of older segtables) have the columns of schema 0, by their names.
-
-Metrics of rollup tables: their kinds, stored types and text form.
-
-``core.tables.rollup_kind``, rule 2, defines them: a metric is a function of the *set* of rows of a
-group, so it can be computed in parts, in any order.
-
-Names of columns: which ones a table can have, and lists of them in one text.
-
-1. A name is not empty, begins and ends without a space, is not ``*`` (all columns), and does not
+5. Metrics of rollup tables have a kind, a stored type and a text form. ``core.tables.rollup_kind``,
+   rule 2, defines them: a metric is a function of the *set* of rows of a group, so it can be
+   computed in parts, in any order.
+6. A name is not empty, begins and ends without a space, is not ``*`` (all columns), and does not
    begin like hidden columns. A table of an earlier segtable may have another one: it is renamed.
-2. In a list names are separated by commas. A name with a comma or parentheses is written in double
+7. In a list names are separated by commas. A name with a comma or parentheses is written in double
    quotes, in which ``""`` is a quote: ``carrier,"price, net"``.
-
-Orders: the columns by which the rows of a segment are sorted.
-
-1. An order is a list of columns, compared one after another (``carrier,origin``), or the *z-order*
-   of two to four columns, which gives them equal weight (``zorder(carrier,origin)``). A name with a
-   comma or parentheses is in double quotes (``column_names``).
-2. Sorting is ascending, nulls first (Spark's default), NaN after all other numbers, text by its
+8. An *order* names the columns by which the rows of a segment are sorted. It is a list of columns,
+   compared one after another (``carrier,origin``), or the *z-order* of two to four columns, which
+   gives them equal weight (``zorder(carrier,origin)``). Names are written as in rule 7.
+9. Sorting is ascending, nulls first (Spark's default), NaN after all other numbers, text by its
    UTF-8 bytes. Rows with equal columns are sorted by event time.
-3. The empty order sorts by event time alone.
-4. A segment's ``clustering`` holds the text form, so equal orders have equal texts.
+10. The empty order sorts by event time alone.
+11. A segment's ``clustering`` holds the text form, so equal orders have equal texts.
 
 Source of the idea: Hilbert/z-order clustering as in Hudi and Delta Lake; Orenstein & Merrett, "A
 class of data structures for associative searching" (1984).
@@ -138,6 +131,7 @@ HIDDEN = "__segtable_"
 """The name prefix of columns that are hidden from readers."""
 
 
+# Metrics of rollup tables
 class MetricKind(StrEnum):
     """The function that a metric computes."""
 
@@ -318,6 +312,7 @@ def _stored_type(kind: MetricKind, source: str) -> str | None:
             return None
 
 
+# Names of columns, and lists of them
 ALL = "*"
 """Stands for all columns in a list."""
 
@@ -394,6 +389,7 @@ def joined_names(names: Iterable[str]) -> str:
     )
 
 
+# Orders of rows
 Curve = Literal["lexicographic", "zorder"]
 ZORDER_COLUMNS = range(2, 5)
 """The number of columns of a z-order; with more, row ranges narrow down none of them."""

@@ -2,17 +2,17 @@
 
 1. ``SegmentId = (interval, version, partition)`` within one table; ids are never used twice.
    A primary-key table divides each time chunk into *buckets*, and ids name the bucket, too.
-2. First-generation partitions are made by appends, later generations by compaction
-   (``core.segment``). At the limit a request is refused; ids never wrap.
-3. A shard records what a segment stands for: the first-generation partitions
+2. First-generation partitions are made by appends, later generations by compaction. Their ids are
+   disjoint, and at the limit a request is refused: ids never wrap.
+3. A shard records the place of a segment: the first-generation partitions
    ``[root_start, root_end)``, at ``minor_version``, together with ``group_size`` segments of equal
    range and minor version (its *atomic update group*). A first-generation segment p is
    ``[p, p+1)`` at minor version 0, alone in its group.
 4. A version that major compaction started has a *core set*: its first-generation partitions
    ``[0, core)``, which count only together. Segments appended later get the partitions after them.
-5. A *base* is what one compaction made of all rows that its chunk had in the roots ``[0, base)``:
-   of a primary-key table the merged records, of a rollup table the rows rolled up perfectly. Its
-   segments say so, whatever ids they get later, and it counts only as a whole
+5. A *base* is the output of one compaction of all rows that its chunk had in the roots
+   ``[0, base)``: of a primary-key table the merged records, of a rollup table the rows rolled up
+   perfectly. Its segments say so, whatever ids they get later, and it counts only as a whole
    (``core.base``).
 6. A row's *root address* is the file it was first written to (by that file's segment id) and its
    row number there; it never changes. Lineage records the root address of each row, in order, as
@@ -21,21 +21,14 @@
 7. A *tombstone* is a segment without rows and without a file: it hides all lower versions in its
    interval. A segment may be *carried over* to another id without changing its file, which then
    still names its ``origin``.
+8. A time chunk has a ``NARROW`` numbering, as Druid's. A *file group* (a time chunk's bucket in a
+   primary-key table) has a ``WIDE`` one: writers commit to it every few seconds for years.
+9. A log file is written before it has an id, which it gets at its commit. Until then it has a
+   *provisional* one, random, above all ids of segments; its footer keeps it.
 
 Source of the idea: Apache Druid, "minor compaction" with segment locking
 (NumberedOverwritingShardSpec), its core partitions, tombstones and concurrent append and replace;
 root addresses are ours, so that deletes can follow rows.
-
-The numbering of a chunk's segments: which partition ids are of which generation.
-
-1. First-generation ids belong to appended segments, later ones to compacted segments. They are
-   disjoint, and at the limit a request is refused: ids never wrap.
-2. A time chunk has a ``NARROW`` numbering, as Druid's. A *file group* (a time chunk's bucket in a
-   primary-key table) has a ``WIDE`` one: writers commit to it every few seconds for years.
-3. A log file is written before it has an id, which it gets at its commit. Until then it has a
-   *provisional* one, random, above all ids of segments; its footer keeps it.
-
-The roots of several segments together: lineage, ranges of roots, and what a version replaces.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,6 +45,7 @@ NO_BUCKET = -1
 _FILE_GROUP_IDS = 2**30
 
 
+# Numbering: which partition ids are of which generation
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbering:
     """The partition ids of a chunk.
@@ -93,6 +87,7 @@ def numbering_of(bucket: int) -> Numbering:
     return NARROW if bucket == NO_BUCKET else WIDE
 
 
+# Ids, shards and descriptors
 ROOT = "__segtable_root"
 """The hidden column that names a row's root, as ``str`` of its segment id."""
 ROW = "__segtable_row"
@@ -443,6 +438,7 @@ def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
     )
 
 
+# Several segments together: lineage, ranges of roots, replaced versions
 def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
     """Return the lineage of the concatenated rows of ``inputs``, adjacent runs joined.
 

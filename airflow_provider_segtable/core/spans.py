@@ -1,23 +1,18 @@
-"""A persistent sorted set of ranged items, in which items that overlap share a cell.
+"""Persistent sorted collections of ranged items: ``Spans`` and ``IntervalIndex``.
 
-1. Cells are disjoint and sorted. The items of a cell are connected by overlaps, and the cell's
-   range is the union of theirs. Touching ranges do not overlap.
-2. Each change returns a new value that shares all untouched cells. Cells lie in blocks of at
-   most ``2 * BLOCK``, so a change among n cells copies n / BLOCK + BLOCK references, not n.
-3. Inside a cell, items are sorted by key; keys sort by start first, so iteration is by start.
+They serve both dimensions of the timeline: groups by root range, chunks by interval. ``Spans`` is
+for ranges that rarely overlap, and joins overlapping ones; ``IntervalIndex`` is for any ranges.
 
-It serves both dimensions of the timeline: groups by root range, chunks by interval.
-
-A persistent sorted index of items whose ranges may overlap, such as time chunks.
-
-1. Items are sorted by ``key``, and keys sort by start first. An item replaces one of equal key.
-2. Items lie in blocks of at most ``2 * BLOCK``; each block stores the highest end of its items. A
-   range query skips blocks that end before the range, so one wide item costs only its own block.
-   It begins at the first block up to which an end passes the start of the range.
-3. Each change returns a new value that shares all untouched blocks: among n items it copies
-   n / BLOCK + BLOCK references, not n.
-
-``Spans`` is for ranges that rarely overlap, and joins overlapping ones; this index is for any.
+1. Items are sorted by ``key``, and keys sort by start first. So iteration is by start.
+2. Each change returns a new value that shares all untouched parts. The parts lie in blocks of at
+   most ``2 * BLOCK``, so a change among n of them copies n / BLOCK + BLOCK references, not n.
+3. The parts of ``Spans`` are *cells*, disjoint and sorted. The items of a cell are connected by
+   overlaps, and the cell's range is the union of theirs. Touching ranges do not overlap.
+4. The parts of ``IntervalIndex`` are the items, such as time chunks; their ranges may overlap. An
+   item replaces one of equal key.
+5. Each block of ``IntervalIndex`` stores the highest end of its items. A range query skips blocks
+   that end before the range, so one wide item costs only its own block. It begins at the first
+   block up to which an end passes the start of the range.
 """
 
 from bisect import bisect_left, bisect_right
@@ -53,6 +48,7 @@ _start = attrgetter("start")
 _end = attrgetter("end")
 
 
+# Items that overlap share a cell
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[T]):
     """Items connected by overlaps, sorted by key, and the union of their ranges."""
@@ -193,6 +189,7 @@ def _cells(items: Sequence[T]) -> list[Cell[T]]:
     return cells
 
 
+# Items of any ranges, in blocks that know their highest end
 @dataclass(frozen=True, slots=True)
 class Block(Generic[T]):
     """Neighbouring items (at least one) and their highest end."""

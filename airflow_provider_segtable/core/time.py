@@ -1,33 +1,30 @@
-"""Half-open intervals of event time, and the granularities that split time into chunks.
+"""Event time: half-open intervals, granularities that split time into chunks, and a table's layout.
 
 1. An instant is an ``int``: microseconds since 1970-01-01T00:00:00Z. No time zones anywhere.
 2. An interval ``[start, end)`` holds its start and not its end; empty intervals do not exist.
 3. Chunks of one granularity tile the whole range; a week starts on Monday.
 4. A table can hold the years 1 to 9998, up to ``MAX_INSTANT`` (exclusive), the start of 9999.
-
-Layout: the partition of a table's time into chunks.
-
-1. The table's granularity determines the chunks, except where a *granularity override* applies.
-2. A major compaction that changes the granularity of a region overrides it there. Overrides are
+5. A *layout* partitions a table's time into chunks. The table's granularity determines the chunks,
+   except where a *granularity override* applies.
+6. A major compaction that changes the granularity of a region overrides it there. Overrides are
    disjoint and sorted; neighbours of equal granularity are joined. Overrides equal to the table's
    granularity are dropped.
    In a primary-key table an override may also have its own number of buckets. If its granularity
    changes and no number is given, a region gets the largest number that it had.
-3. Every instant belongs to exactly one chunk. A chunk may extend over the edge of an override;
+7. Every instant belongs to exactly one chunk. A chunk may extend over the edge of an override;
    instants beyond the edge belong to another chunk, and no row of this one lies there.
-4. Chunks that extend over an edge *cross* if, at one version, overshadowing would show the wrong
+8. Chunks that extend over an edge *cross* if, at one version, overshadowing would show the wrong
    one beyond the edge (among equal versions, the later start wins, then the earlier end). A new
    version must not have chunks that cross: its region has one granularity (ADR 0012).
+9. Users give a time as a ``datetime``, a ``date`` (its midnight), ISO 8601 text, or an ``Instant``
+   (microseconds since the epoch). Without a zone it is UTC.
+10. Users give an interval as an ``Interval``, the text ``start/end``, or a pair of times. ``None``
+    in a pair leaves that side open.
+
+A layout with one override (rules 5 to 7)::
 
     granularity hour                | 00 | 01 | ... | 23 | 00 | 01 | ...
     override [Jan 1, Jan 2) by day  |      January 1     | 00 | 01 | ...
-
-Times and intervals as users give them.
-
-1. A time is a ``datetime``, a ``date`` (its midnight), ISO 8601 text, or an ``Instant``
-   (microseconds since the epoch). Without a zone it is UTC.
-2. An interval is an ``Interval``, the text ``start/end``, or a pair of times. ``None`` in a pair
-   leaves that side open.
 """
 
 import re
@@ -250,6 +247,7 @@ def _month(when: datetime) -> Interval:
     return Interval(_first_of(when.year, when.month), _first_of(*following))
 
 
+# Layout: the partition of time into chunks
 @dataclass(frozen=True, slots=True, order=True)
 class GranularityOverride:
     """An interval with its own granularity; ``buckets`` is 0 if it has the table's number."""
@@ -363,7 +361,7 @@ class Layout:
         return chunk.end
 
     def crossing(self, region: Interval) -> Granularity | None:
-        """Return the granularity of an override at whose edge chunks of the region cross; rule 4.
+        """Return the granularity of an override at whose edge chunks of the region cross; rule 8.
 
         None if none cross.
         """
@@ -401,7 +399,7 @@ class Layout:
         Args:
             region: splits no chunk, old or new.
             granularity: None keeps what the region has.
-            buckets: the number of buckets; 0 keeps it (rule 2).
+            buckets: the number of buckets; 0 keeps it (rule 6).
         """
         kept = [piece for override in self.overrides for piece in _outside(override, region)]
         pieces = [*self.pieces(region)]
@@ -461,6 +459,7 @@ def decode_overrides(body: Iterable[Sequence[Any]]) -> tuple[GranularityOverride
     )
 
 
+# Times and intervals as users give them
 Time: TypeAlias = datetime | date | str | Instant
 """A time as users give it."""
 

@@ -13,40 +13,30 @@
    the group, or other groups of its chunk, are missing.
 5. In a primary-key table all this holds for each *bucket* by itself: a chunk is a file group, and
    file groups of different buckets hide nothing of each other.
+6. All this is a function of the segments present, not of the order in which they came and went.
+   A timeline is immutable: a changed one shares all untouched chunks.
+7. Chunks may be *packed*: their summaries decide which chunk wins, and a chunk is decoded only when
+   its segments are needed. A decoded ``Chunk`` and a ``PackedChunk`` answer alike the questions of
+   the timeline, admission and the planner (``AnyChunk``).
+8. A ``PackedChunk`` is a position in a ``ChunkSource``. Questions that its summary cannot answer
+   decode the chunk. The source decides how many decoded chunks stay in memory.
+9. Druid's three restrictions decide which groups of a chunk may be compacted together. They keep a
+   compacted segment's ancestry one contiguous root range:
 
-All this is a function of the segments present, not of the order in which they came and went.
-A timeline is immutable: a changed one shares all untouched chunks. Chunks may be *packed*
-(``packed_chunk``): their summaries decide which chunk wins, and a chunk is decoded only when its
-segments are needed.
+   a. First-generation segments are adjacent if their partition ids are consecutive; ids that were
+      *voided* are skipped, so a writer that gave up does not separate its neighbours for ever.
+   b. Groups of later generations are adjacent if their root ranges are consecutive.
+   c. All segments of a group (made from the same roots) are compacted together.
+10. In a primary-key table a *slice* has the visible files of a bucket: its base, and the log files
+    above it. The *base* (``core.base``) has all that completed before its end, merged. A bucket has
+    one at most. All other visible files are *log files*; log compaction makes one of several.
+11. Files are sorted by key, and those of a base, or of an update group, one after another: they are
+    one *sorted run*.
+12. Reading base files alone (``base_only``) merges nothing. It shows each bucket as it was when its
+    base compaction was planned: older than the newest version, and not at one time in all buckets.
 
 Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableManager. The latter
 depends on the order of arrival and can lose data when generations are nested; this one cannot.
-
-A time chunk whose segments are decoded on demand.
-
-1. ``AnyChunk`` is what the timeline, admission and the planner ask of a chunk. A decoded ``Chunk``
-   and a ``PackedChunk`` answer alike.
-2. A ``PackedChunk`` is a position in a ``ChunkSource``. Questions that its summary cannot answer
-   decode the chunk. The source decides how many decoded chunks stay in memory.
-
-Adjacency: which groups of a chunk may be compacted together.
-
-Druid's three restrictions, which keep a compacted segment's ancestry one contiguous root range:
-
-1. First-generation segments are adjacent if their partition ids are consecutive; ids that were
-   *voided* are skipped, so a writer that gave up does not separate its neighbours for ever.
-2. Groups of later generations are adjacent if their root ranges are consecutive.
-3. All segments of a group (made from the same roots) are compacted together.
-
-File slices of primary-key tables: the base of a bucket, and the log files above it.
-
-1. The *base* of a bucket (``core.base``) has all that completed before its end, merged. A
-   bucket has one at most.
-2. All other visible files are *log files*; log compaction makes one of several.
-3. Files are sorted by key, and those of a base, or of an update group, one after another: they are
-   one *sorted run*.
-4. Reading base files alone (``base_only``) merges nothing. It shows each bucket as it was when its
-   base compaction was planned: older than the newest version, and not at one time in all buckets.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
@@ -64,6 +54,7 @@ from airflow_provider_segtable.core.spans import IntervalIndex
 from airflow_provider_segtable.core.time import Instant, Interval, joined
 
 
+# Chunks that are decoded on demand
 class AnyChunk(Protocol):
     """A time chunk at one version; only ``unpacked`` and ``segments`` decode it."""
 
@@ -191,6 +182,7 @@ class PackedChunk:
 __all__ = ["Group", "GroupState", "Timeline", "Visible"]
 
 
+# The timeline
 class GroupState(StrEnum):
     """The state of an atomic update group; rule 4."""
 
@@ -497,6 +489,7 @@ def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
     return at == chunk.end
 
 
+# Adjacency: which groups may be compacted together
 def adjacent(left_end: int, right_start: int, voided: Collection[int]) -> bool:
     """Return whether all partition ids between two root ranges are voided."""
     return all(partition in voided for partition in range(left_end, right_start))
@@ -537,6 +530,7 @@ def check_contiguous(
         )
 
 
+# Slices of primary-key tables
 def sorted_run(segment: Segment) -> tuple[int, GroupKey | None]:
     """Return what the files of a sorted run of a bucket share, and no others."""
     base = segment.shard.base

@@ -1,54 +1,46 @@
-"""What an event changes of a table's rows, as a change feed shows it.
+"""Effects of events on rows: changes for a feed, origins, rows added in a window, and batches.
 
 1. An append adds the rows of its segments. An event of ``RowsChanged`` deletes the rows that its
    vectors name, then adds those of its segments.
 2. An update deletes and adds the same number of rows: ``update_before`` and ``update_after``. The
    log records no pairs, so the rows of one event are not matched with each other; all old rows
-   come first. A merge records neither which of its rows are new, so its rows, like those of an
+   come first. Nor does a merge record which of its rows are new, so its rows, like those of an
    overwrite, are deletes and inserts.
 3. A restore or repair changes which segments are visible. The rows before and after it are compared
    by root address, in the intervals that the event names.
 4. No other event changes rows: compactions move them, cleanings remove files of hidden ones, and
    alterations change columns.
-
-The origin of rows: which write made them, as hidden columns show it on request.
-
-1. The origin of a row is that of its *root*, the file in which it was first written: the *instant*,
-   when the writer began, and the *completion time*, that of the event which published the root.
-   Compactions keep it, because rows keep their root.
-2. A read has the hidden columns (``ORIGIN_COLUMNS``) if its request names them. A table's own
-   column of such a name hides the hidden one.
-3. In an append table the log tells the origin, by the descriptors of roots. When no kept version
+5. The *origin* of a row names the write that made it. It is that of the row's *root*, the file in
+   which it was first written: the *instant*, when the writer began, and the *completion time*, that
+   of the event which published the root. Compactions keep it, because rows keep their root.
+6. A read has the hidden columns of origins (``ORIGIN_COLUMNS``) if its request names them. A
+   table's own column of such a name hides the hidden one.
+7. In an append table the log tells the origin, by the descriptors of roots. When no kept version
    needs the file of a root any more, cleaning removes its descriptor, and the origin of compacted
    rows is unknown: null. Rows that were not compacted always have one.
-4. In a primary-key table files describe the roots of their records (``data.keyed.key_groups``), so
+8. In a primary-key table files describe the roots of their records (``data.keyed.key_groups``), so
    the origin is always known. A row of several records has that of the record that completed last.
-5. So a row was added in the window after a time if its completion time is later
-   (``core.reads.effects``), and an unknown one is earlier than the oldest kept version.
-
-Which rows were added since a version: an incremental read.
-
-1. A row is added by the event that publishes its *root*, the file in which it was first written. A
-   root's id is settled by that event (``core.id_space``) and never again free. So a row
-   was added after version ``start`` iff its root's id was free then.
-2. So neither the events in between nor the original files are needed: rows that were compacted
-   since are found in the outputs, by their roots.
-3. A segment that was present at ``start`` has no such rows.
-4. The rows are those visible at the end of the window. Rows that were added and deleted in it are
-   not among them, nor are old rows that a restore showed again: a change feed has both
-   (``core.reads.effects``).
+9. So a row was added in the window after a time if its completion time is later (rule 10), and an
+   unknown one is earlier than the oldest kept version.
+10. An incremental read has the rows that were added since a version. A row is added by the event
+    that publishes its root. A root's id is settled by that event (``core.id_space``) and never
+    again free. So a row was added after version ``start`` iff its root's id was free then.
+11. So neither the events in between nor the original files are needed: rows that were compacted
+    since are found in the outputs, by their roots.
+12. A segment that was present at ``start`` has no such rows.
+13. The rows are those visible at the end of the window. Rows that were added and deleted in it are
+    not among them, nor are old rows that a restore showed again: a change feed has both
+    (rules 1 to 3).
+14. A stream that follows a table reads one window of versions after another. Only versions with
+    rows for it, its *steps*, make a batch: compactions, cleanings and consumers' positions make no
+    empty ones.
+15. Limits bound the content of a batch: versions that changed rows, and files and bytes that these
+    added. A version is never divided, so a batch has at least one, whatever its size.
+16. A batch ends right before the first step that it has no room for. So rows that were deleted by
+    then are not in it.
 
 Source of the idea: Hudi's incremental query (RFC-66), start exclusive, end inclusive, by completion
 time; it needs the commits of the window, and every row's commit time.
-
-Batches of a stream: where one ends that follows a table.
-
-1. A stream reads one window of versions after another. Only versions with rows for it, its *steps*,
-   make a batch: compactions, cleanings and consumers' positions make no empty ones.
-2. Limits bound what a batch has: versions that changed rows, and files and bytes that these added.
-   A version is never divided, so a batch has at least one, whatever its size.
-3. A batch ends right before the first step that it has no room for. So rows that were deleted by
-   then are not in it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -96,6 +88,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 
+# Changes of rows, as a change feed shows them
 CHANGE = "_segtable_change"
 """The column of a change feed that names what happened to the row, a ``RowEffect``."""
 VERSION = "_segtable_version"
@@ -202,6 +195,7 @@ def _differing(intervals: Iterable[Interval]) -> tuple[Effect, ...]:
     return (Differs(found),) if found else ()
 
 
+# Origins of rows
 @dataclass(frozen=True, slots=True)
 class Origin:
     """When the write of a row began, and when it was published; 0 if that is unknown."""
@@ -241,6 +235,7 @@ def _described(segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, Origin]
                 yield run.root, Origin(segment.created, segment.completed)
 
 
+# Rows added since a version
 @dataclass(frozen=True, slots=True)
 class Added:
     """The roots of a segment that were published after a version; ``whole`` if all of them were."""
@@ -263,6 +258,7 @@ def _free(root: SegmentId, state: State) -> bool:
     return state.id_space(root.chunk, Generation.of(root)).free(root.partition)
 
 
+# Batches of a stream
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """How many versions, files and bytes a batch has at most; None: any number."""

@@ -1,34 +1,28 @@
-"""The choice of files to read, step by step: what each step leaves.
+"""The selection of files to read, step by step, and the plan of a read as a value.
 
 1. A selection begins with everything that may be read. Each step is one test, by one name, and
    leaves the items that pass it.
-2. Every step is recorded, so the code that plans a read is also what explains it
-   (``core.reads.selection``). An index is one more step (``table.chosen_files``), or a note why
-   it left nothing out.
-3. The order of steps is that of their cost: what the log alone decides comes first.
-
-The plan of a read as a value: what is opened and read, and what each step left out.
-
-1. The steps that choose files are those of the selection that the read uses
-   (``core.reads.selection``). The other steps follow from the footers of the chosen files, which
-   the read opens, too: row groups by their statistics, row groups without a shown row, columns.
-2. A file counts once, whatever number of pieces it is read in. Its bytes are those that the read
+2. Every step is recorded, so the code that plans a read also explains it (``ReadPlan``). An index
+   is one more step (``table.chosen_files``), or a note why it left nothing out.
+3. The order of steps is that of their cost: the steps that the log alone decides come first.
+4. A plan says what is opened and read, and what each step left out. The steps that choose files are
+   those of the selection that the read uses. The other steps follow from the footers of the chosen
+   files, which the read opens, too: row groups by their statistics, row groups without a shown row,
+   columns.
+5. A file counts once, whatever number of pieces it is read in. Its bytes are those that the read
    needs: footer and page indexes, and of each row group the columns that are read. Readers may load
    a little more: gaps of some KiB between columns, and whole blocks to compare their checksums.
-3. Row groups are counted in the chosen files alone: the footers of other files are not read.
-4. A plan says what it did not look into, and which indexes were not used.
-
-Which files of a file group may be left out by a condition, given what each file may hold.
-
-A condition is on merged rows. A file that holds no matching record may hold one that hides another
-file's record, so it is left out only where that cannot change a row:
-
-1. The records of a key all satisfy a condition on the key alone, or none does (``by_key``). So a
+6. Row groups are counted in the chosen files alone: the footers of other files are not read.
+7. A plan says what it did not look into, and which indexes were not used.
+8. A condition is on merged rows. A file of a file group that holds no matching record may hold one
+   that hides another file's record. So it is left out only where that cannot change a row, given
+   what each file may hold (rules 9 to 11).
+9. The records of a key all satisfy a condition on the key alone, or none does (``by_key``). So a
    file without such records is left out by itself.
-2. Engine ``latest``: a row is one record, so a group no file of which may hold a matching record
-   has no matching row (``by_row``). Fixed columns may be another record's: each is judged alone.
-3. Engine ``partial_update``: the columns of a row are those of several records, or no record's, so
-   only the key counts.
+10. Engine ``latest``: a row is one record, so a group no file of which may hold a matching record
+    has no matching row (``by_row``). Fixed columns may be another record's: each is judged alone.
+11. Engine ``partial_update``: the columns of a row are those of several records, or no record's, so
+    only the key counts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +36,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 
 
+# Selections: steps that leave files out
 class PrunedBy(StrEnum):
     """What a step of a read's plan goes by; the values are stable."""
 
@@ -172,6 +167,7 @@ class Selection(Generic[Item]):
         return Selection(tuple(items), self.layers, self.notes)
 
 
+# Plans of reads
 @dataclass(frozen=True, slots=True)
 class Extent:
     """An amount of data; ``row_groups`` is None where footers were not read."""
@@ -499,6 +495,7 @@ def _merged(merging: Merging) -> Iterator[str]:
     )
 
 
+# Tests of records that follow from a condition on merged rows
 @dataclass(frozen=True, slots=True)
 class RecordTests:
     """What records satisfy so that a row may match.

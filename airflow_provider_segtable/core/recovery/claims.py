@@ -1,6 +1,7 @@
-"""Claims: which segments a version replaces, and whether they exist.
+"""Claims: which segments a version replaces, whether they exist, and the doubts that remain.
 
-Divisions: log files beside versions of other time chunks or other buckets, without the log.
+Recovery (``core.recovery.replay``) asks these questions of descriptors. Rules 1 to 4 are about
+*divisions*: log files beside versions of other time chunks or other buckets, without the log.
 
 1. The files of a version name its number of buckets, and its chunks their granularity. Where no
    version has rows, the newest log file tells the number.
@@ -12,8 +13,7 @@ Divisions: log files beside versions of other time chunks or other buckets, with
    else the files below it have all rows, and it is left out.
 4. A version has the records of the files that it names (``replaces``), and of the log files whose
    records are in these (``MergedRoots``).
-
-The result of a recovery: the table's segments, and the doubts (``core.recovery.replay``).
+5. The result of a recovery is the table's segments and the doubts (``Recovered``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -234,6 +234,7 @@ def attempts(members: Iterable[Segment]) -> dict[GroupKey, list[list[Segment]]]:
     return {key: [tries[which] for which in sorted(tries)] for key, tries in found.items()}
 
 
+# Divisions: log files beside versions of other chunks or buckets
 MergedRoots = Mapping[str, Collection[int]]
 """The provisional ids of the log files whose records are in a file, by its path."""
 
@@ -336,6 +337,7 @@ def bared(replaced: Iterable[Segment], shown: Collection[Segment]) -> frozenset[
     )
 
 
+# Results and doubts
 class Reason(StrEnum):
     """The reason for a doubt."""
 

@@ -1,19 +1,17 @@
-"""Diagnosis: findings, and the checks of a table that need its log alone.
+"""Diagnosis: findings about a table, and the checks that need its log alone.
 
 1. A *finding* names the problem, its place, why it matters, and the way out. Its ``code`` is a
-   stable word for scripts.
+   stable word for scripts. Its ``where`` is a path below the table's root, or a version.
 2. Severities, from harmless to worst: INFO (no action needed), WARNING (costs time, space or
    speed), UNCHECKED (could not be checked), CRITICAL (rows or commits are affected).
 3. An event changes only the intervals that it touches. ``violations_since`` checks the invariants
    there on a newly built timeline, and compares its visible segments with the incremental one's.
 4. A file and the log agree if the footer's descriptor equals the log's. A carried-over segment may
    have another id and shard in the log.
+5. Each finding about damage has one function here (``damaged_file``), which names its meaning, why
+   it matters, and the way out. ``segtable verify`` reports them.
 
 Source of the idea: ``fsck`` and ZFS' scrub; invariants by window as in incremental view checks.
-
-Findings of ``segtable verify`` about damage: what each means, why it matters, the way out.
-
-``where`` is a path below the table's root, or a version.
 """
 
 import re
@@ -72,6 +70,7 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
     return max((f.severity for f in findings), key=lambda each: each.rank, default=None)
 
 
+# Checks of the log
 def violations_since(state: State, event: Event) -> Iterator[str]:
     """Yield the violations in the intervals that the last event touched.
 
@@ -147,6 +146,7 @@ def disagreements(segment: Segment, footer: Segment) -> Iterator[str]:
             yield f"{name}: the log says {logged!r}, the footer {found!r}"
 
 
+# Findings about damage
 _critical = partial(Finding, severity=Severity.CRITICAL)
 
 _BUG = "stop compaction of this table, keep its log, and report this as a bug of segtable"

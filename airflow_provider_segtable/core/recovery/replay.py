@@ -14,7 +14,7 @@
 5. Segments that a standing version overlaps but does not name were appended meanwhile. They are
    carried over, as the log would have done. So ``shown`` has no row twice, by construction.
 6. Of a primary-key table, log files that do not fit the layout of a version are in it, or were
-   never committed; a version that may lack some is left out (``division_claims``).
+   never committed; a version that may lack some is left out (``core.recovery.claims``).
 7. A question that descriptors cannot answer is a ``Doubt``, never a guess; a person has to decide
    a *blocking* one.
 

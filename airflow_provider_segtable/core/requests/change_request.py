@@ -3,20 +3,17 @@
 1. ``Table``, the command line, the operators and the Spark application make the same requests;
    ``table.changes.run_change`` carries them out with a row engine (Arrow or Spark).
 2. A request is checked when it is made; ``check_fits`` compares it with a table's columns. Both
-   name the refused value and the way out. What only one engine cannot do is refused by that engine.
+   name the refused value and the way out. A limit of one engine is refused by that engine.
 3. Rows come as a file that is not read yet (``FileRows``), or as an engine holds them
    (``GivenRows``): an Arrow table or a DataFrame, which this module does not look into.
 4. A condition is SQL text, or a ``pyarrow.compute.Expression`` for the Arrow engine. A new value is
    ``Sql`` text, or for the Arrow engine a plain value or an expression.
-
-Change requests as arguments of the Spark application, in both directions.
-
-1. ``arguments_of`` and ``request_of`` are inverse: the application makes the request that the
-   operator made. Rows are named as files; credentials among the reader's options are left out and
-   go by the environment.
-2. Each value is one argument ``--name=value``, checked for control characters
+5. Requests are also arguments of the Spark application, in both directions. ``arguments_of`` and
+   ``request_of`` are inverse: the application makes the request that the operator made. Rows are
+   named as files; credentials among the reader's options are left out and go by the environment.
+6. Each value is one argument ``--name=value``, checked for control characters
    (``core.arguments``).
-3. Arguments of another kind of change are refused, instead of being ignored.
+7. Arguments of another kind of change are refused, instead of being ignored.
 """
 
 import argparse
@@ -319,6 +316,7 @@ def held(rows: RowsToMatch) -> GivenRows:
     return rows
 
 
+# Checks against the columns of a table
 def check_fits(request: ChangeRequest, schema: Schema, time_column: str) -> None:
     """Compare a request, whose rows are read, with the columns of a table.
 
@@ -398,6 +396,7 @@ def _assigned(given: Mapping[str, Sql | Any] | None) -> str:
     return ", ".join(f"{name} = {value}" for name, value in (given or {}).items())
 
 
+# Arguments of the Spark application
 KINDS = (ChangeKind.DELETE.value, ChangeKind.UPDATE.value, ChangeKind.MERGE.value)
 """The changes that the application ``change`` makes; ``ingest`` overwrites."""
 
