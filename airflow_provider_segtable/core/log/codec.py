@@ -1,20 +1,19 @@
-"""Events as JSON, versioned and checksummed.
+"""Encode events as JSON, versioned and checksummed, and decode only files that are right.
 
 1. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
    the event's fields. Unknown formats and kinds are refused by name, never guessed.
 2. The checksum covers everything else, the event's number included, so a torn, flipped or
-   misplaced file is detected. Each field is compared with its type, too (``field_types``).
+   misplaced file is detected.
 3. Encoding is canonical (sorted keys, no spaces): equal events have equal bytes.
 4. Absent attributes of segments and plans are omitted, not written as null.
 5. The JSON of an action is that of its family (``core.log.families``).
-6. ``feeds`` is there if the event brings entries of indexes. A segtable that does not know it does
-   not get so far: it refuses the event that requested the index.
-
-Compare the fields of decoded values with their declared types.
-
-An event file with a valid checksum may still be wrong: written by hand, or by a program with a
-fault. ``misfit`` names the field, so that no reader ends in the middle of a sum. Checks are made
-once per type; abstract types (``TableKind``, ``Plan``) are checked as the value's own type.
+6. ``feeds`` is there if the event brings entries of indexes. An older segtable that does not know
+   ``feeds`` never gets so far: it refuses the event that requested the index.
+7. An event file with a valid checksum may still be wrong: written by hand, or by a program with a
+   fault. So each field is compared with its declared type, and ``misfit`` names the wrong field.
+   Without it a reader would fail in the middle of a computation.
+8. The checks of fields are made once per type. Abstract types (``TableKind``, ``Plan``) are
+   checked as the value's own type.
 """
 
 import json
@@ -37,6 +36,7 @@ from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment_codec import Json
 from airflow_provider_segtable.core.time import iso, parse_instant
 
+# Comparison of decoded fields with their declared types
 Check = Callable[[Any], str]
 """Returns where a value does not have its type; empty if it has."""
 
@@ -168,6 +168,7 @@ def _entries(key: Any, item: Any) -> Check:
     return check
 
 
+# Encoding and decoding of event files
 FORMAT = 1
 
 _NAMED = {kind.name: kind for kind in KINDS}

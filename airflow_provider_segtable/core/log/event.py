@@ -1,10 +1,10 @@
-"""A kind of event: its type, its name in the log, its JSON, its line, and what it touches.
+"""The parts of every event: its kind, its stamp, its conflict, and its words for segments.
 
-The stamp of an event: its number, time, commit id and author.
-
-A change that may not be committed: a value, not a fault.
-
-Segments in words, for the lines of events.
+1. A *kind* of event has a type, a name in the log, its JSON, its line for people, and the intervals
+   that it touches.
+2. A *stamp* is the number, time, commit id and author of an event.
+3. A *conflict* is a change that may not be committed: a value, not a fault.
+4. The lines of all events describe segments in the same words.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -84,6 +84,7 @@ class Conflict:
     winner: int | None = None
 
 
+# Segments in words, for the lines of events
 def amount(segments: Collection[Segment]) -> str:
     """Return e.g. ``2 segments, 20 rows, 2.0 KiB``."""
     rows = counted(sum(segment.rows for segment in segments), "row")

@@ -1,23 +1,27 @@
-"""The fold: a table's state is ``apply`` over its events, and nothing else changes state.
+"""Fold events into a table's state, admit the next event, and sum up what events published.
 
-1. ``apply(state, event)`` is pure, and total over logs whose events ``admission.admit`` accepted.
+1. ``apply(state, event)`` is pure, and total over logs whose events ``admit`` accepted. Nothing
+   else changes state.
 2. Events arrive in order without gaps, at strictly increasing times; anything else is a
    ``CorruptTable``, never skipped.
 3. ``fold`` applies neighbouring appends together: their segments enter the timeline at once. A
    writer among eight reads seven foreign appends for each of its own. The state is that of
-   ``apply``, event by event (``tests/property/test_fold.py``).
+   ``apply``, event by event (``tests/property/test_versions.py``).
 4. After each event the indexes know what it has fed them, or what they lack (``index_events``).
 5. After each append the buckets of the log store know what it committed (``log_store_events``).
-6. After each append that is a part of a load, the load ends there (``loads``).
-7. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
-   changes the state is said and done in its family (``core.log.families``).
-
-Admission: whether a change may follow the events committed since its author read the log.
-
-The committer calls ``admit(action, state)`` with the newest state before every attempt to put the
-next event. The event is put-if-absent at ``state.n + 1``, so no other event can come in between.
-The result is the action to commit, amended if that resolves the conflict, or a ``Conflict`` with
-the reason and the winning event.
+6. After each append that is a part of a load, the load ends there (``core.log.state``).
+7. A log begins with ``TableCreated`` and may end with ``TableDropped``. Each other event changes
+   the state as its family says (``core.log.families``).
+8. *Admission* decides whether a change may follow the events committed since its author read the
+   log. The committer calls ``admit(action, state)`` with the newest state before every attempt to
+   put the next event. The event is put-if-absent at ``state.n + 1``, so no other event can come in
+   between. The result is the action to commit, amended if that resolves the conflict, or a
+   ``Conflict`` with the reason and the winning event.
+9. Each family decides for its own events; the table below shows them side by side. The balance
+   check runs in admission, so at commit (``core.log.replacement``).
+10. The *published* rows, segments and bytes are summed up for readers that did not see the events.
+    They are those of the segments that an event makes visible: appended, changed, compacted,
+    restored or repaired ones. Other events publish none. A plan's events name the plan.
 
 =====================  ==================================================================
 mine                   over theirs
@@ -61,15 +65,6 @@ altered                refused if another alteration landed that its author had 
                        read by the ids of their columns
 dropped                always admitted; everything else is refused after it
 =====================  ==================================================================
-
-Each family decides for its own events (``core.log.families``); here they stand side by side.
-The balance check runs here, at commit (``core.log.replacement``).
-
-Sum up what events published, for readers that were not there.
-
-1. Rows, segments and bytes are those of the segments that an event makes visible: appended,
-   changed, compacted, restored or repaired ones. Other events publish none.
-2. A plan's events name the plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -130,6 +125,7 @@ from airflow_provider_segtable.core.timeline import Timeline
 __all__ = ["Conflict", "admit"]
 
 
+# Admission of the next event
 def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR0912 - one case a family
     """Return the action to commit next, or the conflict that forbids it.
 
@@ -177,6 +173,7 @@ def _fitting(admitted: Action | Conflict, state: State) -> Action | Conflict:
     return admitted if reason is None else Conflict(reason=reason)
 
 
+# Sums over the events that published rows
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """Sums over events: ``event`` is the newest one, ``events`` are all of them; in log order."""
@@ -252,6 +249,7 @@ def plans_of(action: Action) -> tuple[str, ...]:
             return ()
 
 
+# The fold of events into a state
 COMMITS_KEPT = 10_000
 TOGETHER = 64
 """Most appends that are applied together; bounds the memory for their segments."""

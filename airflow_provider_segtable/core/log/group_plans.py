@@ -1,26 +1,22 @@
-"""Plans that replace adjacent groups of one chunk by one group over the same roots.
+"""Plans that replace adjacent groups of one chunk by one group: minor and semi-major compaction.
 
-1. Inputs are whole, visible, adjacent groups (``core.timeline``). The outputs are one
-   atomic update group: the same root range, at a higher minor version.
+1. Inputs are whole, visible, adjacent groups (``core.timeline``). The outputs are one atomic
+   update group: the same root range, at a higher minor version. If an input is replaced meanwhile,
+   the plan can never complete.
 2. The lock is EXCLUSIVE on the input segments, and new ids of the later generation are allocated
    with it. Workers do not wait for it: if another worker holds a segment, the plan is left to it.
-3. If an input is replaced meanwhile, the plan can never complete.
+3. In a primary-key table the group of a semi-major compaction is a *base file*, so it begins at the
+   first root of its bucket: a slice has one base file, and everything older is in it.
 4. Balance: the outputs have ids of the attempt, the plan's root range, the size of their group,
    the chunk's core set, and a minor version above all groups over these roots. An append
    table's also have the lineage of the inputs (``TableKind.misplaced``).
 5. The outputs are in a base as ``core.base`` says. In a file group no plan takes a base
    apart: what is left of it would be no base, and what is made none either.
-
-Minor compaction: small adjacent groups of a chunk become one, and rows keep their order.
-
-Rows are copied undecoded where possible. In a rollup table they are rolled up within the inputs.
-
-Semi-major compaction: all groups of a chunk, as of the plan, become one sorted group.
-
-1. Its segments are well sized. Appends go on beside it; later segments stay beside its outputs.
-2. In a rollup table rows are rolled up within the inputs.
-3. In a primary-key table the group is a *base file*, so it begins at the first root of its bucket:
-   a slice has one base file, and everything older is in it.
+6. *Minor compaction* joins small adjacent groups of a chunk, and rows keep their order. They are
+   copied undecoded where possible.
+7. *Semi-major compaction* sorts all groups of a chunk, as of the plan, into one group of well sized
+   segments. Appends go on beside it; later segments stay beside its outputs.
+8. In a rollup table both roll rows up within the inputs.
 """
 
 from abc import ABC

@@ -1,6 +1,6 @@
-"""Plans: work on a table that is decided first, written into the log, then carried out.
+"""Plans: work on a table that is decided first, written into the log, then carried out in steps.
 
-1. A plan is a value of a *kind*. A kind is one type in one file of this folder, listed in
+1. A plan is a value of a *kind*. A kind is one type in this folder, listed in
    ``core.log.plan_kinds``. The log, the locks, the services and the commands know only ``Plan``:
    everything in which kinds differ is a class attribute or a method here.
 2. A plan's id is a function of table, kind, purpose and inputs. A plan made twice has the same id,
@@ -8,20 +8,17 @@
 3. A pending plan *claims* segments, or an interval with everything in it. A new plan over segments
    is refused if a pending plan claims any of them. A new plan over an interval is refused only by
    another such plan: its lock waits for the workers of plans over segments.
-4. A worker acquires the plan's lock, commits ``PlanInflight``, takes the plan's steps
-   (``core.log.plan``), and commits ``PlanCompleted``. The log fences attempts and settles
-   ids for every kind alike (``core.log``); a kind adds conditions, and lifts none.
+4. A worker acquires the plan's lock, commits ``PlanInflight``, takes the plan's steps, and commits
+   ``PlanCompleted``. The log fences attempts and settles ids for every kind alike (``core.log``); a
+   kind adds conditions, and lifts none.
+5. A *step* is pure data: the next work of the plan's worker. The worker asks its plan for the next
+   step until the plan publishes (``Plan.next_step``). A plan may take several steps over data, each
+   decided from the results of those before it.
+6. The jobs of a step depend on the table's kind; ``services.compaction`` makes them.
+7. ``PlanState`` has the status of a plan; its methods are the transitions.
 
 Source of the idea: Druid's minor compaction; its major compaction, and the semi-major one that
 it names, are future work there. Hudi's table services (requested, inflight, completed).
-
-Steps of a plan's execution: what its worker does next, as pure data.
-
-A worker asks its plan for the next step until the plan publishes (``Plan.next_step``). A plan may
-take several steps over data, each decided from the results of those before it. The jobs of a step
-depend on what the table keeps; ``services.compaction`` makes them.
-
-The status of a plan, and its transitions.
 """
 
 import hashlib
@@ -49,6 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.state import State
 
 
+# Steps of a plan's execution
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
     """Rewrite the live rows of the inputs into new segments.
@@ -109,6 +107,7 @@ class BuildIndex:
 Step: TypeAlias = Rewrite | BuildIndex | Publish
 
 
+# Plans, their claims and their ids
 COMPACTION_PRIORITY = 25
 
 Named = tuple[tuple[SegmentId, Shard], ...]
@@ -405,6 +404,7 @@ def _replaced_by(segment_id: SegmentId, state: "State") -> "PlanState | None":
     return max(replacing, key=lambda p: p.last_n, default=None)
 
 
+# The status of a plan, and its transitions
 class PlanStatus(StrEnum):
     """The status of a plan."""
 

@@ -1,8 +1,8 @@
 """The kinds of plan, by name.
 
-A kind to add is one type in a file of this folder, one module in ``planning``, and one entry in
-``KINDS``. A kind that is not listed is refused by its name when a plan is decoded: a newer segtable
-wrote it.
+A kind to add is one type in a file of this folder, one module in ``planning.finders``, and one
+entry in ``KINDS``. A kind that is not listed is refused by its name when a plan is decoded: a newer
+segtable wrote it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Replacement: a new version of a region, and the segments appended to the old one meanwhile.
+"""Replacement: a new version of a region carries over appended segments, and rows balance.
 
 1. A major compaction writes the *core set* of each chunk of its region at a new version. Where
    the region has no rows, tombstones hide the segments of older versions.
@@ -7,25 +7,22 @@
 3. An append that commits after the version changed is carried over in the same way, by its own
    commit.
 4. A segment can be carried over if all its rows lie in one chunk of the layout, and were divided
-   by the number of buckets that the layout has there. This is certain
-   if granularity stays or gets coarser in all of the region: appends continue beside such a
-   compaction and wait for any other (``core.log.major_plan``). If an append slips in because
-   locks were lost, the commit is a conflict; no row is lost. Writers of primary-key tables hold no
-   locks: whoever commits second, writer or compaction, divides the rows of the log file again.
+   by the number of buckets that the layout has there. This is certain if granularity stays or gets
+   coarser in all of the region: appends continue beside such a compaction and wait for any other
+   (``core.log.major_plan``). If an append slips in because locks were lost, the commit is a
+   conflict; no row is lost. Writers of primary-key tables hold no locks: the later committer,
+   writer or compaction, divides the rows of the log file again.
 5. Chunks of one version do not hide rows of each other.
+6. *Row balance*, at every commit: a plan's outputs account for all rows of its inputs. They have
+   as many events (ingested rows, before rollup) as the inputs, less the rows deleted through the
+   outputs' ``deletes_applied_through``. If the log records how many deleted rows the inputs had,
+   that number is exact, else an upper bound.
+7. The table's kind adds what outputs owe to their inputs besides (``TableKind.unaccounted``): an
+   append table's have as many rows, under roots that the inputs may hold.
+8. Each kind of plan adds what it requires of the outputs' ids and places (``Plan.imbalance``).
 
 Source of the idea: Druid's concurrent append and replace (``upgrade_segments``). Here the log
 decides in one place; in Druid each appender records it.
-
-Row balance: a plan's outputs account for all rows of its inputs, at every commit.
-
-1. The outputs have as many events (ingested rows, before rollup) as the inputs, less the rows
-   deleted through the outputs' ``deletes_applied_through``. If the log records how many deleted
-   rows the inputs had, that number is exact, else an upper bound.
-2. The table's kind adds what outputs owe to their inputs besides (``TableKind.unaccounted``): an
-   append table's have as many rows, under roots that the inputs may hold.
-
-Each kind of plan adds what it requires of the outputs' ids and places (``Plan.imbalance``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -130,6 +127,7 @@ def present(ids: Iterable[SegmentId], state: State) -> tuple[Segment, ...]:
     return tuple(segment for i in ids if (segment := state.timeline.get(i)))
 
 
+# Row balance of outputs and inputs
 def unaccounted(
     inputs: Sequence[Segment], segments: Sequence[Segment], state: State
 ) -> Iterable[str]:

@@ -1,38 +1,29 @@
-"""The state of a table: what its events add up to, and the questions it answers.
+"""The state of a table: the sum of its events, and the changes that event families share.
 
 1. State holds every published segment (visible or overshadowed) in the timeline, the layout of
-   time, all pending plans, the last finished ones, the settled ids, and the ids of recent commits,
-   by which a committer recognises its own event.
+   time, all pending plans, the last finished ones, the settled ids, recent overwrites and loads,
+   and the ids of recent commits.
 2. Only the fold changes it (``core.log.fold``).
-
-The event times that recent overwrites replaced, by which two overwrites notice each other.
-
-An overwrite replaces all rows of its time, so it must see those that another one wrote first, even
-if both found nothing to delete. Only overwrites that began before a recent one need these entries;
-so the newest ``KEPT`` suffice. An author that has missed more has to look again.
-
-The commit ids of recent events, by which a committer recognises its own event.
-
-1. Each event has one commit id. The ids of the newest ``keep`` events are kept, oldest first.
-2. Adding one costs O(sqrt(keep)), because old ids leave in bulk (``PersistentMap``).
-
-Loads: the rows of a file that are appended in parts under one name, each row once.
-
-1. A load has the name of its commit id and its file. Its parts are appends: each has the rows from
-   ``start`` to before ``end`` of the file's ``total``, and follows the part before it.
-2. A part begins where the log says that the last one ended, whatever sizes parts had. So a load
+3. *Recent overwrites*: the times whose rows they replaced, by which two overwrites notice each
+   other. An overwrite replaces all rows of its time, so it must see those that another one wrote
+   first, even if both found nothing to delete. Only overwrites that began before a recent one need
+   these entries; so the newest ``KEPT`` suffice. An author that has missed more has to look again.
+4. *Recent commits*: each event has one commit id, by which a committer recognises its own event.
+   The ids of the newest ``keep`` events are kept, oldest first. Adding one costs O(sqrt(keep)),
+   because old ids leave in bulk (``PersistentMap``).
+5. *Loads* append the rows of a file in parts under one name, each row once. A load has the name of
+   its commit id and its file. Its parts are appends: each has the rows from ``start`` to before
+   ``end`` of the file's ``total``, and follows the part before it.
+6. A part begins where the log says that the last one ended, whatever sizes parts had. So a load
    that is repeated with other parts, or that failed and was corrected, goes on after its last row.
-3. A part records the checksum of all rows up to its end (``data.sketches``). So a
-   repeat knows whether its file begins with the rows that are committed.
-4. A load whose parts end at its total is complete: nothing is appended under its name any more.
-5. The state has the last part of each load, as long as it has the ids of commits.
-
-Changes of a state that several event families share. Only their folds call them.
-
-1. ``publish``: segments enter the timeline; their ids and those of their origins are settled.
-2. ``settle``: ids are used up, whether or not a segment was published under them.
-3. ``void``: no segment will ever be published under these ids.
-4. ``delete_rows``: event ``n`` deletes the rows of these vectors.
+7. A part records the checksum of all rows up to its end (``data.sketches``). So a repeat knows
+   whether its file begins with the rows that are committed.
+8. A load whose parts end at its total is complete: nothing is appended under its name any more.
+9. The state has the last part of each load, as long as it has the ids of commits.
+10. Only the folds of event families call the changes that they share: ``publish`` (segments enter
+    the timeline; their ids and those of their origins are settled), ``settle`` (ids are used up,
+    whether or not a segment was published under them), ``void`` (no segment will ever be published
+    under these ids) and ``delete_rows`` (event ``n`` deletes the rows of these vectors).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,6 +51,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import GranularityOverride, Instant, Interval, Layout, iso
 from airflow_provider_segtable.core.timeline import Timeline
 
+# Recent overwrites, recent commits and loads
 KEPT = 256
 
 
@@ -206,6 +198,7 @@ def decode_loads(body: Any) -> Loads:
     return {each.part.load: each for each in found}
 
 
+# The state, and the changes that event families share
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The state of a table at event ``n``.

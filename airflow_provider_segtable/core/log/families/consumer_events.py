@@ -9,7 +9,6 @@
 4. Cleaning keeps the versions from a position on for a bounded time (``retention.consumer_hours``).
    A cleaning is refused if a consumer would lose its position by it that its author had not read
    (``cleaning_events``).
-
 5. A consumer group of the log store stores marks, each for a bucket that a member has. They are
    admitted only if each bucket's mark is still where the member went on from: else ``Fenced``,
    because another member has the bucket now. Groups and readers of windows do not share a name.
