@@ -4,19 +4,16 @@
    files never change, an entry is right for as long as its file exists.
 2. Entries are the rows of a primary-key table of their own (``index_table``). A kind says which
    columns that table has; ``data.indexes`` computes the entries.
-3. Other code asks the kind, and never which kind it is. A kind is one file here, one in
-   ``data.indexes``, and a line in the registry of each.
+3. Other code asks the kind, and never which kind it is. A kind is one class in ``core.indexes``,
+   one in ``data.indexes``, and a line in the registry of each.
 4. Indexed columns are named by their ids, so a column may be renamed.
 5. Most kinds are ``AboutFiles``: an entry names its file. Entries of other kinds are about records,
    which stay the same when a compaction writes them to other files: it has nothing to feed.
+6. Three kinds about files are here: ``files`` (the files of each time chunk, with sizes and numbers
+   of rows), ``column_stats`` (bounds, nulls and distinct values of columns in each row group) and
+   ``bloom_filter`` (which values a file certainly does not have).
 
 Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
-
-The index ``files``: the files of each time chunk, with sizes and numbers of rows.
-
-The index ``column_stats``: bounds, nulls and distinct values of columns in each row group.
-
-The index ``bloom_filter``: which values a file certainly does not have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +25,7 @@ from airflow_provider_segtable.core.schema import Column, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 
+# Kinds in general
 FILE = "file"
 """The column with the path of the data file that an entry is about."""
 CHECKSUM = "checksum"
@@ -187,6 +185,7 @@ def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int(number) for number in body["columns"])
 
 
+# The index of files
 END = "end"
 BYTES = "bytes"
 
@@ -227,6 +226,7 @@ class FileList(AboutFiles):
         return cls()
 
 
+# The index of column statistics
 ROW_GROUP = "row_group"
 """The number of the row group in its file, from 0."""
 
@@ -306,6 +306,7 @@ class ColumnStats(AboutFiles):
         return cls(columns=ids_of(body))
 
 
+# The index of Bloom filters
 DEFAULT_RATE = 0.01
 
 _HASHED_TYPES = (

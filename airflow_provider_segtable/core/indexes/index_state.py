@@ -1,4 +1,4 @@
-"""The state of an index: what it lacks, and what its own table has not got yet.
+"""The state of an index: its definition, its feeds, what it lacks, and what is not copied yet.
 
 1. An index *lacks* time in which files were published without entries. A new index lacks all time
    that has files; an event without a feed, or whose feed does not cover all its files, adds the
@@ -7,30 +7,23 @@
 2. An index becomes *available* with the event after which it lacks nothing. It stays available if
    it lacks something later: readers open the files that have no entries.
 3. So the log answers for each index whether a commit has fed it, and whether it may be used.
-
-Source of the idea: Hudi RFC-45 (index states in the table's configuration), which asks whether any
-index was fed.
-
-Feeds: entries of indexes that an event brings, in the event or in files of the indexes' tables.
-
-1. Whoever publishes data files writes the entries about them, too, for every index of the table,
-   and brings both in one event. So no version shows files without the entries that it brought.
-2. A small feed is *inline*: its entries are bytes in the event, and no file is written. A larger
-   one is log files of the index's own table, applied there as they are (``forwarding``).
-3. Inline feeds of neighbouring events are joined into log files later, all at once, by an event of
+4. A *feed* has the entries of an index that an event brings. The publisher of data files writes the
+   entries about them, too, for every index of the table, and brings both in one event. So no
+   version shows files without the entries that it brought.
+5. A small feed is *inline*: its entries are bytes in the event, and no file is written. A larger
+   one is log files of the index's own table, applied there as they are (``table.indexes.feeding``).
+6. Inline feeds of neighbouring events are joined into log files later, all at once, by an event of
    their own (``FeedsJoined``). Files are never joined, so a copy of them is always the same.
-4. An event without a feed for an index is no error, nor is one whose feed is about fewer files than
-   it publishes. The log records that the index lacks it
-   (``index_state.Lack``), and a later run of the index builds it.
+7. An event without a feed for an index is no error, nor is one whose feed is about fewer files than
+   it publishes. The log records that the index lacks it (``Lack``), and a later run of the index
+   builds it.
+8. ``KINDS`` is the registry of kinds of index. Definitions and states are encoded as JSON here.
+9. A user asks for a kind by its name, with settings by theirs (``chosen_kind``). Columns are named
+   by users, and kept by their ids. A setting that the kind does not have is refused: a rate for
+   bounds would do nothing.
 
-Source of the idea: Hudi RFC-45, whose writers log entries for each index that is being built.
-
-The registry of kinds of index, and indexes as JSON.
-
-The kind of index that a user asks for: by its name, with settings by theirs.
-
-1. Columns are named by users, and kept by their ids.
-2. A setting that the kind does not have is refused: a rate for bounds would do nothing.
+Source of the idea: Hudi RFC-45. It has index states in the table's configuration, and asks whether
+any index was fed; its writers log entries for each index that is being built.
 """
 
 import base64
@@ -57,6 +50,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, Interval
 
 
+# Feeds: entries of indexes that an event brings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
     """What an event brings for an index; empty if there is nothing to say.
@@ -114,6 +108,7 @@ def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
     )
 
 
+# Kinds and definitions, and their JSON
 KINDS: Mapping[str, type[IndexKind]] = {
     kind.name: kind for kind in (FileList, ColumnStats, BloomFilter, RecordIndex)
 }
@@ -161,6 +156,7 @@ def decode_index(body: Mapping[str, Any]) -> IndexDefinition:
     )
 
 
+# The state of an index
 MOST_LACKS = 512
 """Number of entries from which on those of neighbouring times are joined."""
 
@@ -352,6 +348,7 @@ def _decoded(body: Mapping[str, Any]) -> IndexState:
     )
 
 
+# The kind that a user asks for
 def in_words(kind: IndexKind, table: TableDefinition) -> str:
     """Return a kind with its settings: ``bloom_filter(city, rate=0.01)``."""
     known = {column.id: column.name for column in table.schema.numbered}

@@ -1,4 +1,4 @@
-"""The state of one bucket in a log store.
+"""The state of one bucket in a log store, and its changes by writers and checkpoints.
 
 ::
 
@@ -14,47 +14,47 @@
 4. A new epoch goes on from the table's last committed snapshot and discards what followed it.
 5. All functions here are pure: they return a new state, or raise a typed error.
 
-Buffered batches of records: adjacent, in the order of their offsets.
+The buffer of a bucket has adjacent batches of records, in the order of their offsets:
 
-1. A batch is kept whole. Its content is opaque here: adapters put Arrow batches into it.
-2. Batches lie in blocks of at most ``BLOCK``, so that an addition copies one block and the list of
+6. A batch is kept whole. Its content is opaque here: adapters put Arrow batches into it.
+7. Batches lie in blocks of at most ``BLOCK``, so that an addition copies one block and the list of
    blocks, however many batches wait for a checkpoint. Lookups are by bisection.
-3. A buffer only grows at its end, and loses whole batches at either end.
+8. A buffer only grows at its end, and loses whole batches at either end.
 
-What a writer does to a bucket: it begins an epoch, and appends records.
+A writer begins an epoch, and appends records:
 
-1. ``begin``: a writer of a higher epoch goes on from the last committed snapshot, as the table's
-   log has it. What the bucket holds below that offset is kept only if it is known to be the same:
-   the bucket has recorded this very commit, or it is a cut of the bucket's own newest epoch, whose
-   news was lost. All else is discarded. Repeating the call of one writer changes nothing.
-2. ``append``: the *sequence number* of an append is the offset that its writer expects, counted
-   from the answer to ``begin``. A higher number than the end means that an append before it is
-   missing. A lower one means that it is a repetition, which gets the same answer, however late.
-   So a bucket needs no memory of earlier appends.
-3. An append of an older epoch is refused: ``Fenced``.
-4. ``fence``: the table's log has given the bucket away, so no commit of this epoch can come. Its
-   uncommitted records are dropped. Its writer is refused, and so are readers, which find them
-   elsewhere; until another epoch begins here.
-5. An append that does not fit evicts committed records, oldest first. If this is not enough, the
-   answer is ``Full``; the caller waits for a commit and tries again.
+9. ``begin``: a writer of a higher epoch goes on from the last committed snapshot, as the table's
+   log has it. Records in the bucket below that offset are kept only if they are known to be the
+   same: the bucket has recorded this very commit, or it is a cut of the bucket's own newest epoch,
+   whose news was lost. All else is discarded. Repeating the call of one writer changes nothing.
+10. ``append``: the *sequence number* of an append is the offset that its writer expects, counted
+    from the answer to ``begin``. A higher number than the end means that an append before it is
+    missing. A lower one means that it is a repetition, which gets the same answer, however late.
+    So a bucket needs no memory of earlier appends.
+11. An append of an older epoch is refused: ``Fenced``.
+12. ``fence``: the table's log has given the bucket away, so no commit of this epoch can come. Its
+    uncommitted records are dropped. Its writer is refused, and so are readers, which find them
+    elsewhere; until another epoch begins here.
+13. An append that does not fit evicts committed records, oldest first. If this is not enough, the
+    answer is ``Full``; the caller waits for a commit and tries again.
 
-What a checkpoint does to a bucket: it cuts, and commits or abandons the cut.
+A checkpoint cuts the bucket, and commits or abandons the cut:
 
-1. ``cut`` takes the records that no commit holds. The caller writes them into the table. While the
-   cut is pending, appends and reads go on.
-2. ``commit`` follows the table's commit, and evicts what is older than the kept checkpoints. The
-   table decides: a cut of this epoch is believed even after ``abandon``. A repeated or late call
-   for a commit that the bucket knows changes nothing. A cut of an epoch that was replaced without
-   its commit is refused: its records were discarded.
-3. ``abandon`` returns the records to the next cut. It changes nothing if the cut is not pending.
+14. ``cut`` takes the records that no commit holds. The caller writes them into the table. While the
+    cut is pending, appends and reads go on.
+15. ``commit`` follows the table's commit, and evicts what is older than the kept checkpoints. The
+    table decides: a cut of this epoch is believed even after ``abandon``. A repeated or late call
+    for a commit that the bucket knows changes nothing. A cut of an epoch that was replaced without
+    its commit is refused: its records were discarded.
+16. ``abandon`` returns the records to the next cut. It changes nothing if the cut is not pending.
 
-When a log store's service makes a checkpoint: by age, size, number of records, or on request.
+The service decides when a checkpoint is due:
 
-1. A checkpoint is due when the oldest waiting record is ``seconds`` old, or when ``nbytes`` or
-   ``records`` wait, whichever comes first; or when one is requested.
-2. After a failure nothing is tried for a pause, which doubles with each failure in a row. The
-   records wait, and writers wait behind them for room: nothing is lost.
-3. Times are seconds of a clock that never goes back, so that a host's clock may be set.
+17. A checkpoint is due when the oldest waiting record is ``seconds`` old, or when ``nbytes`` or
+    ``records`` wait, whichever comes first; or when one is requested.
+18. After a failure nothing is tried for a pause, which doubles with each failure in a row. The
+    records wait, and writers wait behind them for room: nothing is lost.
+19. Times are seconds of a clock that never goes back, so that a host's clock may be set.
 """
 
 import math
@@ -77,6 +77,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
 )
 from airflow_provider_segtable.core.time import Instant
 
+# Batches, and the buffer of a bucket
 T = TypeVar("T")
 BLOCK = 256
 
@@ -169,6 +170,7 @@ def _first(batch: Batch[T]) -> Offset:
     return batch.first
 
 
+# The state of a bucket
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How much a bucket may buffer, and for how many checkpoints it keeps committed records."""
@@ -259,6 +261,7 @@ def violations(log: BucketLog[T]) -> list[str]:
     return [what for what, holds in checks.items() if not holds]
 
 
+# Changes by writers
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append(Generic[T]):
     """Records of one writer; ``sequence`` is the offset that it expects for the first."""
@@ -417,6 +420,7 @@ def _with_room(log: BucketLog[T], size: int, limits: Limits) -> Buffer[T] | None
     return buffer
 
 
+# Changes by checkpoints
 def cut(log: BucketLog[T]) -> BucketLog[T]:
     """Return the bucket with a pending cut, or without if all records are committed.
 
@@ -470,6 +474,7 @@ def abandon(log: BucketLog[T], given_up: BucketCut[T]) -> BucketLog[T]:
     return replace(log, pending=None) if same else log
 
 
+# Times of checkpoints
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
 

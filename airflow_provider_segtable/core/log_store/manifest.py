@@ -1,26 +1,4 @@
-"""What a table's log knows of its log store: epochs, committed offsets, and where to find them.
-
-1. A *range* is what one event has committed of a bucket: the records from ``start`` to before
-   ``end``, of one epoch. Its files are the event's own segments, so the log names them once.
-2. A range is of the bucket's newest epoch and begins where the last one ended. So committed offsets
-   have neither gaps nor two contents, and a replaced service cannot commit.
-3. Events number thousands, so a state keeps *waypoints* for them: from offset ``start`` on, look at
-   the events from ``n`` on. All ranges up to the next waypoint follow in order. From ``MOST`` on,
-   every other waypoint goes; those whose events have expired go, too.
-4. A restore of version v takes the committed end, and the waypoints, of v. Its own waypoint says
-   that ranges of the events between v and the restore do not count::
-
-       event   3: 0-50   5: 50-100   6: restore of 3   7: 50-70
-       waypoints (0, n=3)  (50, n=6, undone after 3)
-
-5. A restore begins an epoch, so a running service is fenced at its next checkpoint. Readers of
-   earlier epochs are reset to the offset up to which both logs are known to be the same
-   (``position.Lineage``); never to a later one.
-6. A repair of a log that has lost events resets all readers to the beginning of what it still has.
-
-Source of the idea: Paimon's proposal of a log store (log manifests in snapshots); Kafka's epochs.
-
-Positions in a bucket's log, and the lineage of its epochs.
+"""Positions in a bucket's log, and the table's record of epochs and committed offsets.
 
 1. An *offset* counts the records of a bucket from 0, without gaps. An *epoch* counts its writers:
    each new writer takes a higher one.
@@ -36,6 +14,25 @@ Positions in a bucket's log, and the lineage of its epochs.
 4. An epoch that begins at or below the offset of an earlier one makes that one redundant, so both
    columns of a lineage ascend. A long lineage merges its oldest entries: readers that are that old
    may go back further than they need.
+5. A *range* is what one event has committed of a bucket: the records from ``start`` to before
+   ``end``, of one epoch. Its files are the event's own segments, so the log names them once.
+6. A range is of the bucket's newest epoch and begins where the last one ended. So committed offsets
+   have neither gaps nor two contents, and a replaced service cannot commit.
+7. Events number thousands, so a state keeps *waypoints* for them: from offset ``start`` on, look at
+   the events from ``n`` on. All ranges up to the next waypoint follow in order. From ``MOST`` on,
+   every other waypoint goes; those whose events have expired go, too.
+8. A restore of version v takes the committed end, and the waypoints, of v. Its own waypoint says
+   that ranges of the events between v and the restore do not count::
+
+       event   3: 0-50   5: 50-100   6: restore of 3   7: 50-70
+       waypoints (0, n=3)  (50, n=6, undone after 3)
+
+9. A restore begins an epoch, so a running service is fenced at its next checkpoint. Readers of
+   earlier epochs are reset to the offset up to which both logs are known to be the same
+   (``Lineage``); never to a later one.
+10. A repair of a log that has lost events resets all readers to the beginning of what it still has.
+
+Source of the idea: Paimon's proposal of a log store (log manifests in snapshots); Kafka's epochs.
 """
 
 from bisect import bisect_right
@@ -95,6 +92,7 @@ BEGINNING = Position()
 NO_EPOCHS = Lineage()
 
 
+# Committed ranges, and where to find them
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedEnd:
     """The end of a bucket's last committed snapshot, from which a new writer goes on.

@@ -1,4 +1,6 @@
-"""What a reader gets at its position: records, a reset, or that it is behind.
+"""Answer the readers of a bucket: the next records, where to read on, and their lag.
+
+A reader at its position gets records, a reset, or that it is behind:
 
 1. A position of an earlier epoch from which records were discarded gets ``Reset``: forget what was
    read from this offset on, and read again. This comes before anything else, so a reader never sees
@@ -12,35 +14,35 @@
 5. A position of a later epoch than the bucket's means that the reader has seen a newer store:
    ``Fenced``. So does a bucket whose writer was replaced elsewhere.
 
-Where a follower of a bucket reads next: in files, at a service, or nowhere until news come.
+A follower of a bucket reads next in files, at a service, or nowhere until news come:
 
-1. A follower begins with the files. At their end it has all that is committed, and asks the service
+6. A follower begins with the files. At their end it has all that is committed, and asks the service
    for what follows its position. So it never leaves a gap, nor reads a record twice::
 
        FILES ── end ──▶ SERVICE ── behind, unavailable, long silence ──▶ FILES
 
-2. What the service cannot give is in the files, or is going to be. If the service had nothing at
+7. What the service cannot give is in the files, or is going to be. If the service had nothing at
    the position and the files have nothing either, the follower waits for *news*: an event of the
    table, or another service. Then it begins with the files again.
-3. Silence may come from a service that nobody writes to any more, because another one has its
-   buckets. So a follower looks at the table after ``LOOK_S``: it has the epochs (``Reset``).
-4. ``Reset`` and ``Expired`` give the position from which to go on. The follower stays where it is.
-5. ``through`` is an event up to which no range has a record at or behind the position. So the files
-   of a later range are found without a walk over earlier events. It holds in the position's epoch
-   only: a restore, which begins another one, may bring back ranges of earlier events.
+8. Silence may come from a service without writers, because another service has its buckets. So a
+   follower looks at the table after ``LOOK_S``: it has the epochs (``Reset``).
+9. ``Reset`` and ``Expired`` give the position from which to go on. The follower stays where it is.
+10. ``through`` is an event up to which no range has a record at or behind the position. So the
+    files of a later range are found without a walk over earlier events. It holds in the position's
+    epoch only: a restore, which begins another one, may bring back ranges of earlier events.
 
-What a bucket holds at one point in time: for checkpoints, readers' lag, and reads with the log.
+The status of a bucket at one point in time serves checkpoints, lags, and reads with the log:
 
-1. ``committed`` to ``end`` is what no commit is known to have. ``uncommitted_since`` is when the
-   oldest of these records was appended, by the clock of the store's host.
-2. ``start`` is the first offset in memory; what is before it is in the table's files only.
+11. ``committed`` to ``end`` is what no commit is known to have. ``uncommitted_since`` is when the
+    oldest of these records was appended, by the clock of the store's host.
+12. ``start`` is the first offset in memory; what is before it is in the table's files only.
 
-How far a reader of the log store is behind its end.
+The lag of a reader is the distance to the end of the log store:
 
-1. What a reader has yet to read begins at its position, or where records that it has read were
-   discarded. It ends where the bucket's service does, or at the committed end without a service.
-2. It is as old as its first record: by the event that committed it, or, if that is not committed,
-   at most as old as the oldest uncommitted record of the service.
+13. A reader's unread records begin at its position, or where records that it has read were
+    discarded. They end where the bucket's service does, or at the committed end without a service.
+14. The lag is as old as its first record: by the event that committed it, or, if that is not
+    committed, at most as old as the oldest uncommitted record of the service.
 """
 
 from collections.abc import Mapping
@@ -65,6 +67,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
 )
 from airflow_provider_segtable.core.time import Instant
 
+# Reads at a position
 T = TypeVar("T")
 
 
@@ -175,6 +178,7 @@ def _check(log: BucketLog[T], at: Position) -> None:
         )
 
 
+# A follower: in files, at a service, or awaiting news
 LOOK_S = 2.0
 """Seconds of silence after which the follower of a service looks at the table."""
 
@@ -288,6 +292,7 @@ def followed(at: Following, seen: Seen) -> Following:
             assert_never(seen)
 
 
+# The status of a bucket
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketStatus:
     """A bucket at one point in time; ``epoch`` is 0 before the first writer."""
@@ -320,6 +325,7 @@ def status_of(log: BucketLog[T]) -> BucketStatus:
     )
 
 
+# The lag of a reader
 SECOND_US = 1_000_000
 
 
