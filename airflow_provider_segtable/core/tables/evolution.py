@@ -6,8 +6,8 @@
    all its values: integers and floating numbers to more bits, decimals to more digits.
 4. *Drop*: the id is never given again, so a column of the same name may be added: it is another.
 5. The time column stays: segments, chunks and jobs go by its name and type.
-6. A kind of table may refuse changes: a rollup table refuses all (``group_columns``), a primary-key
-   table those of columns that decide which record wins (``keyed.column_roles``).
+6. A kind of table may refuse changes: a rollup table refuses all (``rollup_kind``), a primary-key
+   table those of columns that decide which record wins (``keyed_kind``).
 
 Source of the idea: schema evolution in Iceberg; its names where they fit.
 """

@@ -15,32 +15,32 @@
 5. All files are sorted by key, and the property ``compaction.clustering`` names the key, so that
    the planner sees how much of a bucket is in log files.
 6. Columns outside the key and the event time are nullable: a record may lack them. They may be
-   changed (``column_roles``). With ``partial_update`` the default of a column that was added is
+   changed (rules 7 to 10). With ``partial_update`` the default of a column that was added is
    shown where no record has set it: records themselves have nulls there, which set nothing.
+
+Changes of columns:
+
+7. The columns that decide where a record is kept and which record wins stay as they are: the key,
+   the ordering column, the ordering columns of groups, the event time. All others may be added,
+   renamed, dropped, widened and reordered.
+8. A column that is added joins the group that its author names. Otherwise it follows the default
+   rule of the engine: a part of the row (``latest``), a register of its own (``partial_update``).
+9. A column of a group has no default: a group is set as a whole, nulls included, so a null there
+   says that a record set it to null.
+10. A register keeps its hidden columns under the id that they have, whatever it is called.
+
+Changes of rows:
+
+11. A change reads one version, and writes a record for each row that it changes: a tombstone, or an
+    upsert. So it may set any column but the key and the event time, which decide where a row is.
+12. A merge joins by the columns of the primary key: then each source row has one row of the table
+    at most in a time chunk, and the key of an inserted row identifies it.
+13. With ``partial_update`` a record sets the columns that the change sets, and the groups that they
+    are in; the others stay with their own records. A null sets nothing outside a group, so a change
+    that would set one is refused.
 
 Source of the idea: Apache Hudi RFC-66 (non-blocking concurrency control), Apache Paimon's primary
 key tables (merge engines, sequence groups).
-
-Changes of columns of a primary-key table: which are possible, and what becomes of the rules.
-
-1. The columns that decide where a record is kept and which record wins stay as they are: the key,
-   the ordering column, the ordering columns of groups, the event time. All others may be added,
-   renamed, dropped, widened and reordered.
-2. A column that is added joins the group that its author names. Otherwise it follows the default
-   rule of the engine: a part of the row (``latest``), a register of its own (``partial_update``).
-3. A column of a group has no default: a group is set as a whole, nulls included, so a null there
-   says that a record set it to null.
-4. A register keeps its hidden columns under the id that they have, whatever it is called.
-
-Changes of the rows of a primary-key table: which requests are possible, and what they write.
-
-1. A change reads one version, and writes a record for each row that it changes: a tombstone, or an
-   upsert. So it may set any column but the key and the event time, which decide where a row is.
-2. A merge joins by the columns of the primary key: then each source row has one row of the table at
-   most in a time chunk, and what it inserts is known by its key.
-3. With ``partial_update`` a record sets the columns that the change sets, and the groups that they
-   are in; the others stay with their own records. A null sets nothing outside a group, so a change
-   that would set one is refused.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -78,6 +78,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time import Granularity, Instant
 
+# Changes of columns
 _OWNED = (ROOT_OF, AT_OF)
 
 
@@ -197,6 +198,7 @@ def _owned(name: str, ids: Mapping[str, int]) -> tuple[str, int]:
     return name, 0
 
 
+# Changes of rows
 def check_request(rules: MergeRules, time_column: str, request: ChangeRequest, uri: str) -> None:
     """Refuse a merge by other columns than the key, and new values of key or event time.
 
@@ -245,6 +247,7 @@ def lost_null(name: str, rows: str) -> str:
     )
 
 
+# The kind of table itself
 DEFAULT_BUCKETS = 4
 BUCKET_BYTES = 256 * 1024 * 1024
 """About so much of a time chunk should be in a bucket."""

@@ -26,29 +26,21 @@
    ``__segtable_at_<metric>`` (the exact time in µs of the value that first or last kept).
 5. A table has two schemas: *input*, the columns of ingested rows (time, dimensions, sources), and
    *stored*, the columns that readers see (time, dimensions, metrics).
-6. The query granularity is at most as coarse as the table's, so a group lies in one time chunk,
-   that of its truncated time.
+6. *Query granularities* are the steps to which event times are truncated. A table's is at most as
+   coarse as its time chunks, so a group lies in one time chunk, that of its truncated time.
 7. A stored row has no address, and its metrics change whenever its group is merged. So deletes are
-   predicates over dimensions and time (``group_predicates``), which apply to rows appended before;
-   rows cannot be updated; and sorting keeps the rows of a group together.
-
-Source of the idea: Druid's rollup (dimensionsSpec, metricsSpec, queryGranularity).
-
-Changes of a rollup table's columns: all are refused, each for its own reason.
-
-Stored rows stand for rows that are not kept, so nothing can be computed for them anew. What a
-column is (time, dimension, metric) is in the definition by its name, and so are the hidden columns
-of metrics in files.
-
-Query granularities: the steps to which a rollup table truncates event times.
-
-Predicates over groups: deletes from a table of aggregates, over dimensions and time only.
-
-1. A stored row aggregates many input rows and is merged with others at each compaction. So a
+   predicates over dimensions and time (rules 8 and 9), which apply to rows appended before; rows
+   cannot be updated; and sorting keeps the rows of a group together.
+8. A stored row aggregates many input rows and is merged with others at each compaction. So a
    predicate must have the same value for all rows of a group (equal dimensions and truncated
    time). Metrics change with every merge.
-2. The time of an input row within its step is not stored. So a predicate may name only the start
+9. The time of an input row within its step is not stored. So a predicate may name only the start
    of a step; any other time would split groups that are stored as one row.
+10. All changes of columns are refused, each for its own reason. Stored rows stand for rows that are
+    not kept, so nothing can be computed for them anew. The definition has the role of a column
+    (time, dimension, metric) by its name, and so have the hidden columns of metrics in files.
+
+Source of the idea: Druid's rollup (dimensionsSpec, metricsSpec, queryGranularity).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -100,6 +92,7 @@ from airflow_provider_segtable.core.time import (
 )
 
 
+# Changes of columns
 def check_group_columns(
     changes: Iterable[ColumnChange], dimensions: Collection[str], table: str
 ) -> None:
@@ -149,6 +142,7 @@ def _refused(change: ColumnChange, dimensions: Collection[str]) -> str:
 _BY_NAME = "the definition of the rollup and the hidden columns of its files name it"
 
 
+# Query granularities
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 
@@ -221,6 +215,7 @@ _WIDTHS = {
 _CALENDAR = set(QueryGranularity) - set(_WIDTHS)
 
 
+# Predicates over groups
 def check_group_predicate(
     predicate: Predicate, dimensions: Sequence[str], steps: QueryGranularity, time_column: str
 ) -> None:
@@ -290,6 +285,7 @@ __all__ = [
     "stored_schema",
 ]
 
+# The kind of table itself
 EVENTS = HIDDEN + "events"
 
 
