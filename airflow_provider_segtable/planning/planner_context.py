@@ -1,4 +1,4 @@
-"""The planners' shared context: chunks with rows, and existing claims on their segments.
+"""The planners' shared context: chunks with rows, claims on segments, deleted rows, and regions.
 
 1. A segment is *claimed* while a plan over it is pending; a pending plan over an interval claims
    everything in it. After a plan is aborted, its inputs *rest* for a while: plans of its kind and
@@ -13,23 +13,23 @@
 5. Segments are *much deleted* if the estimated share of deleted rows is at least
    ``deleted_share``; in a rollup table, if at least ``deleted_predicates`` are pending.
 
-Estimate the deleted rows of each segment from the log alone, without reading files.
+The deleted rows of each segment are estimated from the log alone, without reading files:
 
-1. The log records how many rows of a root each event deleted, and which segments may hold the
+6. The log records how many rows of a root each event deleted, and which segments may hold the
    root. If one segment holds the whole root, the count is exact. Otherwise the rows are spread in
    proportion to the root's rows in each traced segment, and to all rows of a segment with hidden
    columns. Segments rewritten since then get no share, although they may have held some of the
    rows: the estimate is rather too high than too low.
-2. Only deletions that still apply count (``Segment.deletes_applied_through``). A rewritten segment
+7. Only deletions that still apply count (``Segment.deletes_applied_through``). A rewritten segment
    has none left, however wrong the estimate was, so planning by the estimate terminates.
-3. The number of rows that a predicate deletes from a rollup table is unknown before reading. So
+8. The number of rows that a predicate deletes from a rollup table is unknown before reading. So
    the estimate counts the pending predicate deletes that may match in a segment's time range.
 
-Regions: intervals that split no chunk, neither of the current nor of a wanted granularity.
+Regions are intervals that split no chunk, neither of the current nor of a wanted granularity:
 
-A region is usually one chunk; more if granularity changes (24 hours become a day). Regions that
-overlap are joined, for example weeks that become months. Where chunks cross (``core.time``),
-a region takes the granularity override there.
+9. A region is usually one chunk; more if granularity changes (24 hours become a day). Regions that
+   overlap are joined, for example weeks that become months. Where chunks cross (``core.time``),
+   a region takes the granularity override there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,6 +50,7 @@ from airflow_provider_segtable.planning.properties import MINUTE_US, NOW, Policy
 from airflow_provider_segtable.planning.selection import Obstacle, Reason, Skipped
 
 
+# Deleted rows, estimated from the log
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
     """Deleted but still stored data: estimated ``rows``, and number of pending ``predicates``."""
@@ -187,6 +188,7 @@ def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
         yield _Holders(members, deletes_applied_through)
 
 
+# The context of planners
 Run = tuple[Group, ...]
 
 
@@ -419,6 +421,7 @@ def skip(chunk: ChunkKey, segments: Iterable[Segment], reason: str, kind: type[P
     return Skipped(chunk=chunk, partitions=partitions, reason=reason, kind=kind.kind)
 
 
+# Regions: intervals that split no chunk
 def regions(found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Cut) -> tuple[Interval, ...]:
     """Return the smallest disjoint regions, sorted, that contain the chunks and split none."""
     return disjoint(found, closed_regions(found, chunks, cut), cut)

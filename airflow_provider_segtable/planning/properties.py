@@ -1,53 +1,47 @@
 """Settings: every property that a table may have, with its value and where the value comes from.
 
-Settings in a table's properties: read by the fields of a dataclass, refused by name.
+1. The settings of a family are the fields of a dataclass. Each field is a property
+   ``<prefix>.<field>``. Its type is that of the field: whole numbers are ``int``, other numbers
+   ``float``, words ``str``.
+2. Properties are given by ``segtable table create --property KEY=VALUE``. Unknown or malformed keys
+   are refused by name, because a typo would silently select a default.
 
-1. Each field is a property ``<prefix>.<field>``. Its type is that of the field: whole numbers are
-   ``int``, other numbers ``float``, words ``str``.
-2. Unknown or malformed keys are refused, because a typo would silently select a default.
+Policy: the conditions for compaction (``compaction.*``).
 
-Policy: the conditions for compaction. Names and defaults follow comparable systems.
-
-1. A policy is read from the table's properties (``segtable table create --property KEY=VALUE``).
-   Unknown or malformed keys are refused by name, because a typo would silently select a default.
-2. By default small segments are joined. A chunk is sorted or replaced only if that is useful:
+3. By default small segments are joined. A chunk is sorted or replaced only if that is useful:
    semi-major compaction needs a ``clustering`` or deleted rows, major compaction a cold chunk.
+4. Names and defaults follow comparable systems.
 
-Source of the defaults: Amoro (sizes, counts, ages, share of deleted rows), Druid
-(``skipOffsetFromLatest`` P1D, share of what is not compacted yet), CarbonData (levels), Hudi
-(attempts).
+Index policy: the indexes that a table is to have, and when they are built (``index.*``).
 
-The index policy: which indexes a table is to have, and when they are built.
-
-1. It is read from the table's properties (``index.*``). A key that is no setting names an index,
-   and its value says what it keeps::
+5. A key that is no setting names an index, and its value says what it keeps::
 
        index.by_tail   column_stats(carrier, tailnum)
        index.tails     bloom_filter(tailnum; rate=0.001)
        index.files     files
        index.keys      record_index
 
-2. Anything else is refused by name, because a typo would silently leave an index out.
-3. The planner requests an index once the table is large enough. Then writers feed it; so the
+6. Anything else is refused by name, because a typo would silently leave an index out.
+7. The planner requests an index once the table is large enough. Then writers feed it; so the
    earlier it is requested, the less there is to build.
 
-Settings of a table's log store, in its properties (``log_store.*``).
+Log store: the settings of a table's log store (``log_store.*``).
 
-Settings of publishing, in a table's properties (``publish.*``).
+Publishing: the table formats in which versions are published (``publish.*``).
 
-1. ``publish.NAME`` switches a table format on or off. Every version is then published in it by the
+8. ``publish.NAME`` switches a table format on or off. Every version is then published in it by the
    process that commits it, unless ``publish.on_commit`` is off.
-2. Switched off, a published table stays as it is, and grows older.
+9. Switched off, a published table stays as it is, and grows older.
 
-Retention: how long versions and unnamed files are kept.
+Retention: how long versions and unnamed files are kept (``retention.*``).
 
-1. Retention is read from the table's properties (``retention.*``). Unknown or malformed keys are
-   refused by name, because a typo would silently select a default.
-2. A version is kept by time and by number, whichever keeps more. The versions that a consumer has
-   yet to read are kept, too, for a bounded time.
+10. A version is kept by time and by number, whichever keeps more. The versions that a consumer has
+    yet to read are kept, too, for a bounded time.
 
-Source of the defaults: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at least 10), Iceberg's
-orphan files (3 days).
+Source of the defaults of compaction: Amoro (sizes, counts, ages, share of deleted rows), Druid
+(``skipOffsetFromLatest`` P1D, share of what is not compacted yet), CarbonData (levels), Hudi
+(attempts). Source of those of retention: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at
+least 10), Iceberg's orphan files (3 days).
 """
 
 import re
@@ -66,6 +60,7 @@ from airflow_provider_segtable.core.schema import Order, did_you_mean, split_nam
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Cut, Granularity
 
+# Settings as fields of a dataclass
 Value = int | float | str
 
 
@@ -110,6 +105,7 @@ def _value(key: str, text: str, kind: type[Value]) -> Value:
         raise InvalidInput(f"property {key} = {text!r} is not {what}") from None
 
 
+# Policy of compaction
 MINUTE_US = 60_000_000
 AUTO, OFF = "auto", "off"
 LATEST, NOW = "latest", "now"
@@ -256,6 +252,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 COMPACTION_PROPERTIES = names_of(Policy, "compaction")
 
 
+# Index policy
 INDEX_PREFIX = "index"
 
 _RATE = r"(?:;\s*rate\s*=(?P<rate>[^();]*))?"
@@ -374,6 +371,7 @@ def _rate(key: str, text: str) -> float:
         raise InvalidInput(f"property {key}: rate {text.strip()!r} is not a number") from None
 
 
+# Log store
 LOG_STORE_PREFIX = "log_store"
 
 
@@ -434,6 +432,7 @@ class LogStoreSettings:
 LOG_STORE_PROPERTIES = names_of(LogStoreSettings, LOG_STORE_PREFIX)
 
 
+# Publishing
 PUBLISH_PREFIX = "publish"
 ON, NEVER = "on", "off"
 
@@ -501,6 +500,7 @@ def _switched(name: str, text: str) -> bool:
     return found
 
 
+# Retention
 HOUR_US = 3_600_000_000
 
 
@@ -541,6 +541,7 @@ class Retention:
 RETENTION_PROPERTIES = names_of(Retention, "retention")
 
 
+# All settings of a table
 DEFAULT, CREATION = "default", "creation"
 
 FAMILIES: Mapping[str, Any] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Choose candidates: highest gain per cost first, within the budget.
+"""Choose candidates: highest gain per cost first, within the budget, with a reason for every skip.
 
 1. A candidate's score is its gain per cost: the segments that it removes or tidies, per MiB copied
    (plus a fixed cost of 1 MiB).
@@ -14,10 +14,9 @@
    *drains*, so that a steady stream of appends does not postpone the larger one forever.
 5. At equal urgency the earlier time goes first, so that an area whose bound is met by a candidate
    of an earlier one need not be examined.
-
-A planner's result: chosen plans, and the reason for every skip.
-
-Judge whether an interval is compact enough: one verdict for all sensor modes.
+6. A planner's result is the chosen plans, and the reason for every skip (``Planned``).
+7. All sensor modes share one verdict on whether an interval is compact enough
+   (``judge_small_segments``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +35,7 @@ from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.properties import Policy
 
 
+# A planner's result
 class Obstacle(Enum):
     """A cause that keeps segments from being compacted until a person acts."""
 
@@ -119,6 +119,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
+# The choice of candidates
 LOOKS = 10_000
 """Number of segments that a planner run examines; at least one area."""
 
@@ -318,6 +319,7 @@ def _used_up(chosen: int, policy: Policy) -> str:
     return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
 
 
+# The verdict of sensors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Whether a wait is over, with a status message."""

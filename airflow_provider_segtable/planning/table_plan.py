@@ -1,28 +1,22 @@
-"""Plan all kinds of a table's plans together.
+"""Plan all kinds of a table's plans together, area by area.
 
-1. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
-   does not fit the budget, the smaller ones are considered (``planning.selection``).
-2. If a plan of a larger kind is due but others are pending, no new plan is made there: the area
-   drains, so that continuous appends do not starve the larger kind.
-3. No plan is made in an interval that a pending plan claims, or over segments of a pending plan.
-4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
-5. A large table is examined area by area, the highest bound first (``planning.table_plan``),
-   up to the limit of one run (``planning.selection``).
-6. Plans over the whole table come last, and outside of the budget (``Finder.in_table``).
-
-Areas: time intervals that are planned independently, with upper bounds of their gain.
-
-1. An area splits no chunk, neither of the current nor of the policy's granularity. So no plan of
-   any kind spans two areas, and each area can be planned alone.
+1. An *area* is a time interval that is planned independently. It splits no chunk, neither of the
+   current nor of the policy's granularity. So no plan of any kind spans two areas.
 2. An area's *bound* is at least the urgency (``selection``) of every plan in it. It is computed
    from chunk summaries only: a plan of k segments removes at most k - 1, copies at least the k
    smallest, and tidies each copied byte at most once for each cause: it is unsorted or replaced,
    or rows in it are deleted.
 3. The bound is 0 if no plan can be due: the area is one chunk, no finder expects a plan
    (``Finder.may_be_due``), and no row is deleted.
-
-The areas of a large table are examined in the order of their bounds, highest first, until the
-budget is used up.
+4. A large table is examined area by area, the highest bound first, until the budget is used up, or
+   the limit of one run is reached (``planning.selection``).
+5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
+   does not fit the budget, the smaller ones are considered (``planning.selection``).
+6. If a plan of a larger kind is due but others are pending, no new plan is made there: the area
+   drains, so that continuous appends do not starve the larger kind.
+7. No plan is made in an interval that a pending plan claims, or over segments of a pending plan.
+8. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
+9. Plans over the whole table come last, and outside of the budget (``Finder.in_table``).
 """
 
 from bisect import bisect_left, bisect_right
@@ -55,6 +49,7 @@ from airflow_provider_segtable.planning.selection import (
 )
 
 
+# Areas and their bounds
 def areas(found: PlannerContext) -> Iterator[Area]:
     """Yield the areas of a table, earliest first."""
     known = sorted(found.summaries(), key=_times)
@@ -197,6 +192,7 @@ class _Deleted:
         return at > 0 and self._roots[at - 1].overlaps(interval)
 
 
+# Plans of every kind
 def plan_all(
     state: State, policy: Policy, now: Instant, blocking: Mapping[int, str] = MappingProxyType({})
 ) -> Planned:

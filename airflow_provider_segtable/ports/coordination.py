@@ -1,6 +1,6 @@
-"""Coordination: mutual exclusion before expensive work, ids, liveness, and news of events.
+"""Coordination: mutual exclusion before expensive work, ids, liveness, claims, and news of events.
 
-Contract:
+Contract of the coordinator and its leases:
 
 1. ``acquire`` grants a whole request or nothing, atomically: all locks, and the new segment ids,
    or version, in one transaction (rules: ``core.locks.decide``). It waits by notification,
@@ -24,26 +24,24 @@ Contract:
    client gets its ids from the lock of that one. A kept lock ends when no append follows soon, and
    no later than the appends that use it when a request waits for it; ids that no append was given
    may be allocated again. Such a lease's ``check`` may rely on what the client knows.
-8. ``claim`` gives a name of a group to one client at a time (``ports.coordination``): which service
-   has a bucket, who is there. ``wait_claims`` returns when the claims of the group differ from
-   ``seen``, or at the deadline.
+8. ``claim`` gives a name of a group to one client at a time (rules 10 to 15): the service that has
+   a bucket, the members that are there. ``wait_claims`` returns when the claims of the group differ
+   from ``seen``, or at the deadline.
 9. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
    ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` if the group has another
    lock; ``UnreadableNode`` if a record may be a lock and cannot be read.
 
-Claims: names in a group that one client holds at a time, with a content that all can read.
+Contract of claims, names in a group that one client holds at a time, with a content for all:
 
-Contract:
-
-1. A claim is made at once or not at all: no queue. It ends with its release, with its holder's
-   session, and with ``Coordinator.forget`` of its table.
-2. ``number`` grows: a later claim of the same name has a higher one, within one life of the
-   coordinator. A reader that sees another number sees another claim.
-3. Its state is HELD, DOUBTFUL (connection suspended: it may have ended) or LOST (final).
-4. The content is a few short texts. Readers see all of an ``update``, or nothing of it.
-5. A claim is a hint: it says where something is served. The table's log decides what is committed.
-6. Errors: ``LockLost`` if an update cannot be made, because the claim is lost or doubtful;
-   ``InvalidInput`` for a name with a '/', or a content above 64 kB; else those of ``Coordinator``.
+10. A claim is made at once or not at all: no queue. It ends with its release, with its holder's
+    session, and with ``Coordinator.forget`` of its table.
+11. ``number`` grows: a later claim of the same name has a higher one, within one life of the
+    coordinator. A reader that sees another number sees another claim.
+12. Its state is HELD, DOUBTFUL (connection suspended: it may have ended) or LOST (final).
+13. The content is a few short texts. Readers see all of an ``update``, or nothing of it.
+14. A claim is a hint: it says where something is served. The table's log decides what is committed.
+15. Errors: ``LockLost`` if an update cannot be made, because the claim is lost or doubtful;
+    ``InvalidInput`` for a name with a '/', or a content above 64 kB; else those of ``Coordinator``.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,6 +55,7 @@ from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Instant
 
 
+# Claims
 class LeaseState(StrEnum):
     """The state of a claim, or of a lease."""
 
@@ -97,6 +96,7 @@ class Claim(Protocol):
         ...
 
 
+# Leases and the coordinator
 Overtaken: TypeAlias = Callable[[], bool]
 """Returns whether an event is no longer the last one of its log; never raises."""
 

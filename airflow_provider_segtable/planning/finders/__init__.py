@@ -7,9 +7,9 @@ How to add a kind of plan:
    methods answer what it claims, which lock it asks for, when it is admitted, which steps it
    takes, when its outputs are in balance, and how it is encoded. mypy and the abstract methods
    say what is missing.
-2. One file in ``planning/``: a ``Finder`` whose ``FINDER`` instance finds the kind's candidates,
-   and makes the plans that users ask for. The kind names this module (``planned_in``). If the
-   policy can turn the kind off, the finder names the field (``switch``).
+2. One file in ``planning/finders/``: a ``Finder`` whose ``FINDER`` instance finds the kind's
+   candidates, and makes the plans that users ask for. The kind names this module (``planned_in``).
+   If the policy can turn the kind off, the finder names the field (``switch``).
 3. One entry in ``KINDS`` of ``core/log/plan_kinds``.
 
 The log, the locks, the planner, the services, all commands, the doctor and the DAG factory then

@@ -1,4 +1,4 @@
-"""The planning side of a kind of plan: how its candidates are found.
+"""The planning side of a kind of plan: how its candidates are found, and what users may choose.
 
 1. Each kind has one module here, named by ``Plan.planned_in``, with a ``FINDER``. The planner and
    manual requests go over the kinds and ask their finders; neither names a kind.
@@ -12,13 +12,13 @@
    candidate of k segments gains at most the k - 1 that it removes, and tidies each copied byte at
    most twice: if rows in it are deleted, and for another cause (``may_tidy``).
 
-Segments that a user chose to compact: which they are, and why some cannot be.
+A user may choose the segments to compact:
 
-1. Ids are written as ``table segments`` prints them. Each must be visible at the newest version.
-2. Each kind has its own rule for what it compacts then (``Finder.chosen``): a minor compaction
+6. Ids are written as ``table segments`` prints them. Each must be visible at the newest version.
+7. Each kind has its own rule for what it compacts then (``Finder.chosen``): a minor compaction
    joins exactly these segments, the others take the whole chunks that they lie in.
-3. A segment that no plan takes is refused, with the planner's reason.
-4. A choice that was made before has its plans already: pending ones, or completed ones that hid
+8. A segment that no plan takes is refused, with the planner's reason.
+9. A choice that was made before has its plans already: pending ones, or completed ones that hid
    the segments. So the same request again, as by a task's retry, compacts nothing twice.
 """
 
@@ -38,6 +38,7 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.selection import Candidate, Draining, Skipped
 
+# Segments that a user chose
 Chosen = frozenset[SegmentId]
 
 
@@ -132,6 +133,7 @@ def check_taken(ids: Chosen, plans: Iterable[Plan], skipped: Iterable[Skipped]) 
         raise SegmentsRefused(f"segment {first}{more} cannot be compacted so: {why}")
 
 
+# Finders of all kinds
 class Finder(ABC):
     """Finds plans of one kind.
 

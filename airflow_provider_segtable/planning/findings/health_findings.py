@@ -1,6 +1,6 @@
-"""Diagnose the operation of a table; pure, from observations.
+"""Diagnose the operation of a table, its deleted rows and its consumers; pure, from observations.
 
-Each rule checks one thing and yields findings:
+Each rule of operation (``diagnose``) checks one thing and yields findings:
 
 1. A pending plan without a live worker that holds its locks or waits, after ``pending_minutes``.
 2. A lock older than ``lock_minutes``; a worker without progress between two observations.
@@ -13,13 +13,12 @@ Each rule checks one thing and yields findings:
 
 Without a coordinator no worker is reported dead.
 
-Find chunks with many deleted rows that no plan rewrites; pure, from observations.
+Deleted rows (``undone_deletions``) and consumers (``lagging_consumers``) have rules of their own:
 
-Findings about consumers: positions that cleaning took, or will take soon.
-
-1. A consumer whose position is no longer kept cannot go on from there: it has to read a whole
-   version. It loses it where nothing advanced it for ``retention.consumer_hours``.
-2. A consumer that used up most of this time holds old files, and is about to lose its position.
+7. Chunks with many deleted rows that no plan rewrites.
+8. A consumer whose position is no longer kept cannot go on from there: it has to read a whole
+   version. It loses its position if nothing advanced it for ``retention.consumer_hours``.
+9. A consumer that used up most of this time holds old files, and is about to lose its position.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,6 +38,7 @@ from airflow_provider_segtable.planning.planner_context import PlannerContext, l
 from airflow_provider_segtable.planning.properties import HOUR_US, MINUTE_US, Policy
 from airflow_provider_segtable.planning.selection import Obstacle, Planned, Skipped
 
+# Operation of the table
 Progress = Mapping[str, Mapping[str, str]]
 NEARLY = 0.9
 SHOWN = 5
@@ -384,6 +384,7 @@ def _age(minutes: float) -> str:
     return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
+# Deleted rows that no plan rewrites
 def undone_deletions(seen: Observed) -> Iterator[Finding]:
     """Yield a finding if chunks with many deleted rows have no plan, with the planner's reason."""
     found = look_at_table(seen.state, seen.policy, seen.now)
@@ -421,6 +422,7 @@ def _why(seen: Observed, interval: Interval) -> str:
     return f": {reason}" if reason else ""
 
 
+# Consumers
 MOST = 0.5
 """Part of ``retention.consumer_hours`` from which a consumer lags."""
 

@@ -1,4 +1,7 @@
-"""Findings about indexes: what they lack, and what keeps readers from using them; pure.
+"""Findings about indexes and about unmerged files of buckets; pure, from observations.
+
+Indexes: what they lack, and what keeps readers from using them. None of this makes a read wrong:
+files without usable entries are opened.
 
 1. An index that has lacked something for ``index_minutes``, without a pending plan that builds it,
    is reported: as *unbuilt* until it is available for the first time, then as *lagging*.
@@ -9,20 +12,17 @@
    needs (after a repair that changed the table's columns).
 4. A writer copies the feeds of an index when the state has ``MANY`` of them. If there are more,
    writers fail to copy them, and every state and checkpoint carries them.
-
 5. The own table of an index that the table does not have is *lost*: the log was lost with its
    request. The table of a dropped index has a marker of its end; a young one is being created.
 
-None of this makes a read wrong: files without usable entries are opened.
+Files that are not merged as readers need them (``keyed_findings``):
 
-Find files that are not merged as readers need them; pure, from observations.
-
-1. A bucket whose log files outweigh its base is merged by every read. It is reported if its logs
+6. A bucket whose log files outweigh its base is merged by every read. It is reported if its logs
    are worth a compaction, and none is planned.
-2. Buckets of a time chunk should have about ``BUCKET_BYTES`` each: with too many, a write makes
+7. Buckets of a time chunk should have about ``BUCKET_BYTES`` each: with too many, a write makes
    many tiny files; with too few, one job merges too much at once. A factor of ``FAR_OFF`` is
    reported, by the largest time chunk and the number of buckets that it has.
-3. A bucket that lost its base shows nothing to readers that merge nothing, although compactions
+8. A bucket that lost its base shows nothing to readers that merge nothing, although compactions
    merged it. Segments of a rollup table that were restored beside a base are not rolled up with it.
    An older segtable left such buckets, and published such chunks. They are reported unless a plan
    over them is pending; the planner's own plans wait for their thresholds and for a run.
@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.core.timeline import Slice, slices
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed
 
+# Indexes
 MANY = 64
 """Number of feeds from which on writers copy them."""
 
@@ -194,6 +195,7 @@ def _rebuild(index: IndexState) -> str:
     return f"segtable index rebuild TABLE {index.definition.name}"
 
 
+# Files that are not merged as readers need them
 FAR_OFF = 8
 MOST_LOG_SHARE = 0.5
 
