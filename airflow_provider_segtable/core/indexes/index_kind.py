@@ -41,7 +41,7 @@ class IndexKind(Protocol):
 
     Attributes:
         name: the kind's name in the registries, in JSON and in commands.
-        settings: what a user may choose (``index_choice``), with the defaults.
+        settings: what a user may choose (``index_state.chosen_kind``), with the defaults.
         about_files: whether each entry is about one data file, which it names.
         reads_rows: whether entries are computed from the rows of files.
         common: the columns that entries of such kinds begin with.
