@@ -22,7 +22,7 @@ which files are known (``data.indexes.entries``). Entries about records tell nei
 
 Settle keys: correct the records of keys that have several rows, once an index knows them all.
 
-1. Writers route the keys that they write (``table.routing``). Rows that were there before an index
+1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before an index
    of records, or came while it lacked something, were not routed: a run of the index looks for keys
    with several facts, after it has built what was lacking.
 2. Feeds are copied first, and the index's own table is read in the order of its keys, so memory

@@ -2,7 +2,7 @@
 
 1. ``refresh -> admit -> clock -> guard -> create event n+1``; on "already exists", repeat.
    Every event passes this loop, so no author sets the log's time with a wrong clock
-   (``table.clocks``); the first events of a table and of a rebuilt log make the same check.
+   (``table.log.clocks``); the first events of a table and of a rebuilt log make the same check.
 2. The outcome is a value: ``Committed``, ``Conflict`` (an earlier event forbids the change) or
    ``Unknown``.
 3. After a lost reply, or "already exists" (possibly caused by our own first attempt), the event is

@@ -10,7 +10,7 @@
    larger than ``MOST_FEED_BYTES``, or more than ``MOST_WAITING`` feeds wait since nobody can copy
    them (``forwarding``), the event has no feed for it: the log records that the index lacks them,
    and its next run builds them.
-3. Entries about records are written by ``table.routing``, which looks at known ones, too.
+3. Entries about records are written by ``table.indexes.routing``, which looks at known ones, too.
 4. A restore and a repair publish files again and feed nothing: the log records that the index lacks
    them, since files that were hidden when it was built have no entries.
 
