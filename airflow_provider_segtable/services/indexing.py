@@ -22,9 +22,9 @@ which files are known (``data.indexes.entries``). Entries about records tell nei
 
 Settle keys: correct the records of keys that have several rows, once an index knows them all.
 
-1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before an index
-   of records, or came while it lacked something, were not routed: a run of the index looks for keys
-   with several facts, after it has built what was lacking.
+1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before
+   an index of records, or came while it lacked something, were not routed: a run of the index looks
+   for keys with several facts, after it has built what was lacking.
 2. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
    holds a batch. What came later was routed by its writer, who knew all facts.
 3. Of keys that are to be corrected, the records are read. Their corrections are one event for each

@@ -9,7 +9,8 @@
    had read, however far clocks are apart. Of records with equal ordering values, the later instant
    wins. The event is not earlier than the instant.
 4. With an index of records a key has one row in the whole table: the commit corrects records in
-   other time chunks (``table.indexes.routing``), and of equal keys in one write one record is written.
+   other time chunks (``table.indexes.routing``), and of equal keys in one write one record is
+   written.
 5. Writes with the same commit id take effect once. The files of a writer that died are orphans.
 
 Source of the idea: Apache Hudi RFC-66, "Writing Log Files Separately In Sequence".
