@@ -1,4 +1,4 @@
-"""Checks of file paths in decoded metadata: events, checkpoints, vectors, footers.
+"""Check file paths in decoded metadata, and the bytes of small files that are read whole.
 
 1. Metadata is not trusted to stay inside the table. This module alone checks each path, where it
    is decoded; callers may read or delete the file at a decoded path.
@@ -9,9 +9,9 @@
    backslash, NUL, percent code, wildcard (Spark expands those) or hidden file (Spark skips those).
 4. Names that become part of a path (tags) or of a ZooKeeper node (table ids) are single parts.
 
-Symbolic links cannot be seen in a path: adapters for local disks refuse them (``disk``).
+5. Events, checkpoints and deletion vectors are read whole, and compared with a checksum.
 
-Checksums of small files that are read whole: events, checkpoints, deletion vectors.
+Symbolic links cannot be seen in a path: adapters for local disks refuse them (``disk``).
 """
 
 import hashlib

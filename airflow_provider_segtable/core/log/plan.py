@@ -1,6 +1,6 @@
 """Plans: work on a table that is decided first, written into the log, then carried out in steps.
 
-1. A plan is a value of a *kind*. A kind is one type in this folder, listed in
+1. A plan is a value of a *kind*. A kind is one type in ``core.log``, listed in
    ``core.log.plan_kinds``. The log, the locks, the services and the commands know only ``Plan``:
    everything in which kinds differ is a class attribute or a method here.
 2. A plan's id is a function of table, kind, purpose and inputs. A plan made twice has the same id,
