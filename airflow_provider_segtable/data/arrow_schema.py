@@ -1,24 +1,27 @@
-"""Conversion of table schemas to Arrow and back.
+"""Convert table schemas to Arrow and back, parse types, and find the nearest types to store.
+
+Schemas of tables:
 
 1. Types are text as Arrow prints them; only this module parses them, with a small recursive
    grammar, so that the log can be read without Arrow.
 2. A type that text cannot represent exactly (dictionary, extension, union) is refused when the
    table is created.
 
-Parse schemas such as ``"carrier string, time_hour timestamp[us, tz=UTC] not null"``.
+Schemas of users, such as ``"carrier string, time_hour timestamp[us, tz=UTC] not null"``:
 
-1. A type is Arrow's, as ``segtable table describe`` prints it, or else SQL's: ``bigint``,
+3. A type is Arrow's, as ``segtable table describe`` prints it, or else SQL's: ``bigint``,
    ``varchar(20)``, ``decimal(10, 2)``, ``timestamp with time zone``, ``array<bigint>``.
-2. A nested type needs no names for what it holds: ``list<bigint>`` is Arrow's
+4. A nested type needs no names for its elements: ``list<bigint>`` is Arrow's
    ``list<item: int64>``. ``float[768]`` is a list of fixed size.
-3. Where the two differ Arrow's meaning counts: ``float`` has 32 bits.
+5. Where the two differ Arrow's meaning counts: ``float`` has 32 bits.
 
-The nearest type that a table stores, for the types of files that people bring.
+The nearest type that a table stores, for the types of users' files:
 
-1. What differs from a stored type only in its form in memory becomes that type: dictionaries and
-   runs their values, views text and bytes, extension types what they are stored as.
-2. A column without any value (``null``) becomes text.
-3. A type that has no near one stays as it is: the table refuses it by name.
+6. A type that differs from a stored one only in its form in memory becomes the stored one:
+   dictionaries and run-end encodings become the type of their values, views text and bytes,
+   extension types their storage type.
+7. A column without any value (``null``) becomes text.
+8. A type that has no near one stays as it is: the table refuses it by name.
 """
 
 import re
@@ -33,6 +36,7 @@ from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
+# Schemas of tables
 _HOURS, _MINUTES = 24, 60
 FIELD_ID = b"PARQUET:field_id"
 """The key in a field's metadata under which pyarrow reads and writes the id of a column."""
@@ -179,6 +183,7 @@ _PARAMETRIC: tuple[tuple[str, Callable[..., pa.DataType]], ...] = (
 )
 
 
+# Schemas of users
 ALIASES = {
     "boolean": "bool",
     "int": "int64",
@@ -350,6 +355,7 @@ def _columns(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
+# The nearest types that a table stores
 _DIGITS = 38
 """The digits that a decimal of a table has at most."""
 

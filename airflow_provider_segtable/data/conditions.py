@@ -1,16 +1,14 @@
 """Conditions on rows, as predicates or as Arrow expressions, ready to filter batches.
 
-1. ``data.sql.sql_conditions`` makes them of what a user gives. Spark's tasks import this module,
-   and no parser.
+1. ``data.where`` makes them from a user's SQL or expression. Spark's tasks import this module, and
+   no parser.
 2. A condition knows the columns that it reads, and the range of event times outside which no row
    matches. ``data.parquet.segment_scan`` skips row groups by it.
 3. A condition is a pure function of a row. A read applies it as often as it likes, also to records
    of a primary-key table that no reader sees, such as tombstones.
-
-Evaluation of predicates on Arrow tables and batches, in three-valued logic.
-
-Floating columns are compared as doubles, minus zero as zero and NaN as the largest number, so that
-the result equals Spark's for the same predicate in SQL (``data.sql.sql_predicates.to_sql``).
+4. Predicates are evaluated on Arrow tables and batches in three-valued logic. Floating columns are
+   compared as doubles, minus zero as zero and NaN as the largest number, so that the result equals
+   Spark's for the same predicate in SQL (``data.sql.sql_predicates.to_sql``).
 """
 
 from collections.abc import Callable, Sequence
@@ -41,6 +39,7 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
 
+# Evaluation of predicates
 _FUNCTIONS = {
     Compares.EQUAL: pc.equal,
     Compares.UNEQUAL: pc.not_equal,
@@ -162,6 +161,7 @@ def scalar(value: Value, kind: pa.DataType, name: str) -> pa.Scalar:
         ) from None
 
 
+# Conditions, of either form
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """A row condition.

@@ -1,9 +1,6 @@
-"""Opening a table's data files from its URI and storage options alone, in any process.
+"""Open a table's data files from its URI and storage options alone, in any process.
 
-1. Options are those of ``data.open_files``.
-2. ``memory://name`` is one store per process, shared by all its users; for tests.
-
-Data files on object stores, through ``pyarrow.fs``.
+Files on object stores, through ``pyarrow.fs``:
 
 1. Closing an object's stream is the commit: it makes the whole object visible.
 2. pyarrow cannot abort an upload: an uncommitted sink is closed and its object deleted. If the
@@ -11,17 +8,15 @@ Data files on object stores, through ``pyarrow.fs``.
    multipart upload: both are garbage.
 3. ``create`` checks whether the name is taken. The check is not a lock, and none is needed: names
    include a random token.
+4. Options have obstore's names, so that one set serves the log, the data files and input files
+   (``object_store``). Options that only obstore supports (time-outs, retries) are ignored here.
 
-Object stores as ``pyarrow.fs`` file systems: one set of options for tables and for input files.
+Files in memory, in layers and in folders:
 
-Options have obstore's names, so that one set serves the log and the data files. Options that only
-obstore supports (time-outs, retries) are ignored here.
-
-Data files over others that are only read: new files stay in memory.
-
-The files in memory are plain bytes by path, so that a task in another process may have them, too.
-
-A folder of data files as data files of their own: for a table that lies inside another one.
+5. ``memory://name`` is one store per process, shared by all its users; for tests.
+6. ``LayeredFiles`` only reads the files below it, and keeps new files in memory. The files in
+   memory are plain bytes by path, so that a task in another process may have them, too.
+7. ``NestedFiles`` is a folder of other data files, for a table that lies inside another one.
 """
 
 import contextlib
@@ -43,6 +38,7 @@ from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 
+# Files on object stores
 class _Input(Protocol):
     def size(self) -> int: ...
 
@@ -239,6 +235,7 @@ STORES: Mapping[str, Callable[[SplitResult, Mapping[str, str]], Place]] = {
 __all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
 
 
+# Files in memory
 HELD = 64 << 10
 """The most bytes that ``JoiningFile`` holds."""
 
@@ -370,6 +367,7 @@ class JoiningFile(SinkFile):
             self._sink.write(held)
 
 
+# Opening by URI
 _MEMORY: dict[str, MemoryFiles] = {}
 
 
@@ -406,6 +404,7 @@ def _memory(parts: SplitResult) -> DataFiles:
 _SCHEMES: dict[str, Callable[[SplitResult], DataFiles]] = {"file": _local, "memory": _memory}
 
 
+# Layers and folders of other data files
 class LayeredFiles:
     """``ports.files.DataFiles`` whose new files end with the process."""
 

@@ -1,26 +1,30 @@
-"""What the footers of data files tell of their columns, for the statistics of other formats.
+"""Read facts of files and positions of hidden rows, for publication in other table formats.
+
+Facts of files: the statistics of columns in the footers of data files.
 
 1. Only footers are read, those of many files at once, and compared with their checksums.
-2. Columns go by the ids of the schema that the file was written with. Nested columns have a size,
-   and nothing else.
+2. Columns are identified by the ids of the schema that the file was written with. Nested columns
+   have a size, and nothing else.
 3. A bound is true of every row of the file, hidden ones too: the least of the row groups' lower
    bounds, the greatest of the upper ones. If a row group with values has none, the file has none.
-4. Parquet's bounds leave out NaN, and nothing tells whether a floating column has any
+4. Parquet's bounds leave out NaN, and no field shows whether a floating column has any
    (``ColumnFacts.nan``).
 5. A bound of text that is cut inside of a character is left out. A type whose order or unit is not
    certain has no bounds (96-bit times, half floats, intervals).
 
-The positions in files of rows that a version hides: what other formats call deletes.
+Hidden rows: the positions in files of rows that a version hides; other formats call them deletes.
 
-1. Deletions name rows by root address. If the log records where each row came from, the positions
-   follow from the runs of the segment, and no data file is read. Else its hidden columns are.
-2. Clips hide the rows with event times outside of them. Only the time column is read, of row
+6. Deletions name rows by root address. If the log records where each row came from, the positions
+   follow from the runs of the segment, and no data file is read. Else the hidden columns of the
+   file are read.
+7. Clips hide the rows with event times outside of them. Only the time column is read, of row
    groups that may have such rows.
-3. In a primary-key table the rows that record the deletion of a key are hidden. Only the column of
+8. In a primary-key table the rows that record the deletion of a key are hidden. Only the column of
    the operation is read, and only row groups whose statistics allow for such a row.
-4. In a rollup table the rows that match a delete's predicate are hidden, by the columns it names.
-5. Each vector file is read once, several data files at once. Of a file that hides nothing, nothing
-   is read.
+9. In a rollup table the rows that match a delete's predicate are hidden; only the columns that it
+   names are read.
+10. Each vector file is read once, several data files at once. If a file hides no row, nothing of it
+    is read.
 """
 
 import json
@@ -67,6 +71,7 @@ from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.vector_file import VectorReader
 from airflow_provider_segtable.ports.files import DataFiles
 
+# Facts of files
 FOOTER_THREADS = 16
 BATCH = 256
 """Most footers that are held at once."""
@@ -284,6 +289,7 @@ def _is_numbered(field: "pa.Field[Any]") -> bool:
     return FIELD_ID in (field.metadata or {}) and all(map(_is_numbered, _inside(field.type)))
 
 
+# Positions of hidden rows
 ROW_THREADS = 8
 
 _DELETES = Compare(OP, Compares.EQUAL, DELETE)

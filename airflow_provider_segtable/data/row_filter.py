@@ -5,10 +5,8 @@
 2. Addresses come from the segment's runs. If it has none, they come from the file's hidden columns
    (``ROOT``, ``ROW``), which every batch must then include.
 3. In a rollup table rows have no address; its deletes are predicates over visible columns.
-
-Sets of row numbers as packed bits: the form in which tasks receive deletion vectors.
-
-The hidden columns that show the origin of rows (``core.reads.effects``), as Arrow.
+4. Tasks receive deletion vectors as sets of row numbers in packed bits (``Bits``).
+5. Hidden columns show the origin of rows (``core.reads.effects``), as Arrow (``ORIGIN``).
 """
 
 import zlib
@@ -32,6 +30,7 @@ from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.data.rows import labelled
 from airflow_provider_segtable.data.sort_keys import Indices
 
+# Sets of row numbers as packed bits
 Bits: TypeAlias = bytes
 """A set of row numbers as compressed packed bits, least significant bit first."""
 
@@ -67,6 +66,7 @@ def _unzipped(bits: Bits) -> npt.NDArray[np.uint8]:
     return np.frombuffer(zlib.decompress(bits), np.uint8)
 
 
+# Row filters of segments
 Rows: TypeAlias = pa.Table | pa.RecordBatch
 AnyRows = TypeVar("AnyRows", pa.Table, pa.RecordBatch)
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -255,6 +255,7 @@ def row_filter_of(row_filters: Mapping[SegmentId, RowFilter], segment: Segment) 
     return row_filters.get(segment.id) or RowFilter.idle(segment)
 
 
+# Columns of the origin of rows
 _TIME = pa.timestamp("us", tz="UTC")
 ORIGIN = pa.schema([(INSTANT, _TIME), (COMPLETION_TIME, _TIME)])
 """The columns; null where the origin is unknown."""

@@ -1,27 +1,28 @@
-"""Rows as users give them: anything that speaks Arrow, as an Arrow table.
+"""Accept rows as users give them, split them by time chunk, look them up, and label them.
 
-1. Arrow tables, record batches and readers; pandas, Polars, DuckDB and others by the Arrow
-   PyCapsule interface (``__arrow_c_stream__``, ``__arrow_c_array__``). None of these libraries is
-   imported.
+Rows of users: anything that speaks Arrow, as an Arrow table.
+
+1. Accepted are Arrow tables, record batches and readers; pandas, Polars, DuckDB and others by the
+   Arrow PyCapsule interface (``__arrow_c_stream__``, ``__arrow_c_array__``). None of these
+   libraries is imported.
 2. A pandas index is a column if it has a name, and left out if it has none.
 
-Event times of Arrow columns as instants.
+Event times as instants, and the time chunks of rows:
 
-1. An event time is a timestamp of any unit and zone (naive means UTC) or a date (its midnight).
-2. Its instant is floored to the microsecond. A time that does not fit 64 bits saturates, so that a
+3. An event time is a timestamp of any unit and zone (naive means UTC) or a date (its midnight).
+4. Its instant is floored to the microsecond. A time that does not fit 64 bits saturates, so that a
    range check finds it; it never wraps into a plausible time.
-
-Split rows by time chunk.
 
 Lookup of rows by equality with the rows of a small table, in given columns.
 
-1. Each column's values are numbered, then the combinations of numbers that occur, column by column.
+5. Each column's values are numbered, then the combinations of numbers that occur, column by column.
    So a batch is looked up in a few vectorised steps, without building an index of the batch.
-2. Null equals null or nothing, as requested. NaN equals NaN, and minus zero is zero.
+6. Null equals null or nothing, as requested. NaN equals NaN, and minus zero is zero.
 
-The columns of a change feed, after those of the table: effect, version and completion time.
+Rows for readers:
 
-Arrow rows as data frames of libraries that may not be installed.
+7. The columns of a change feed come after those of the table: effect, version and completion time.
+8. Rows become data frames of pandas, Polars and DuckDB, which need not be installed.
 """
 
 import re
@@ -39,6 +40,7 @@ from airflow_provider_segtable.core.reads.effects import CHANGE, CHANGE_COLUMNS,
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
 from airflow_provider_segtable.core.time import DAY_US, Interval, Layout
 
+# Rows of users
 Rows: TypeAlias = Any
 """Rows that speak Arrow; no library names what they have in common."""
 
@@ -82,6 +84,7 @@ def _arrow_table(rows: Any) -> pa.Table:
     )
 
 
+# Event times as instants
 _MAX = 2**63 - 1
 _US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -124,6 +127,7 @@ def _floored(values: pa.Int64Array, divisor: int) -> pa.Int64Array:
     return pc.subtract(quotient, above.cast(pa.int64()))
 
 
+# Rows by time chunk
 Places = npt.NDArray[np.int64]
 
 
@@ -180,6 +184,7 @@ def _spans(ascending: Places, layout: Layout) -> dict[Interval, list[tuple[int, 
     return spans
 
 
+# Lookup of rows by equality
 Numbers: TypeAlias = npt.NDArray[np.int64]
 TableOrBatch: TypeAlias = pa.Table | pa.RecordBatch
 
@@ -260,6 +265,7 @@ def _ranked(pairs: Numbers, known: Numbers) -> Numbers:
     return np.where(known[places] == pairs, places, -1).astype(np.int64)
 
 
+# The columns of a change feed
 FEED = pa.schema(
     [
         pa.field(CHANGE, pa.string(), nullable=False),
@@ -294,6 +300,7 @@ def labelled(rows: pa.RecordBatch, change: RowChange) -> pa.RecordBatch:
     )
 
 
+# Data frames of other libraries
 def pandas_frame(rows: pa.Table) -> Any:
     """Return rows as a pandas DataFrame.
 

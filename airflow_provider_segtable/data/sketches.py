@@ -1,17 +1,4 @@
-"""Sketches of the number of distinct values: HyperLogLog with 256 registers of a byte.
-
-1. The lowest 8 bits of a value's hash choose its register. The register keeps the greatest *rank*:
-   one more than the number of trailing zeros of the other 56 bits, at most 57.
-2. Sketches of parts merge into that of the whole: of each register the greater one. So a file has
-   the merged sketch of its row groups, a table that of its files.
-3. The standard error of an estimate is 1.04 / 16 = 6.5 %; of few values it is smaller.
-4. A sketch of no values has only zeros. Sketches are 256 bytes, without a header.
-
-Spark's own sketches are larger (4 KiB and more) and need a JVM; the libraries for Python are no
-lighter than these lines.
-
-Source: Flajolet and others, "HyperLogLog" (2007); the estimator, without tables of corrections, is
-that of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
+"""Hashes of values, and the sketches, Bloom filters and checksums that are made from hashes.
 
 Hashes of values: 64 bits, the same for equal values of every type that a column may widen to.
 
@@ -28,37 +15,52 @@ Hashes of values: 64 bits, the same for equal values of every type that a column
 
    So a decimal keeps its hash when it gets more digits. Parquet and Spark choose between these two
    forms by the number of digits, and Spark's second form is the same.
-
 2. Nulls have no hash.
 
-Source: XXH64, Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md;
-``docs/FORMAT.md`` has test vectors.
+Sketches of the number of distinct values: HyperLogLog with 256 registers of a byte.
 
-Bloom filters of split blocks: whether a set may have a value, in 32 bytes of memory each.
+3. The lowest 8 bits of a value's hash choose its register. The register keeps the greatest *rank*:
+   one more than the number of trailing zeros of the other 56 bits, at most 57.
+4. The sketches of parts merge into the sketch of the whole: each register keeps the greatest value.
+   So a file has the merged sketch of its row groups, and a table that of its files.
+5. The standard error of an estimate is 1.04 / 16 = 6.5 %; with few values it is smaller.
+6. A sketch of no values has only zeros. Sketches are 256 bytes, without a header.
+7. Spark's own sketches are larger (4 KiB and more) and need a JVM. The Python libraries for
+   sketches are no lighter than this code.
 
-1. A filter is a sequence of blocks of 256 bits, eight words of 32 bits each, little-endian. The
+Bloom filters of split blocks: whether a set may have a value, in 32 bytes of memory for each.
+
+8. A filter is a sequence of blocks of 256 bits, eight words of 32 bits each, little-endian. The
    upper half of a value's hash chooses the block: ``(upper * blocks) >> 32``.
-2. In each word the value has one bit: ``(lower * salt) >> 27``, modulo 2^32, where lower is the
+9. In each word the value has one bit: ``(lower * salt) >> 27``, modulo 2^32, where lower is the
    other half of the hash. A filter may have a value if all eight bits are set.
-3. A filter has as few blocks as keep the rate of false positives, given the number of distinct
-   values. Numbers of values in a block have a Poisson distribution, so the rate is that of a block
-   with k values, ``(1 - (1 - 1/32)^k)^8``, in the mean over k.
-4. A filter of no values has no blocks. A filter of more than ``MOST_BYTES`` is not made.
+10. A filter has the fewest blocks that keep the rate of false positives, given the number of
+    distinct values. The number of values in a block has a Poisson distribution, so the rate is that
+    of a block with k values, ``(1 - (1 - 1/32)^k)^8``, in the mean over k.
+11. A filter of no values has no blocks. A filter of more than ``MOST_BYTES`` is not made.
 
-Source: Apache Parquet, ``BloomFilter.md``, with any number of blocks; Putze, Sanders and Singler,
-"Cache-, hash- and space-efficient Bloom filters" (2007).
+Checksums over rows, independent of the order of the rows and of files.
 
-Compute a checksum over rows that is independent of their order and of files.
+12. A row's hash mixes the hashes of its values, in column order; null has a hash of its own here.
+13. The checksum is the sum of the rows' hashes modulo 2^64, so order and batches do not matter. A
+    lost, duplicated or changed row changes it (except with probability 2^-64). The sum of each
+    column's hashes shows in which columns two sets of rows differ.
+14. Here values are hashed by their type's canonical form (integers and times as 64 bits, floats as
+    doubles, text by BLAKE2 of each distinct value), so checksums are comparable between runs and
+    machines. All NaN are one value, and so are both zeros.
+15. A checksum detects accidental errors, not deliberate manipulation.
 
-1. A row's hash mixes the hashes of its values, in column order; null has its own hash.
-2. The checksum is the sum of the rows' hashes modulo 2^64, so order and batches do not matter. A
-   lost, duplicated or changed row changes it (except with probability 2^-64). The sum of each
-   column's hashes tells in which columns two sets of rows differ.
-3. Values are hashed by their type's canonical form (integers and times as 64 bits, floats as
-   doubles, text by BLAKE2 of each distinct value), so checksums are comparable between runs and
-   machines. All NaN are one value, and so are both zeros.
+``docs/FORMAT.md`` has test vectors of the hash.
 
-It detects accidental errors, not deliberate manipulation.
+Source of the hash: XXH64, Yann Collet,
+https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+
+Source of the sketch: Flajolet and others, "HyperLogLog" (2007); the estimator, without tables of
+corrections, is that of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
+(2017).
+
+Source of the filter: Apache Parquet, ``BloomFilter.md``, with any number of blocks; Putze, Sanders
+and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007).
 """
 
 import hashlib
@@ -77,6 +79,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.keyed.key_groups import ByteStrings, Unscaled, is_text
 from airflow_provider_segtable.data.rows import instants
 
+# Hashes of values
 Hashes = npt.NDArray[np.uint64]
 
 _PRIMES = (
@@ -216,6 +219,7 @@ def _rotated(values: Hashes, bits: int) -> Hashes:
     return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
 
 
+# Sketches of the number of distinct values
 REGISTERS = 256
 _BITS = 8
 _MOST = 64 - _BITS
@@ -272,6 +276,7 @@ def _tau(share: float) -> float:
     return z / 3
 
 
+# Bloom filters of split blocks
 MOST_BYTES = 8 << 20
 """The size from which on a filter is not worth its space: 6 million values at a rate of 1 %."""
 
@@ -339,6 +344,7 @@ def _rate(values: float) -> float:
     return total
 
 
+# Checksums over rows
 RowHashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)

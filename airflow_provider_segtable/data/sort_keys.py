@@ -1,31 +1,33 @@
-"""Sort keys: the values of several columns as one integer per row, so that integers are compared.
+"""Sort keys: several columns as one integer per row, and the ranges that the key is cut into.
+
+Codes of rows: integers are compared in place of values.
 
 1. Each column's values become *codes*: integers from 1 on, in the column's order (nulls first, NaN
    last, -0.0 equal to 0.0). Numbers and times keep their distances; text and all other types are
    ranked among the distinct values that occur, dictionaries by their distinct values alone.
-2. *Marks* are values to compare rows with, coded together with them. Code 0 is below all rows. A
-   mark outside the rows' values keeps its side, so marks never widen the codes.
+2. Rows are compared with *marks*: values that are coded together with those of the rows. Code 0 is
+   below all rows. A mark outside the rows' values keeps its side, so marks never widen the codes.
 3. Codes of several columns are combined into 64 bits. If they need more, the code combined so far
    is replaced by its rank, which always frees enough bits.
 4. Codes are comparable only if they were made by the same call.
 5. Sorting is stable: the row number goes into the free bits if it fits (then plain integers are
    sorted), else ties are put in order afterwards.
 
-Source of the idea: normalised keys as in Graefe, "Implementing sorting in database systems" (2006).
+Ranges of the sort key, and the choice of their bounds:
 
-Ranges of the sort key, and the choice of their bounds.
-
-1. The key of a row: its target time chunk, its place on the z-order curve (if that is the order),
+6. The key of a row: its target time chunk, its place on the z-order curve (if that is the order),
    the order's columns, the rest of the dimensions (rollup), the event time. Rows with equal keys
    are distinguished by their *ordinal*: input number, then row number. So any rows can be cut.
-2. A *mark* is the lower bound of a range: the leading ``depth`` components of the key of an
+7. The lower bound of a range is a mark: the leading ``depth`` components of the key of an
    existing row (all: ordinal included). Components left out compare below all values, so the mark
    is the first possible row with its values. Range n holds rows from mark n-1 on, before mark n.
-3. Range bounds come from a sample, with a sampled row between any two, so no range is empty.
-4. A mark is put where the order's columns change, if they change near the wanted place; else where
+8. Range bounds come from a sample, with a sampled row between any two, so no range is empty.
+9. A mark is put where the order's columns change, if they change near the wanted place; else where
    the event time changes; else between rows of equal keys, which rollup forbids.
-5. A z-order is over ranks: each column is cut at the quantiles of the sample, so skew and units do
-   not matter; a value that fills several quantiles has the rank of the first.
+10. A z-order is over ranks: each column is cut at the quantiles of the sample, so skew and units do
+    not matter; a value that fills several quantiles has the rank of the first.
+
+Source of the idea: normalised keys as in Graefe, "Implementing sorting in database systems" (2006).
 """
 
 from collections.abc import Sequence
@@ -42,6 +44,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.data.rows import instants
 
+# Codes of rows
 Numbers = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]
 
@@ -246,6 +249,7 @@ def is_sorted(codes: Codes) -> bool:
     return bool((codes.rows[1:] >= codes.rows[:-1]).all())
 
 
+# Ranges of the sort key
 ORDINAL_BITS = 40
 """The bits of an ordinal below the input's number: the row number."""
 GRID_BITS = 10

@@ -1,19 +1,13 @@
-"""What appending, compaction and reading in Arrow need to know of a kind of table.
+"""The kinds of table in Arrow: how each one appends, compacts and reads rows, and their registry.
 
-Append tables in Arrow: rows pass unchanged, and keep their root addresses.
-
-Primary-key tables in Arrow: files are merged by key (``data.merge``).
-
-Compacting a rollup table with sketches: a job that only a Spark driver can run.
-
-1. Sketches are Spark's, and merging them moves rows between tasks. So this job is not sent to a
-   task: ``spark.writes.distribution`` recognises it, and runs ``spark.writes.distribution`` on
-   the driver.
-2. Elsewhere the job raises an error that names the sketch metrics and the way to run it.
-
-Rollup tables in Arrow: rows of a group are merged; sketches are left to Spark.
-
-The registry of kinds of table in Arrow.
+1. ``ArrowKind`` is what appending, compaction and reading need of a kind of table.
+2. Append tables: rows pass unchanged, and keep their root addresses.
+3. Primary-key tables: files are merged by key (``data.keyed``).
+4. Rollup tables: rows of a group are merged; sketches are left to Spark.
+5. A rollup table with sketches is compacted by a job that only a Spark driver can run
+   (``SketchJob``): sketches are Spark's, and merging them moves rows between tasks. So the job is
+   not sent to a task: ``spark.writes.distribution`` recognises it, and runs it on the driver.
+   Elsewhere the job raises an error that names the sketch metrics and the way to run it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,6 +82,7 @@ class ArrowKind(RowKind, Protocol):
         ...
 
 
+# Append tables
 @dataclass(frozen=True, slots=True)
 class AppendArrow:
     """An append table in Arrow; the methods are those of ``ArrowKind``."""
@@ -128,6 +123,7 @@ class AppendArrow:
         return sort_stages(spec, inputs, outputs)
 
 
+# Primary-key tables
 @dataclass(frozen=True, slots=True)
 class KeyedArrow:
     """A primary-key table in Arrow; the methods are those of ``ArrowKind``."""
@@ -211,6 +207,7 @@ def _drop_before(spec: SortSpec, inputs: Sequence[Segment]) -> int:
     return spec.drop_before
 
 
+# Rollup tables
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchJob:
     """One whole compaction.
@@ -308,6 +305,7 @@ class RollupArrow:
         return tuple(results[0])
 
 
+# The registry of kinds
 ARROW_KINDS: Mapping[str, Callable[[Any], ArrowKind]] = {
     Append.name: AppendArrow,
     Rollup.name: RollupArrow,

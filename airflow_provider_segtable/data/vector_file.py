@@ -1,12 +1,11 @@
-"""Files of deletion vectors.
+"""Write and read files of deletion vectors, and make row filters of segments from them.
 
 1. A file is Arrow IPC with one row per root: its segment id, the number of deleted rows, and the
    rows as a roaring bitmap in the portable serialization (32 bits, as in Delta and Iceberg).
 2. It is written once, under an unguessable name. It takes effect once an event names it.
 3. The event also records the checksum of its bytes. A reader rejects bytes that differ from it.
 4. Only drivers read these files. Tasks receive ``bits`` and need no bitmap library.
-
-The deletes of a state as row filters of its segments; each vector file is read once.
+5. The deletes of a state become row filters of its segments; each vector file is read once.
 """
 
 import io
@@ -23,6 +22,7 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of
 from airflow_provider_segtable.ports.files import DataFiles
 
+# Files of deletion vectors
 FOLDER = "deletes"
 FORMAT = b"1"
 _KEY = b"segtable.vectors"
@@ -119,6 +119,7 @@ def united(several: Iterable[Rows]) -> dict[SegmentId, BitMap]:
     return found
 
 
+# Row filters of a state
 def row_filters(
     files: DataFiles, state: State, segments: Iterable[Segment]
 ) -> dict[SegmentId, RowFilter]:

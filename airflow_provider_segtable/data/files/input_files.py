@@ -2,18 +2,18 @@
 
 1. Formats without types (CSV, JSON) are read in the table's types. Their times follow one rule
    (``data.files.text_values``), however many rows have a zone. The fields of a CSV file are read as
-   texts, of which ``text_values`` makes values; ``CsvFormat`` says how the file is written.
+   texts, which ``text_values`` converts; ``CsvFormat`` describes how the file is written.
 2. A value that does not fit its column, or is too large for it, refuses the file by row, column
    and value.
 3. If a file cannot be read, ``InvalidInput`` names the file and the reason. If an object store does
    not answer, or refuses access, it is a ``StorageError``: the same may work later.
 
-Names of a user's files: paths, URIs of object stores, and patterns of either.
+Names of files: paths, URIs of object stores, and patterns of either.
 
-1. ``*``, ``?`` and ``[...]`` match within one name, ``**`` any number of folders. The name of a
-   file that is there is no pattern.
-2. What only Spark reads is told apart by ``only_spark_reads``: folders, ``{a,b}``, other formats,
-   schemes without an adapter here, and stores that this process cannot reach.
+4. ``*``, ``?`` and ``[...]`` match within one name, ``**`` any number of folders. The name of an
+   existing file is not a pattern.
+5. ``only_spark_reads`` recognises the files that only Spark reads: folders, ``{a,b}``, other
+   formats, schemes without an adapter here, and stores that this process cannot reach.
 """
 
 import json
@@ -56,6 +56,7 @@ from airflow_provider_segtable.data.files.text_values import (
 from airflow_provider_segtable.data.open_files import STORES, object_store
 from airflow_provider_segtable.data.rows import instants
 
+# Contents of files
 LONGEST_ROW = 8 << 20
 """The most bytes of a row of a CSV file."""
 FORMATS = ("parquet", "csv", "json")
@@ -446,6 +447,7 @@ def _readable(path: str) -> Iterator[None]:
         raise InvalidInput(f"{path} cannot be read: {reason}: check the path") from error
 
 
+# Names and patterns of files
 _MAGIC = re.compile(r"[*?\[]")
 _WILD = re.compile(r"(\*\*/|\*|\?|\[[^\]/]+\])")
 _AS_REGEX = {"**/": "(?:[^/]+/)*", "*": "[^/]*", "?": "[^/]"}

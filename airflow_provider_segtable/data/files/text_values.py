@@ -1,24 +1,27 @@
-"""Texts of a CSV file as values of the table's types: one rule for this process and for Spark.
-
-1. Arrow parses each text by itself, so no value depends on the rows around it.
-2. A text that is no value of the type, or is too large for it, is refused with its row, its column
-   and itself; it never becomes null, infinite or rounded. Infinity is written ``inf``.
-3. Times follow ``data.files.text_values``; times of day are written like those of timestamps.
+"""Read the texts of a file as values of the table's types, and set aside the rows that do not fit.
 
 Times in text files, by one rule for all of them: ISO 8601, with a zone or in UTC.
 
-A file may mix times with and without zone, and texts are read the same whatever the first rows look
-like. So inference by Arrow, which differs by format and content, never decides a column's type.
+1. A file may mix times with and without zone, and texts are read the same whatever the first rows
+   look like. So inference by Arrow, which differs by format and content, never decides a column's
+   type.
 
-Rows of files that do not fit, set aside instead of refusing the file.
+Texts of a CSV file as values: one rule for this process and for Spark.
 
-1. A row is set aside if it has no event time, one out of range, null in a key or another column
+2. Arrow parses each text by itself, so no value depends on the rows around it.
+3. A text that is no value of the type, or is too large for it, is refused with its row, its column
+   and itself; it never becomes null, infinite or rounded. Infinity is written ``inf``.
+4. Times follow rule 1; times of day are written like those of timestamps.
+
+Rows that do not fit are set aside instead of refusing the file.
+
+5. A row is set aside if it has no event time, one out of range, null in a key or another column
    that must not be null, or, in CSV, a field that is no value of its column. A file that is
    broken, or lacks a column, is refused all the same.
-2. They are written as JSON lines, each with the ``file``, the number of the ``row`` in it from 0,
+6. They are written as JSON lines, each with the ``file``, the number of the ``row`` in it from 0,
    the ``reason`` and the ``values``. This happens before any other row of the file is appended, so
    no row is lost if the disk is full.
-3. Spark finds the same rows by ``text_faults`` in its tasks, and gives them to the driver's file.
+7. Spark finds the same rows by ``text_faults`` in its tasks, and passes them to the driver's file.
 """
 
 import json
@@ -39,6 +42,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.data.row_checks import impossible_times
 from airflow_provider_segtable.data.rows import is_time
 
+# Times in text files
 TIME = pa.timestamp("us", "UTC")
 """The type of columns that hold times, as inferred from a text file."""
 _ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d(:?\d\d(:?\d\d(\.\d{1,9})?)?)?\s*(Z|[+-]\d\d(:?\d\d)?)?$"
@@ -79,6 +83,7 @@ def _cast(texts: pa.ChunkedArray, unit: str, zone: str | None) -> pa.ChunkedArra
         return texts.cast(pa.timestamp("ns", zone))
 
 
+# Texts of a CSV file as values
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
 _SHOWN = 60
 _COMMA = re.compile(r"^[+-]?\d+,\d+$")
@@ -235,6 +240,7 @@ def finite(texts: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values
 
 
+# Rows that are set aside
 FoundRow: TypeAlias = tuple[str | None, int | None, str, Mapping[str, object]]
 """A row to set aside: its file and its number there, if they are known, the reason, the values."""
 _AT_ONCE = 1000

@@ -1,23 +1,25 @@
-"""Entries of indexes about data files: what each kind of index computes of a file.
+"""Compute the entries of indexes about data files, and compare them with conditions.
 
-The registry of kinds of index, in Arrow.
+1. ``ENTRY_KINDS`` is the registry of kinds of index, in Arrow: each computes its own entries of a
+   file (``entries``).
 
-Entries of an index as readers use them: which files may hold rows that match a condition.
+Entries as readers use them: which files may hold rows that match a condition.
 
-1. A reader loads the columns of entries that its condition needs (``entry_columns_for``), for the
+2. A reader loads the columns of entries that its condition needs (``entry_columns_for``), for the
    files that it is about to read, and compares them (``view_of``).
-2. A file that has no trusted entry is read: the log decides which files there are, and an index
+3. A file that has no trusted entry is read: the log decides which files there are, and an index
    only which of them need not be opened.
-3. Entries may be kept in layers (``LayeredView``). All entries about a file come in one layer, and
-   of several the newest counts. Entries that a newer layer deletes are of files that are gone, so
-   nothing asks for them.
+4. Entries may be kept in layers (``LayeredView``). All entries about a file come in one layer, and
+   of several the newest counts. Entries that a newer layer deletes are of files that were removed,
+   so no reader asks for them.
 
-Computing entries of an index: a job for some files, in this process or in a Spark task.
+Jobs that compute entries of some files, in this process or in a Spark task:
 
-1. A job is plain data, and returns the entries; it writes no file.
-2. A file that is gone needs no entry: it was cleaned while the index was being built. If it is lost
+5. A job is plain data, and returns the entries; it writes no file.
+6. A missing file needs no entry: it was cleaned while the index was being built. If it is lost
    instead, readers find out. A damaged file fails the job, with its path.
-3. Jobs are bounded by the size of their files (``JOB_BYTES``), and so is what they return.
+7. Jobs are bounded by the size of their files (``JOB_BYTES``), and so are the entries that they
+   return.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +47,7 @@ from airflow_provider_segtable.data.indexes.records import RecordEntries
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.files import DataFiles
 
+# The registry of kinds of index
 ENTRY_KINDS: Mapping[str, EntryKind] = {
     FileList.name: FileEntries(),
     ColumnStats.name: StatsEntries(),
@@ -87,6 +90,7 @@ def _whole(segment: Segment, part: pa.Table, schema: pa.Schema) -> pa.Table:
 __all__ = ["IndexView", "LayeredView", "entry_columns_for", "view_of"]
 
 
+# Entries as readers use them
 @dataclass(frozen=True, slots=True)
 class LayeredView:
     """Entries of several ages: of each file, those of the first layer that knows it."""
@@ -128,6 +132,7 @@ def view_of(index: IndexDefinition, table: TableDefinition, entries: pa.Table) -
     return ENTRY_KINDS[index.kind.name].view(index.kind, table, entries)
 
 
+# Jobs that compute entries
 FILE_COST = 1 << 20
 """The cost of opening one more file, in bytes."""
 

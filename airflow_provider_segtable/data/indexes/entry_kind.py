@@ -1,19 +1,22 @@
-"""The part of a kind of index that needs Arrow: how entries are made of a file, and compared.
+"""The part of a kind of index that needs Arrow: making entries of a file, and comparing them.
 
-The files that entries are about, and whether the entries about a file may be trusted.
+The files that entries are about, and whether the entries about a file may be trusted:
 
 1. They are trusted if the path and the checksum of the footer are those of the log, all row groups
    are there, and their rows add up to the file's.
 2. A file of an older segtable has no checksum. Its path was written once, so that is enough.
 
-Which indexed columns a condition names, and whether entries about them can exclude rows.
+Indexed columns:
 
-The values of indexed columns in a file, as readers see them.
+3. ``needed_columns`` finds the indexed columns that a condition names, and whether entries about
+   them can exclude rows.
 
-1. Columns are found by their ids, whatever the file calls them; a column that the file lacks has
+The values of indexed columns in a file, as readers see them:
+
+4. Columns are found by their ids, whatever the file calls them; a column that the file lacks has
    its default. Values are in the table's present types. Bytes are compared with their checksums.
-2. With ``partial_update`` a null sets nothing, so that readers may see the default instead of it.
-3. Deleted rows count, too: a file never changes, and what is known of it holds for all its rows.
+5. With ``partial_update`` a null sets nothing, so that readers may see the default instead of it.
+6. Deleted rows count, too: a file never changes, and an entry is true of all its rows.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +47,7 @@ from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
 
+# Kinds of index and their entries
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
     """The values of a column in the files that an index knows, deleted rows included.
@@ -133,6 +137,7 @@ def common_columns(segment: Segment, count: int) -> dict[str, pa.Array]:
     }
 
 
+# The files that entries are about
 TRUST_COLUMNS = (FILE, CHECKSUM, ROWS)
 
 
@@ -181,6 +186,7 @@ class KnownFiles:
         return [*known.places.values()] if whole else []
 
 
+# Indexed columns
 def indexed_columns(ids: Collection[int], table: TableDefinition) -> Mapping[str, int]:
     """Return the ids of the indexed columns that the table still has, by their present names."""
     return {column.name: column.id for column in table.schema.numbered if column.id in ids}
@@ -204,6 +210,7 @@ def needed_columns(test: Predicate, indexed: Mapping[str, int], excludes: Judge)
     return tuple(indexed[name] for name in dict.fromkeys(used))
 
 
+# The values of indexed columns
 def row_groups(
     ids: Sequence[int], table: TableDefinition, segment: Segment, files: DataFiles
 ) -> Iterator[pa.Table]:

@@ -1,24 +1,25 @@
-"""Entries of the index ``files``: what the log knows of a file, without opening it.
+"""Make and read the entries of the indexes ``files``, ``column_stats`` and ``bloom_filter``.
 
-Bounds of row groups from the index ``column_stats``, compared with conditions.
+Index ``files``:
 
-A file may have a matching row if one of its row groups may, by ``core.predicate``.
-Bounds of a column are decoded when a condition first names it.
+1. An entry has the log's facts of one file, without opening it.
 
-Entries of the index ``column_stats``: bounds, nulls and a sketch of each column and row group.
+Index ``column_stats``: bounds, nulls and a sketch of each column and row group.
 
-1. They are computed from the values, not taken from the footer: writers differ in which bounds
+2. They are computed from the values, not taken from the footer: writers differ in which bounds
    they keep, and a sketch needs the values anyway.
-2. Bounds are inclusive. Texts are cut to ``MOST_TEXT`` characters: the lower bound is then less
+3. Bounds are inclusive. Texts are cut to ``MOST_TEXT`` characters: the lower bound is then less
    than the value, and the upper one more.
-3. NaN is in no bounds; an entry says whether there is any.
+4. No bound is NaN; an entry has a flag for whether there is any.
+5. A file may have a matching row if one of its row groups may, by ``core.predicate``.
+6. Bounds of a column are decoded when a condition first names it.
 
-Entries of the index ``bloom_filter``: a filter of the values of each column and file.
+Index ``bloom_filter``: a filter of the values of each column and file.
 
-1. A filter is sized by the number of distinct values in the file, and by the rate of false
+7. A filter is sized by the number of distinct values in the file, and by the rate of false
    positives. If it would be too large, there is none, and the file may have any value.
-2. Nulls are no values: a file that has only nulls has an empty filter.
-3. A condition's value is looked up in the column's type, as rows are compared with it. A value of
+8. Nulls are no values: a file that has only nulls has an empty filter.
+9. A condition's value is looked up in the column's type, as rows are compared with it. A value of
    another kind than the column excludes nothing, as with bounds.
 """
 
@@ -85,6 +86,7 @@ from airflow_provider_segtable.data.sketches import (
 from airflow_provider_segtable.ports.files import DataFiles
 
 
+# Entries of the index of files
 class FileEntries:
     """Makes one entry a file."""
 
@@ -126,6 +128,7 @@ class FileView:
         return True
 
 
+# Entries of column statistics
 _UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
 
@@ -309,6 +312,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+# Entries of Bloom filters
 class BloomEntries:
     """Makes one entry a file."""
 

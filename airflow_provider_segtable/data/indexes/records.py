@@ -1,4 +1,6 @@
-"""Decide which record of each key wins in the whole table, and what has to be corrected.
+"""Find the winning record of each key in the whole table, and the corrections of the others.
+
+Decision: which record of each key wins, and which ones need a correction.
 
 1. A key's records lie in *places*, the time chunks of their event times. In each place the highest
    record is on top (``core.tables.merge_rules``); it is live unless it deletes the key.
@@ -6,20 +8,21 @@
 3. A live record on top of any other place *loses*. It is corrected by a tombstone in its place,
    which is higher than the loser and lower than the winner (``correction_orders``). So a compaction
    that joins the places, or merges any of the files in any order, keeps the winner.
-4. Records are equal only if they are the same one, so the decision is the same for everyone.
+4. Records are equal only if they are the same one, so the decision is the same in every process.
+5. The rows of corrections are tombstones of keys in the places of losers, in the table's columns
+   (``correction_rows``).
 
-The rows of corrections: tombstones of keys in the places of losers, in the table's columns.
+Records of one write:
 
-Keep one record of each key in a write: the highest, wherever their time chunks are.
-
-Of equal ordering values the later row is higher, as in one file (``data.keyed.keyed_rows``). If a
-write had records of a key in several time chunks, only their random tokens would decide.
+6. A write keeps one record of each key: the highest, wherever their time chunks are. If it had
+   records of a key in several time chunks, only their random tokens would decide.
+7. Of equal ordering values the later row is higher, as in one file (``data.keyed.keyed_rows``).
 
 Entries of the index ``record_index``: a fact about each record of a file.
 
-1. The root of a record says which log file it came from, and with that its order
+8. The root of a record identifies the log file that it came from, and with that its order
    (``data.keyed.group_reader``). So the fact is the same, whichever file the record is read from.
-2. No entry names a file, so none tells whether a file is known, or what is in it.
+9. No entry names a file, so entries do not show whether a file is known, or what is in it.
 """
 
 from collections.abc import Sequence
@@ -56,6 +59,7 @@ from airflow_provider_segtable.data.rows import instants, is_date
 from airflow_provider_segtable.data.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
 
+# Decision between the records of a key
 LOWEST = "0" * 16
 """A write token that is as low as any."""
 _LEAST = np.iinfo(np.int64).min
@@ -193,6 +197,7 @@ def _numbers(facts: pa.Table, name: str) -> Indices:
     return np.asarray(plain.to_numpy(zero_copy_only=False), np.int64)
 
 
+# Rows of corrections
 def correction_rows(
     ids: Sequence[int], table: TableDefinition, facts: pa.Table, decision: Decision
 ) -> pa.Table:
@@ -229,6 +234,7 @@ def _times(times: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return plain.cast(pa.timestamp(kind.unit), safe=False).cast(kind)
 
 
+# Records of one write
 def one_each(records: Records, rules: MergeRules) -> Records:
     """Return the highest record of each key, in their order.
 
@@ -248,6 +254,7 @@ def one_each(records: Records, rules: MergeRules) -> Records:
     return Records(rows=rows.take(pa.array(kept)), deleted=records.deleted[kept])
 
 
+# Entries of the record index
 _ORDER = {INSTANT: "instant", LOG_VERSION: "log_version", TOKEN: "write_token"}
 """The columns of facts that a root has, by the name that it has there."""
 

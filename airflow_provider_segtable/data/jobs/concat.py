@@ -1,23 +1,26 @@
-"""Concatenation of files: row groups are moved undecoded where possible, else rewritten.
+"""Concatenate files: move row groups undecoded where possible, else decode and rewrite them.
 
-1. The order of rows is the order of the inputs, always.
-2. A piece of a file is *moved* if its row groups are movable, large enough (``Grain``), and of the
+The order of rows is the order of the inputs, always.
+
+Concatenation without deleted rows:
+
+1. A piece of a file is *moved* if its row groups are movable, large enough (``Grain``), and of the
    output's shape: equal schema elements, column orders and Arrow schema, and pages by writers with
    reliable statistics.
    The output has the columns of the newest schema among the inputs: a piece of that schema can be
    moved, one of an earlier schema is rewritten, unless its columns are the same.
-3. Other pieces are decoded and encoded again, as row groups of full size. They become Parquet
+2. Other pieces are decoded and encoded again, as row groups of full size. They become Parquet
    files in memory and are moved from there, so that all row groups enter the output alike.
-4. A small piece alone between large ones is moved: rewriting it would gain nothing.
-5. Of the inputs' key-value metadata only ``ARROW:schema`` is kept. The rest is dropped, because it
+3. A small piece alone between large ones is moved: rewriting it would gain nothing.
+4. Of the inputs' key-value metadata only ``ARROW:schema`` is kept. The rest is dropped, because it
    describes single files or the engine that wrote them.
 
-Concatenation of pieces by decoding: drops deleted rows and stores every row's address.
+Concatenation by decoding: drops deleted rows and stores every row's address.
 
-1. The order of rows is the order of the pieces, always. Memory is bounded as in ``rewrite``.
-2. Row addresses come from the inputs' lineage, or else from their hidden columns. The output
+5. Memory is bounded as in ``data.jobs.passthrough.rewritten``.
+6. Row addresses come from the inputs' lineage, or else from their hidden columns. The output
    stores them in hidden columns.
-3. The row count and the time range are known only at the end; so the footer's metadata is
+7. The row count and the time range are known only at the end; so the footer's metadata is
    requested then. If no row is left, the caller must not publish the file.
 """
 
@@ -52,6 +55,7 @@ from airflow_provider_segtable.data.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
+# Concatenation without deleted rows
 CREATED_BY = f"segtable version {__version__}".encode()
 _SOUND_WRITERS = re.compile(
     rb"(parquet-cpp-arrow|DuckDB|Polars|parquet-rs|segtable|parquet-mr version 1\.[1-9]\d)"
@@ -274,6 +278,7 @@ def _runs(pieces: Sequence[Piece], stay: Sequence[bool]) -> list[Step]:
     return steps
 
 
+# Concatenation by decoding
 @dataclass(slots=True)
 class Tally:
     """Counts of ``rows`` kept and ``dropped``, and the bounds of the kept rows' event times."""

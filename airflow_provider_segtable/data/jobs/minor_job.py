@@ -1,4 +1,4 @@
-"""The minor-compaction kernel: merges adjacent small segments into few, and keeps row order.
+"""Merge adjacent small segments into few, keeping the order of rows: the minor-compaction kernel.
 
 1. A job is plain data: it is pickled into a Spark task and needs nothing there but storage.
 2. Inputs are checked before anything is written: size, checksum of the footer, row count, and
@@ -9,16 +9,16 @@
    covers all inputs that it has rows of: it is exact unless an input was cut.
 4. Rows out equal rows in, less the deleted rows. If no row is deleted, rows pass through undecoded;
    their addresses stay in the outputs' lineage, or in hidden columns if all inputs have them.
-   Else rows are decoded (``filtered_concat``), and all outputs have hidden columns.
+   Else rows are decoded (``data.jobs.concat.sift``), and all outputs have hidden columns.
 5. An output without rows is an empty segment: it exists but has no file.
 6. File names include the attempt, so that two attempts at one job never collide. After a failure
    the job deletes the files that it wrote: no reader can have seen them.
 
-Source of the idea: Druid's minor compaction; ``passthrough``.
+Time chunks of a file's rows, where its first and last event do not determine them:
 
-Find the time chunks of a file's rows, where its first and last event do not tell them.
+7. Only the column of event times is read. Deleted rows count, too: their chunks get no rows.
 
-Only the column of event times is read. Rows that are deleted count, too: their chunks get no rows.
+Source of the idea: Druid's minor compaction; ``data.jobs.passthrough``.
 """
 
 import secrets
@@ -71,6 +71,7 @@ from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.rows import chunks_of
 from airflow_provider_segtable.ports.files import DataFiles
 
+# Minor compaction
 FILE_COST = 1024 * 1024
 """The cost of opening one more file, in bytes."""
 
@@ -353,6 +354,7 @@ def _check_books(inputs: Sequence[Segment], outputs: Sequence[Segment]) -> None:
         )
 
 
+# Time chunks of a file's rows
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksJob:
     """Find the time chunks of a file's rows in a layout."""

@@ -1,4 +1,6 @@
-"""Moving row groups from file to file undecoded.
+"""Move row groups from file to file undecoded, or rewrite them as full row groups.
+
+Moving row groups undecoded:
 
 ::
 
@@ -19,17 +21,17 @@
 6. A file that does not fit these rules is *foreign*: ``examined`` returns the reason, and the file
    must be decoded.
 
-Source of the idea: parquet-java ``ParquetFileWriter.appendFile``, which drops page indexes and
-bloom filters or rewrites them one chunk at a time.
-
 Rewriting: rows are decoded and encoded as Parquet files in memory, one full row group each.
 
-1. Memory is bounded: one row group decoded, one encoded.
-2. Columns of few distinct values stay dictionaries, which saves decoding and hashing each value.
+7. Memory is bounded: one row group decoded, one encoded.
+8. Columns of few distinct values stay dictionaries, which saves decoding and hashing each value.
    They are chosen by the first file's sizes: if values hardly repeat, a dictionary takes three
    times as long. Address roots always stay dictionaries.
-3. Rows may be changed between reading and writing: rows dropped, columns filled in. Files of an
-   earlier schema are read in the columns of the target (``table_file``).
+9. Rows may be changed between reading and writing: rows dropped, columns filled in. Files of an
+   earlier schema are read in the columns of the target (``data.parquet.table_file``).
+
+Source of the idea: parquet-java ``ParquetFileWriter.appendFile``, which drops page indexes and
+bloom filters or rewrites them one chunk at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,6 +72,7 @@ from airflow_provider_segtable.data.parquet.table_file import opened, stored_col
 from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
+# Moving row groups undecoded
 MOST_GROUPS = 32767
 """A row group's ordinal is a 16 bit number."""
 
@@ -319,6 +322,7 @@ def _page_edits(moved: _Moved, column: FieldSpans) -> list[tuple[Span, int]]:
     return edits
 
 
+# Rewriting rows as full row groups
 ARROW_SCHEMA = b"ARROW:schema"
 _WHOLE = 32 << 20
 """Files up to this size, in bytes, are read in one call."""

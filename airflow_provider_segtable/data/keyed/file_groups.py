@@ -1,25 +1,28 @@
-"""File groups: the visible files of a bucket, and their merged rows.
+"""Read the merged rows of file groups, and the changes that a window of events made to them.
+
+File groups: the visible files of a bucket, and their merged rows.
 
 1. The files of a base are one run (``core.timeline``); log files are runs of their own.
    A group with one run is merged already: its rows without tombstones are what readers see. Only
    the columns asked for are read, and of these only row groups in which a condition may hold.
 2. Conditions and intervals hold for merged rows: a record that does not match may hide one that
    does. Conditions on the key alone hold for all records of a key or for none, so they are
-   evaluated before.
+   evaluated before the merge.
 3. Of other groups, the key, the columns that order records, and the columns asked for are read.
 4. Of a window, a row is read if one of the records that it consists of completed in the window,
    by the roots that records keep: also if it was compacted since. The origin of a row
    (``core.reads.effects``) is that of the record that completed last.
 
-Pieces of the change feed of a primary-key table: what a window changed of one file group.
+Pieces of the change feed: the changes of one file group in a window.
 
-1. A *stretch* is a run of events that only add records. Of its file group, the rows of all keys
+5. A *stretch* is a run of events that only add records. Of its file group, the rows of all keys
    with records in it are merged once, as they were before; then the log files of each event are
    merged into them, in the order of the events.
-2. A *comparison* is one event after which the rows are compared with those before it, as a whole.
-3. A key whose row came is an ``insert``, whose row went a ``delete``. A key with another winning
-   record is an update, before and after. A record that lost (it was late) changes nothing.
-4. A piece is plain data and needs no other: a library reads them in turn, Spark in tasks.
+6. A *comparison* is one event after which the rows are compared with those before it, as a whole.
+7. A key whose row appeared is an ``insert``, a key whose row disappeared a ``delete``. A key with
+   another winning record is an update, before and after. A record that lost (it was late) changes
+   nothing.
+8. A piece is plain data and needs no other: a library reads pieces in turn, Spark in tasks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,6 +62,7 @@ from airflow_provider_segtable.data.rows import Keys, instants, labelled
 from airflow_provider_segtable.data.sort_keys import Indices
 
 
+# File groups and their merged rows
 @dataclass(frozen=True, slots=True)
 class FileGroup:
     """The files of a bucket, in the part of time in which they are visible.
@@ -250,6 +254,7 @@ def within(rows: pa.Table, time_column: str, clip: Interval | None) -> pa.Table:
     return rows.filter(pc.and_(pc.greater_equal(times, clip.start), pc.less(times, clip.end)))
 
 
+# Pieces of the change feed
 Changed = tuple[RowChange, pa.Table]
 """Rows with all columns of records, and what happened to them."""
 Files = tuple[Segment, ...]

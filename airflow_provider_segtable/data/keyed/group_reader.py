@@ -1,36 +1,40 @@
-"""The files of one file group as runs to be merged.
+"""Read the files of one file group as runs of records, and check such files.
 
-The runs share the rows that are held at once, in proportion to their own rows. So a window of keys
-takes about one batch of each run (``merge_runs``), and memory does not grow with their number.
+Files of primary-key tables: their names, their runs, and the roots of their records.
 
-Files of primary-key tables: their names, their rows as runs, and the roots of their records.
-
-1. Names say what RFC-66's say: ``<bucket>_<instant>.log.<version>_<token>.parquet`` for log files,
-   ``<bucket>_<token>_<instant>.parquet`` for base files, below the folder of the time chunk. The
-   token is unguessable, and every author has its own, so no two authors ever share a name.
+1. Names have the form of RFC-66: ``<bucket>_<instant>.log.<version>_<token>.parquet`` for log
+   files, ``<bucket>_<token>_<instant>.parquet`` for base files, below the folder of the time chunk.
+   The token is unguessable, and every author has its own, so no two authors ever share a name.
 2. The root of a record is the number in the id that its log file was written with: it is random,
    and stays the file's own wherever the log puts the file.
 3. A log file's records have one root, its own, which its descriptor and its name describe. If its
    name has ``IN_ORDER`` for the instant, the log orders it: by the time of its commit. A file
-   that compaction wrote has records of many; its footer describes them (``ROOTS``), as far as they
-   occur in its rows.
+   that compaction wrote has records of many roots; its footer describes those that occur in its
+   rows (``ROOTS``).
 4. All files are sorted by key, so a file is a run as it is. The files of a base are one run.
 
-The columns of records, and those of the rows that readers see.
+The columns of records, and those of the rows that readers see:
 
-1. Files of earlier schemas are read in the table's present columns, hidden ones included, by the
+5. Files of earlier schemas are read in the table's present columns, hidden ones included, by the
    ids of columns (``data.parquet.table_file``).
-2. With ``partial_update`` a record that lacks a column does not set it, so it has no default: a
+6. With ``partial_update`` a record that lacks a column does not set it, so it has no default: a
    null stays null through all merges, and the default is put in for the readers of a merged row.
    Else a late record of an earlier schema would set a default over another record's value.
-3. With ``latest`` a record is the whole row: it has the default of what its file lacks.
+7. With ``latest`` a record is the whole row: it has the defaults of the columns that its file
+   lacks.
 
-Checking the records of a primary-key table's file: reads nothing, is given the rows.
+Runs of a file group:
 
-1. A file is sorted by key and has one row a key; with ``partial_update`` two, a tombstone, then an
-   upsert.
-2. The operation is one that exists, and every root is known: ``OWN`` in a log file, in others one
-   of those that the footer describes.
+8. The runs share the rows that are held at once, in proportion to their own rows. So a window of
+   keys takes about one batch of each run (``data.keyed.merging.merge_runs``), and memory does not
+   grow with the number of runs.
+
+Checks of a file's records (the check itself reads nothing; the caller passes the rows):
+
+9. A file is sorted by key and has one row for a key; with ``partial_update`` up to two, a tombstone
+   and then an upsert.
+10. The operation is a known one, and every root is known: ``OWN`` in a log file, in other files one
+    of the roots that the footer describes.
 """
 
 import base64
@@ -75,6 +79,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
 from airflow_provider_segtable.data.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
 
+# Names and roots of files
 ROOTS = b"segtable.roots"
 IN_ORDER: Instant = 0
 """Stands, in the name of a log file, for the time of its commit."""
@@ -188,6 +193,7 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
             yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)
 
 
+# The columns of records and of shown rows
 def record_columns(table: TableDefinition) -> pa.Schema:
     """Return the columns of a table's files to read records by, with ids."""
     return files_columns(table.kind.input_schema(table.schema, table.time_column), table.kind)
@@ -211,6 +217,7 @@ def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     return rows
 
 
+# Runs of a file group
 _ROWS_HELD = 262_144
 _BYTES_HELD = 32 << 20
 _LEAST = 1_024
@@ -304,6 +311,7 @@ def _share(segments: Sequence[Segment]) -> float:
     return min(_ROWS_HELD / max(1, rows), _BYTES_HELD / max(1, size))
 
 
+# Checks of a file's records
 Fault = tuple[str, str]
 """A stable word, and what is wrong."""
 

@@ -1,37 +1,41 @@
-"""Rows grouped by key, and the highest row of each group.
+"""Group rows by key, and find the highest row of each group: codes, roots and merged rows.
 
-1. Rows are sorted by key; of equal keys, the rows keep their order (``KeyGroups``).
-2. A key that only one row has is settled. Only *contested* rows, those of all other keys, are
-   compared any further: in an upsert merge they are few.
-3. A register's winner is the row with the highest code among candidates; of equal codes the last
-   row wins, because later rows of one file are higher.
+Groups of rows with equal keys:
 
-The order of roots: what a record's author adds to record order, and when it completed.
+1. Rows are sorted by key; rows of equal keys keep their order (``KeyGroups``).
+2. A key with only one row is settled. Only *contested* rows, those of all other keys, are compared
+   any further: in an upsert merge they are few.
+3. A register's winner is the row with the highest code among candidates. If codes are equal, the
+   last row wins, because later rows of one file are higher.
 
-1. A root is the partition that a commit gave to a log file. Rows keep it through all compactions.
-2. Of records with equal ordering values, the one with the later instant is higher, then the one
+The order of roots: the author's part of record order, and the completion times.
+
+4. A root is the partition that a commit gave to a log file. Rows keep it through all compactions.
+5. Of records with equal ordering values, the one with the later instant is higher, then the one
    with the greater log version, then the one with the greater write token.
-3. A file holds rows of few roots, so what is known of them is a small table beside the rows. It may
-   be an Arrow table (``SCHEMA``), as a footer keeps it.
+6. A file holds rows of few roots, so the properties of roots are a small table beside the rows. It
+   may be an Arrow table (``SCHEMA``), as a footer keeps it.
 
 Record order as codes: the values of an ordering column and the roots of records, as integers.
 
-1. Codes of one ``RecordOrder`` are comparable with each other, and from 1 on. Equal codes mean
-   equal ordering values and one root; the position in the file decides then (``key_groups``).
-2. Orders of several registers are coded together if they are compared with each other.
+7. Codes of one ``record_codes`` call are comparable with each other, and start at 1. Equal codes
+   mean equal ordering values and one root; then the position in the file decides (rule 3).
+8. Orders of several registers are coded together if they are compared with each other.
 
 Codes of text and bytes: their ranks, from eight bytes at a time compared as integers.
 
-1. Bytes that all values begin with are skipped. The next eight are a *word*: a big-endian number,
+9. Bytes that all values begin with are skipped. The next eight are a *word*: a big-endian number,
    padded with zeros, so numbers have the order of the bytes.
-2. Values are sorted by their first word. Only values that are *tied* there are compared by their
-   next words, and in the end by length, which tells padding from zero bytes. In an upsert merge
-   most ties are equal keys: a word that parts no tie costs one comparison.
-3. The code of a value is its rank among the distinct values, from 1 on.
+10. Values are sorted by their first word. Only values that are *tied* there are compared by their
+    next words, and in the end by length, which distinguishes padding from zero bytes. In an upsert
+    merge most ties are equal keys: a word that separates no tie costs one comparison.
+11. The code of a value is its rank among the distinct values, starting at 1.
 
-Where each row of a merge comes from: row numbers for columns, and computed hidden columns.
+Results and values:
 
-Decimals as their unscaled values: 128 bits each, as Arrow keeps them.
+12. ``MergedRows`` names the source of each row of a merge: row numbers for columns, and computed
+    hidden columns.
+13. ``Unscaled`` has decimals as their unscaled values: 128 bits each, as Arrow keeps them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,6 +64,7 @@ from airflow_provider_segtable.data.sort_keys import (
     stable_order,
 )
 
+# Groups of rows with equal keys
 Flags = npt.NDArray[np.bool_]
 NONE = -1
 """No row."""
@@ -167,6 +172,7 @@ class Contest:
         return found
 
 
+# The order of roots
 SCHEMA = pa.schema(
     [
         ("partition", pa.int64()),
@@ -281,6 +287,7 @@ class RootOrders:
         return places
 
 
+# Record order as codes
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of some records: values (None if their instants alone decide), and roots."""
@@ -300,6 +307,7 @@ def record_codes(orders: Sequence[Order], roots: RootOrders) -> list[Numbers]:
     return np.split(whole.rows, ends[:-1])
 
 
+# Codes of text and bytes
 _WORD = 8
 _KEPT = np.array([0, *((2**64 - 1) ^ (2 ** (64 - 8 * n) - 1) for n in range(1, 9))], np.uint64)
 """The bits of a word that ``n`` bytes fill."""
@@ -408,6 +416,7 @@ def _changes(values: Numbers) -> npt.NDArray[np.bool_]:
     return found
 
 
+# Rows of a merge
 @dataclass(frozen=True, slots=True)
 class MergedRows:
     """Rows to be taken from a table.
@@ -463,6 +472,7 @@ def _newest(rows: pa.Table, rules: MergeRules, roots: RootOrders) -> Indices:
     return newest
 
 
+# Unscaled values of decimals
 @dataclass(frozen=True, slots=True)
 class Unscaled:
     """The unscaled values of decimals, none of them null: 16 bytes each, little-endian."""

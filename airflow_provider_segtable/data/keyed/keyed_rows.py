@@ -1,19 +1,21 @@
-"""Rows of a primary-key table as its files hold them.
+"""Rows of a primary-key table in its files, and the bucket and part that each row belongs to.
 
-1. A log file's rows are sorted by key and merged among themselves, where a later row is higher, so
-   a file has one row a key (``partial_update``: a tombstone and an upsert).
-2. Its rows have the root ``OWN``; a reader puts in the root that the commit gave to the file
-   (``with_root``).
-3. A tombstone keeps the key, the ordering columns and the fixed columns; an upsert lacks a group if
-   its ordering column is null. All else is null, so every column is nullable in a file except the
-   key and the first two hidden ones.
+Rows of log files:
 
-Buckets of primary-key tables: a hash of the key, modulo the number of buckets.
+1. A log file's rows are sorted by key and merged among themselves, where a later row is higher. So
+   a file has one row for a key (with ``partial_update`` up to two: a tombstone and an upsert).
+2. The rows of a log file have the root ``OWN``. A reader puts in the root that the commit gave to
+   the file (``with_root``).
+3. A tombstone keeps the key, the ordering columns and the fixed columns. An upsert lacks a group if
+   the group's ordering column is null. All else is null, so every column is nullable in a file
+   except the key and the first two hidden ones.
 
-1. The hash is Spark's own ``hash(key columns)``: Murmur3_x86_32 with seed 42; the hash of each
+Buckets: a hash of the key, modulo the number of buckets.
+
+4. The hash is Spark's own ``hash(key columns)``: Murmur3_x86_32 with seed 42; the hash of each
    column is the seed of the next. The bucket is ``pmod(hash, n)``. So Spark computes buckets
    natively, and an executor without Spark computes the same ones here.
-2. What is hashed, by type of the column:
+5. The hashed bytes depend on the type of the column:
 
    ===================================  ==========================================================
    int8, int16, int32, bool, date       the value as 4 bytes (false 0, true 1, days since 1970)
@@ -25,17 +27,18 @@ Buckets of primary-key tables: a hash of the key, modulo the number of buckets.
                                         as bytes
    ===================================  ==========================================================
 
-   Rule 3 of bytes is Spark's, and differs from the standard Murmur3 tail.
-3. Null keys are refused. Floating numbers, unsigned integers and nanoseconds are no keys.
+   The rule for further bytes is Spark's, and differs from the standard Murmur3 tail.
+6. Null keys are refused. Floating numbers, unsigned integers and nanoseconds cannot be keys.
 
-Source: ``org.apache.spark.unsafe.hash.Murmur3_x86_32``; ``docs/FORMAT.md`` has test vectors.
+Parts: the rows of one place, taken from files that were divided in another way.
 
-Parts: the rows of one place, among rows that were divided in another way.
-
-1. A row belongs to the time chunk of its event time, and to the bucket of its key among as many as
-   that chunk has.
-2. Rows of bucket ``b`` of ``m`` can be in bucket ``c`` of ``n`` only if ``b`` and ``c`` are equal
+7. A row belongs to the time chunk of its event time, and to the bucket of its key among the number
+   of buckets of that chunk.
+8. Rows of bucket ``b`` of ``m`` can be in bucket ``c`` of ``n`` only if ``b`` and ``c`` are equal
    modulo the greatest common divisor of ``m`` and ``n``. So twice the buckets read each file twice.
+
+Source of the hash: ``org.apache.spark.unsafe.hash.Murmur3_x86_32``; ``docs/FORMAT.md`` has test
+vectors.
 """
 
 from collections.abc import Sequence
@@ -77,6 +80,7 @@ from airflow_provider_segtable.data.keyed.merging import merged
 from airflow_provider_segtable.data.rows import instants
 
 
+# Rows of log files
 @cache
 def _own() -> RootOrders:
     """Return the order of the root ``OWN`` alone."""
@@ -163,6 +167,7 @@ def with_root(rows: pa.Table, root: int) -> pa.Table:
     return rows
 
 
+# Buckets
 Hashes = npt.NDArray[np.uint32]
 Buckets = npt.NDArray[np.int32]
 
@@ -270,6 +275,7 @@ def _finished(hashes: Hashes, lengths: Hashes | np.uint32) -> Hashes:
     return hashes ^ (hashes >> np.uint32(16))
 
 
+# Parts, among rows of another division
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """The rows of a place.

@@ -1,4 +1,6 @@
-"""Log files of one write: records are split by time chunk and bucket, sorted, and written.
+"""Write the records of one write as log files, and hold records as bytes or in layers of memory.
+
+Log files of one write: records are split by time chunk and bucket, sorted, and written.
 
 1. A library or a Spark task writes them; only the driver of a write commits.
 2. Ids are provisional: the event that publishes a file gives it its id. Tokens are unguessable, so
@@ -6,18 +8,18 @@
 3. Of equal keys in one write the later record wins: in a file by its place, of two files of a
    bucket by their versions.
 
-Records as bytes, to travel where no file is worth its cost.
+Records as bytes, to be sent where a file is not worth its cost:
 
-1. The bytes are an Arrow IPC stream, compressed as a whole with zstd: of a few rows, the schema is
+4. The bytes are an Arrow IPC stream, compressed as a whole with zstd: of a few rows, the schema is
    most of it.
-2. Its columns are those of the rows, and ``GONE``: whether a row is a tombstone of its key.
+5. Its columns are those of the rows, and ``GONE``: whether a row is a tombstone of its key.
 
-Layers of records in memory: writes of one table in the order in which they count.
+Layers of records in memory: the writes of one table, in the order of their precedence.
 
-1. A layer is what one write did (``log_files.Records``): rows, and tombstones of keys.
-2. Of equal keys the later layer wins, and within a layer the later row. A key whose last record is
+6. A layer has the records of one write (``Records``): rows, and tombstones of keys.
+7. Of equal keys the later layer wins, and within a layer the later row. A key whose last record is
    a tombstone is absent.
-3. Layers may have a part of the table's columns, if the primary key is among them.
+8. Layers may have a part of the table's columns, if the primary key is among them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +47,7 @@ from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 
+# Log files of one write
 LOG_BYTES = 128 * 1024 * 1024
 """Decoded bytes of rows from which on a write rolls over to another log file of the bucket."""
 
@@ -175,6 +178,7 @@ class LogWriter:
                 yield chunk, Records(rows=some.drop_columns([flag, place]), deleted=flags)
 
 
+# Records as bytes
 GONE = HIDDEN + "gone"
 
 
@@ -209,6 +213,7 @@ def decode_records(data: bytes, where: str) -> Records:
     return Records(rows=rows.drop_columns([GONE]), deleted=deleted)
 
 
+# Layers of records in memory
 def layer_of(rows: pa.Table) -> Records:
     """Return rows as a layer without tombstones."""
     return Records(rows=rows, deleted=np.zeros(rows.num_rows, bool))

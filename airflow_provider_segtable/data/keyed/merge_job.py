@@ -1,32 +1,34 @@
-"""Compaction of a file group: its runs are merged into one run, written as a group of files.
+"""Compact file groups: merge one into a group of files, or divide several among other places.
+
+Compaction of a file group: its runs are merged into one run, written as a group of files.
 
 1. A job is plain data; it runs in this process or in a Spark task.
-2. Memory holds a batch of each input (``merge_runs``) and one row group of the output, however
-   large the files are. Row groups are as small as those of sorted segments.
+2. Memory holds a batch of each input (``data.keyed.merging.merge_runs``) and one row group of the
+   output, however large the files are. Row groups are as small as those of sorted segments.
 3. Tombstones stay, unless the group begins at the first root of its bucket (then no older record
    can come back by a compaction) and they are older than ``drop_before`` (then no late record is
    expected any more).
 4. Outputs are parts of the merged rows, about equal in rows; the last has the rest. Their events
    add up to those of the inputs. A part without rows is a segment without a file.
-5. Where time chunks or buckets change, a job merges a *part*: the inputs' rows of one place. The
-   records of file groups whose keys are parted (``division``) are merged before that.
-6. After a failure the job deletes the files that it wrote: no reader can have seen them.
+5. After a failure the job deletes the files that it wrote: no reader can have seen them.
 
-Division: file groups are merged into those of other time chunks, or of other buckets.
+Division: file groups are merged into those of other time chunks, or of other buckets, in stages.
 
-1. *Count*: the keys and times of files whose rows may belong to several parts are read, to know how
-   many rows each part gets. Files that lie in one part are not read.
-2. *Parted keys*: readers see one row for a key of a file group. If the group is cut into several
+6. *Count*: the keys and times of files whose rows may belong to several parts are read, to count
+   the rows of each part. A *part* is the rows of one place. Files that lie in one part are not
+   read.
+7. *Parted keys*: readers see one row for a key of a file group. If the group is cut into several
    time chunks, its records of one key may come to lie in several of these, where they hide each
    other no more. So the keys and times of a group that is cut are compared (``PartedJob``). If a
-   key has records in several chunks, the whole group is merged before its rows are divided: what
-   readers did not see comes to lie nowhere.
-3. *Merge*: each part is merged from all files that have rows of it (``merge_job``), in bounded
-   memory. A part without rows gets no file group.
-4. The inputs' ingested rows are shared out to the parts in proportion to their rows, so that they
+   key has records in several chunks, the whole group is merged before its rows are divided, so that
+   hidden records do not become visible.
+8. *Merge*: each part is merged by a ``MergeJob`` from all files that have rows of it, in bounded
+   memory. The job merges the records of file groups with parted keys before it takes the rows of
+   the part. A part without rows gets no file group.
+9. The inputs' ingested rows are shared out to the parts in proportion to their rows, so that they
    add up to those of the inputs.
-5. Each part names the files that it has rows of (``replaces``), so that files alone say what a new
-   version stands for.
+10. Each part names the files that it has rows of (``replaces``), so that the files alone show what
+    a new version replaces.
 
 Source of the idea: rehashing by whole buckets, as in Apache Hudi's bucket resizing.
 """
@@ -77,6 +79,7 @@ from airflow_provider_segtable.data.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Job
 
+# Compaction of a file group
 FILE_COST = 1024 * 1024
 """The cost of opening one more file, in bytes."""
 
@@ -268,6 +271,7 @@ def _batches(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.RecordBat
         yield from rows.to_batches()
 
 
+# Division among other time chunks or buckets
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountJob:
     """Count the rows of one file in each of several parts."""

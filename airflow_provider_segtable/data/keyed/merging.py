@@ -1,33 +1,33 @@
-"""Merging rows of equal keys, held in memory (``core.tables.merge_rules`` has the rules).
+"""Merge rows of equal keys: in memory by the table's engine, and as sorted runs in bounded memory.
 
-Engine ``latest``: the highest record of a key, as a whole row (``core.tables.keyed``).
+``core.tables.merge_rules`` defines the result; here it is computed.
 
-Registers of contested keys: the highest record that sets each, and the highest deletion.
+Merging in memory:
 
-The rules are those of ``core.tables.merge_rules``. Of equal codes the later row is higher. A
-file's tombstone stands before the upsert of its key, so a register that the tombstone of its own
-file has spared is spared in every later merge.
+1. Engine ``latest`` keeps the highest record of a key, as a whole row.
+2. Engine ``partial_update`` makes a row of each register's highest record. Its registers are
+   computed only for contested keys: the highest record that sets each register, and its highest
+   deletion. The row of any other key is its own merge.
+3. Of equal codes the later row is higher. A file's tombstone stands before the upsert of its key,
+   so a register that the tombstone of its own file has spared is spared in every later merge.
+4. With ``partial_update`` a contested key becomes up to two rows: its tombstone (the highest
+   deletion of each register), then an upsert of the registers that are higher than their deletion.
+5. A hidden column is computed as a choice among the column itself and further values (``_Slots``).
 
-Engine ``partial_update``: a row of each register's highest record (``registers``).
+Merging sorted runs (log files, a base file, or both), in bounded memory:
 
-1. Only contested keys are computed; the row of any other key is its own merge.
-2. A contested key becomes up to two rows: its tombstone (the highest deletion of each register),
-   then an upsert of the registers that are higher than their deletion.
-3. A hidden column is computed as a choice among the column itself and further values (``_Slots``).
-
-The merge of sorted runs, in bounded memory: log files, a base file, or both.
-
-1. A run is the rows of a file as batches, sorted by key (``keyed_rows``). The order of batches is
-   checked, that of the rows in a batch where they are merged.
-2. The merge goes through the keys in *windows*. A window ends before the least of the keys that are
-   last in the batches at hand, of runs with batches left; so no run has more rows of its keys.
-3. The rows of a window are merged in memory (``merging``). A window to which one run alone
-   contributes is that run's rows, untouched.
-4. Memory holds a batch of every run and one window, however large the runs are. If the batches are
+6. A run is the rows of a file as batches, sorted by key (``data.keyed.keyed_rows``). The order of
+   batches is checked here, and the order of the rows in a batch where they are merged.
+7. The merge goes through the keys in *windows*. Of the runs with batches left, each has a last key
+   in its batch at hand. A window ends before the least of these keys, so no run has further rows of
+   the window's keys.
+8. The rows of a window are merged in memory. If one run alone contributes to a window, the result
+   is that run's rows, untouched.
+9. Memory holds a batch of every run and one window, however large the runs are. If the batches are
    in proportion to the runs (``data.keyed.group_reader``), a window takes about one of each.
-5. Tombstones are kept unless all their roots completed before ``drop_tombstones_before``. What
-   drops them must merge all files of the file group below some root: else an older record that it
-   did not see would come back.
+10. Tombstones are kept unless all their roots completed before ``drop_tombstones_before``. A merge
+    that drops them must include all files of the file group below some root: else an older record
+    outside the merge would come back.
 
 Source of the idea: merge of sorted runs (Knuth 5.4.1), by blocks, as in external sorting.
 """
@@ -72,6 +72,7 @@ from airflow_provider_segtable.data.keyed.key_groups import (
 from airflow_provider_segtable.data.sort_keys import Codes, Indices, Numbers, composed, is_sorted
 
 
+# The engine that keeps the latest record
 def latest(table: pa.Table, keys: KeyGroups, rules: MergeRules, roots: RootOrders) -> MergedRows:
     """Return the highest row of each key."""
     rows = keys.order[keys.starts]
@@ -84,6 +85,7 @@ def latest(table: pa.Table, keys: KeyGroups, rules: MergeRules, roots: RootOrder
     return MergedRows(rows)
 
 
+# Registers of contested keys
 @dataclass(frozen=True, slots=True)
 class Register:
     """The state of one register in each contested key; places are those of the contest.
@@ -200,6 +202,7 @@ class Contested:
         return self.contest.highest(codes_of([self.column(name)]).rows, self.sets(name))
 
 
+# The engine of partial updates
 def partial_update(
     table: pa.Table, keys: KeyGroups, rules: MergeRules, roots: RootOrders
 ) -> MergedRows:
@@ -345,6 +348,7 @@ def _unless_equal(places: Indices, roots: Indices, row: Indices) -> Indices:
     return np.where(roots[places] == row, NONE, places)
 
 
+# Merges in memory, by either engine
 Engine = Callable[[pa.Table, KeyGroups, MergeRules, RootOrders], MergedRows]
 
 _ENGINES: dict[MergeEngine, Engine] = {
@@ -401,6 +405,7 @@ def _merged(table: pa.Table, codes: Codes, rules: MergeRules, roots: RootOrders)
     return rows.taken(table)
 
 
+# Merges of sorted runs
 Batches = Iterable[pa.Table | pa.RecordBatch]
 Key = tuple[Any, ...]
 

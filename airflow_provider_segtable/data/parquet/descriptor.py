@@ -1,15 +1,6 @@
-"""Segment descriptors and table definitions in the footers of data files.
+"""Descriptors, table definitions and checksums in the footers of data files.
 
-1. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON.
-   Readers check its ``format`` first. If the log is lost, the table can be rebuilt from it.
-2. The entry omits properties of the file itself: path, size, number of row groups and checksum.
-3. A file is accepted as a segment's only if this entry names that segment.
-4. A second entry, ``segtable.table``, is the table's definition and the version of its first
-   appends. Compaction copies it from an input; files of older writers have none.
-
-CRC-32 by ISA-L if it is installed (extra ``fast``), five times as fast as zlib's.
-
-Checksums of data files: every byte is covered, by a chain that begins in the log.
+Checksums cover every byte of a data file, by a chain that begins in the log:
 
 ::
 
@@ -27,9 +18,18 @@ Checksums of data files: every byte is covered, by a chain that begins in the lo
    column does not read the whole file.
 4. A block that is copied whole from a checked file keeps its checksum: it was just compared.
 5. A file without a footer checksum in its descriptor is read unchecked: an older version wrote it.
+6. CRC-32 is computed by ISA-L if it is installed (extra ``fast``), five times as fast as by zlib.
+7. Parquet's own page checksums are also written, for readers that do not use this module (Spark's,
+   other engines). They cover pages without their headers, and neither indexes nor footer.
 
-Parquet's own page checksums are also written, for readers that do not use this module (Spark's,
-other engines): they cover pages without their headers, and neither indexes nor footer.
+Segment descriptors and table definitions:
+
+8. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON.
+   Readers check its ``format`` first. If the log is lost, the table can be rebuilt from it.
+9. The entry omits properties of the file itself: path, size, number of row groups and checksum.
+10. A file is accepted as a segment's only if this entry names that segment.
+11. A second entry, ``segtable.table``, is the table's definition and the version of its first
+    appends. Compaction copies it from an input; files of older writers have none.
 
 Source of the idea: HDFS, which keeps a CRC for every chunk of a block; Iceberg's manifests, which
 record a file's expected properties outside the file.
@@ -71,6 +71,7 @@ except ImportError:  # no wheel for this machine, or a bare executor: same value
 __all__ = ["crc32"]
 
 
+# Checksums of data files
 CHECKSUMS_KEY = b"segtable.checksums"
 BLOCK = 128 << 10
 _ENTRY = struct.Struct("<II")
@@ -326,6 +327,7 @@ def _mismatch(path: str, where: str) -> ChecksumMismatch:
     )
 
 
+# Segment descriptors and table definitions
 KEY = b"segtable"
 TABLE_KEY = b"segtable.table"
 FORMAT = 1

@@ -1,4 +1,6 @@
-"""Parquet footers: reads the fields needed to move row groups to another file, and writes footers.
+"""Read the fields of Parquet footers needed to move row groups, and write footers.
+
+Footers:
 
 1. A file ends with its footer (``FileMetaData``), the footer's length and ``PAR1``.
 2. Only positions, lengths and row counts of row groups are read, each with its span in the
@@ -6,23 +8,20 @@
 3. A footer whose row groups have unknown, encrypted or external parts is readable (schema, rows,
    metadata), but ``foreign`` gives the reason why its row groups must not be moved.
 
-Source: apache/parquet-format, ``parquet.thrift``; row groups are moved as in parquet-java's
-``ParquetFileWriter.appendFile``.
+Thrift (compact protocol), as much as edits of footers need without rebuilding them:
 
-Just enough Thrift (compact protocol) to edit Parquet footers without rebuilding them.
-
-1. A struct is never turned into objects. ``scan`` walks its bytes once and records the spans of the
+4. A struct is never turned into objects. ``scan`` walks its bytes once and records the spans of the
    wanted numbers; ``patched`` copies the bytes with other numbers in those spans. So all other
    fields survive, byte for byte.
-2. A shape gives an action for each field: ``SKIP``, ``FORBID``, a mark (record the number under
+5. A shape gives an action for each field: ``SKIP``, ``FORBID``, a mark (record the number under
    this name) or another shape (a struct). A field that the shape does not name raises
    ``UnknownField``: it might be an offset.
-3. Broken input raises ``BrokenThrift``, never anything else.
+6. Broken input raises ``BrokenThrift``, never anything else.
+7. Numbers are zigzag varints; lists and structs delimit themselves. So equal bytes at the same
+   offset mean equal values, and a known prefix can be skipped in one comparison.
 
-Numbers are zigzag varints; lists and structs delimit themselves, so equal bytes at the same
-offset mean equal values, and a known prefix can be skipped in one comparison.
-
-Source: Apache Thrift, ``doc/specs/thrift-compact-protocol.md``.
+Source: apache/parquet-format, ``parquet.thrift``; row groups are moved as in parquet-java's
+``ParquetFileWriter.appendFile``. Apache Thrift, ``doc/specs/thrift-compact-protocol.md``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +31,7 @@ from typing import Any, Final, TypeAlias
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
 from airflow_provider_segtable.ports.files import Source
 
+# The compact protocol of Thrift
 SKIP: Final = None
 FORBID: Final = 0
 
@@ -238,6 +238,7 @@ def patched(data: bytes, start: int, end: int, edits: Iterable[tuple[Span, int]]
     return b"".join(parts)
 
 
+# Footers of Parquet files
 MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _TAIL = 64 << 10

@@ -2,7 +2,7 @@
 
 1. A file of another size is refused, and so is one whose footer fails its checksum. If that footer
    names another segment, the error reports the segment instead: that is the more useful message.
-2. Other bytes are compared when they are read (``file_checksums``).
+2. Other bytes are compared when they are read (``data.parquet.descriptor``).
 3. A reader that needs a file several times opens and checks it once (``OpenedOnce``).
 4. Files of segments without a checksum, written by older versions, are opened unchecked.
 """

@@ -1,27 +1,28 @@
-"""Reading the rows of one segment as Arrow batches.
+"""Read the rows of one segment as Arrow batches, skipping row groups without matching rows.
+
+Reading rows:
 
 1. Columns come in the requested order, under the table's present names and in its types, whatever
-   the file calls and stores them (``table_file``).
+   the file calls and stores them (``data.parquet.table_file``).
 2. ``clip`` keeps rows with event times in the interval; a segment that lies wholly inside (by its
    descriptor) is not filtered.
-3. Bytes are compared with their checksums as they are read (``file_checksums``), unless that is
-   switched off.
-4. Row groups in which no row can match a condition are not read (``row_groups``), nor those in
-   which the log says that the row filter keeps no row.
+3. Bytes are compared with their checksums as they are read (``data.parquet.descriptor``), unless
+   that is switched off.
+4. Row groups in which no row can match a condition are not read (rules 9 to 11).
 5. Memory holds the bytes of one stretch of row groups, however large the file is.
 6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
-7. Row groups of a few rows or bytes are decoded in the calling thread: to hand them to others costs
-   more than it saves.
+7. Row groups of a few rows or bytes are decoded in the calling thread: handing them to other
+   threads costs more than it saves.
 8. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 
-Row groups of a file that may hold matching rows, by the statistics in its footer.
+Choosing row groups, by the statistics in the file's footer:
 
-1. A predicate is compared with the bounds of its columns (``core.predicate``); an
-   Arrow expression by Arrow's own datasets.
-2. Statistics are used only for flat columns that the file stores in the table's type, and of
-   types whose bounds are exact. For an expression over floating columns none are used: Arrow
-   ignores that values may be NaN.
-3. Of these, the row groups are read in which the row filter may keep a row.
+9. A predicate is compared with the bounds of its columns (``core.predicate``); an Arrow expression
+   by Arrow's own datasets.
+10. Statistics are used only for flat columns that the file stores in the table's type, and of
+    types whose bounds are exact. For an expression over floating columns none are used: Arrow
+    ignores that values may be NaN.
+11. Of these row groups, only those are read in which the row filter may keep a row.
 """
 
 import io
@@ -56,6 +57,7 @@ from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
+# Choosing row groups
 _UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
@@ -194,6 +196,7 @@ def _values(found: Any) -> tuple[Any, Any]:
     return None, None
 
 
+# Reading rows
 BATCH_ROWS = 65_536
 """The rows of a batch, unless a reader asks for fewer."""
 

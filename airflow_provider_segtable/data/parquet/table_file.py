@@ -1,15 +1,4 @@
-"""Data files as files of a table's present columns, whatever schema they were written with.
-
-1. The target schema knows its columns by id (``stored_columns``): each field has its id, the name
-   that it has in files without ids, and its default, in the field's metadata.
-2. ``opened`` compares a file's columns with the target by their ids. If they are the same in name,
-   it is pyarrow's own reader: the usual case costs a look at the footer.
-3. Else a ``TableFile`` reads the file: columns are renamed, dropped ones left out, missing ones
-   filled with their default. Types are cast by the callers, as they do for all files.
-4. Hidden columns that a kind of table has (``files_columns``) are known by their ids, too: they
-   have the names of the table's columns in theirs. All other hidden columns go by name.
-
-Source of the idea: Iceberg's column projection by field id.
+"""Read data files as files of a table's present columns, whatever schema they were written with.
 
 Ids of the fields of files: of columns, and of the fields within lists, structs and maps.
 
@@ -17,6 +6,19 @@ Ids of the fields of files: of columns, and of the fields within lists, structs 
 2. Fields within a column are numbered from its own id (``core.tables.field_ids``), each before
    those within it: a list's element, a struct's fields in order, a map's key and then its value.
 3. Types are equal whatever ids are in them, so rows need no cast to be written with ids.
+
+Files and the target schema:
+
+4. The target schema knows its columns by id (``stored_columns``): each field has its id, the name
+   that it has in files without ids, and its default, in the field's metadata.
+5. ``opened`` compares a file's columns with the target by their ids. If they are the same in name,
+   it is pyarrow's own reader: the usual case costs a look at the footer.
+6. Else a ``TableFile`` reads the file: columns are renamed, dropped ones left out, missing ones
+   filled with their default. Types are cast by the callers, as they do for all files.
+7. Hidden columns that a kind of table has (``files_columns``) are known by their ids, too: their
+   names contain names of the table's columns. All other hidden columns are known by name.
+
+Source of the idea: Iceberg's column projection by field id.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,7 @@ from airflow_provider_segtable.data.arrow_schema import FIELD_ID, to_arrow
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID
 
 
+# Ids of fields
 def identified(field: "pa.Field[Any]", column_id: int) -> "pa.Field[Any]":
     """Return a column's field with its id and those within it, and no other metadata."""
     own = {FIELD_ID: str(column_id).encode()}
@@ -81,6 +84,7 @@ def _numbered(kind: Any, ids: Iterator[int]) -> Any:
     return pa.list_(fields[0]) if fields else kind
 
 
+# Files and the target schema
 _OLD_NAME = b"segtable.old_name"
 _DEFAULT = b"segtable.default"
 _KNOWN = 64

@@ -1,4 +1,6 @@
-"""Columns as integers that sort like their values, and grouping of rows by such integers.
+"""Code columns as integers that sort like their values, group rows by them, and aggregate groups.
+
+Codes and groups:
 
 1. Every sortable column becomes int64 *codes*: comparing codes compares values. Numbers are their
    own codes (floats by their bits, NaN above all), text and decimals are ranked by their values.
@@ -7,12 +9,12 @@
 3. Keys are joined into one number. If few keys are possible, a table maps keys to groups (no
    hashing, no sorting); else keys and row numbers are packed into one number and sorted.
 
-Metrics of groups: aggregates each group's values to one.
+Metrics: each group's values are aggregated to one.
 
-1. Sums of integers and decimals are exact or refused, in any order of rows. They are summed
+4. Sums of integers and decimals are exact or refused, in any order of rows. They are summed
    directly if they cannot overflow, else in limbs of 32 bits.
-2. Minimum, maximum, first and last compare codes (``rollup_codes``), in the same way for all types.
-3. Nulls are ignored; the result of a group without values is null.
+5. Minimum, maximum, first and last compare codes, in the same way for all types.
+6. Nulls are ignored; the result of a group without values is null.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,6 +32,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
 from airflow_provider_segtable.core.time import DAY_US, Instant, iso
 from airflow_provider_segtable.data.rows import instants
 
+# Codes and groups
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -292,6 +295,7 @@ def _dense(key: Longs, count: int, most: int, low: int = 0) -> tuple[Longs, int]
     return numbers, int(numbers[order[-1]]) + 1
 
 
+# Metrics of groups
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _LIMB = 2**32 - 1
 _DECIMAL_END = 10**38

@@ -1,4 +1,6 @@
-"""Blocks: row groups of checked segments, as sorting reads them.
+"""Blocks that sorting reads, runs that it writes between its stages, and how it groups ranges.
+
+Blocks: row groups of checked segments.
 
 1. An input is checked before it is used: size, checksum of the footer, row count, and that the
    footer's descriptor names the same segment (or the one it was carried over from). All bytes read
@@ -15,18 +17,19 @@
 
 Runs: files of rows by range, written by the scatter stage and read by the gather stage.
 
-1. A run is an Arrow IPC file below ``data/_runs/``: one record batch for each range that has rows,
-   dictionaries once, not compressed: it lives for minutes and is read from the page cache.
-2. A gather job reads only the batches of its ranges.
-3. Runs are not part of the table: the log never names them, and they are garbage after a crash.
+6. A run is an Arrow IPC file below ``data/_runs/``: one record batch for each range that has rows,
+   and each dictionary once. It is not compressed, because it lives for minutes and is read from the
+   page cache.
+7. A gather job reads only the batches of its ranges.
+8. Runs are not part of the table: the log never names them, and they are garbage after a crash.
 
-Grouping of ranges into segments, parts and jobs.
+Grouping of ranges into segments, parts and jobs:
 
-1. The number of a time chunk's segments is its bytes divided by the target size, rounded, at least
-   one. A segment is a run of consecutive ranges; all segments have about equal size.
-2. Segments are cut at a mark that keeps equal values of the order together, if one is near.
-3. A segment is gathered in parts of bounded size. Segments that fit into one part together are
-   gathered by one job, so that their common inputs are read once.
+9. The number of a time chunk's segments is its bytes divided by the target size, rounded, at least
+   one. A segment is a sequence of consecutive ranges; all segments have about equal size.
+10. Segments are cut at a mark that keeps equal values of the order together, if one is near.
+11. A segment is gathered in parts of bounded size. Segments that fit into one part together are
+    gathered by one job, so that their common inputs are read once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,6 +57,7 @@ from airflow_provider_segtable.data.row_filter import Flags, RowFilter
 from airflow_provider_segtable.data.sort_keys import ORDINAL_BITS, Numbers, Ordinals, Ranges, plain
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
+# Blocks of checked segments
 _WHOLE = 16 << 20
 """Files up to this size, in bytes, are read in one call."""
 
@@ -321,6 +325,7 @@ def _made_up(name: str) -> bool:
     return name.startswith(HIDDEN) and name not in (ROOT, ROW)
 
 
+# Runs between scatter and gather
 FOLDER = "data/_runs"
 
 
@@ -380,6 +385,7 @@ def read_run(
             yield run.ranges[at], pa.Table.from_batches([reader.get_batch(at)])
 
 
+# Grouping of ranges into segments, parts and jobs
 Span = tuple[int, int]
 """Ranges ``[first, end)``."""
 

@@ -1,4 +1,4 @@
-"""The jobs that move rows: scatter divides them by range, gather sorts ranges into segments.
+"""The jobs of a sort that move rows: scatter divides rows by range, gather sorts them for segments.
 
 1. A scatter job reads some row groups (bounded), divides their rows by range and writes a run. It
    need not sort: the gather job does, and sorting integers costs little beside moving rows.
@@ -7,20 +7,18 @@
 3. A large segment is gathered in *parts*: consecutive ranges, each within its share of memory.
    Several small segments are gathered at once, so that their common inputs are read once.
 4. Rows of equal keys are merged in part when scattered, and completely when gathered, if the
-   table's kind merges rows.
+   table's kind merges rows. ``RowKind`` has the kind's columns and its merge.
 5. A segment without rows is empty: it exists but has no file.
 
-Estimates of the number of groups after rollup across runs, without reading the rows.
+The number of groups after rollup is estimated across runs, without reading the rows again.
 
-1. A group's key is hashed; keys whose hash falls into one of 64 parts are *noted*. Equal keys are
+6. A group's key is hashed; keys whose hash falls into one of 64 parts are *noted*. Equal keys are
    noted in every run or in none, so the number of groups is about 64 times the number of distinct
    noted keys.
-2. Hashes are the same in every process.
+7. Hashes are the same in every process.
 
-Source of the idea: distinct sampling, Gibbons, "Distinct sampling for highly-accurate answers"
+Source of the estimate: distinct sampling, Gibbons, "Distinct sampling for highly-accurate answers"
 (2001).
-
-What sorting needs to know of a kind of table: how rows are merged, and their columns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,6 +78,7 @@ from airflow_provider_segtable.data.sort_keys import (
 )
 from airflow_provider_segtable.ports.files import DataFiles
 
+# Estimates of the number of groups
 PARTS = 64
 ENOUGH = 30
 """With fewer noted keys the estimate of a single range is too inexact."""
@@ -129,6 +128,7 @@ def groups(rows: Sequence[float], found: Sequence[Sequence[Numbers]]) -> list[fl
     ]
 
 
+# The kind of table, as sorting sees it
 class RowKind(Protocol):
     """The rows of a kind of table, in Arrow; it is sent to Spark's tasks within jobs."""
 
@@ -146,6 +146,7 @@ class RowKind(Protocol):
         ...
 
 
+# Scatter and gather jobs
 PROBE_ROWS = 32_768
 
 

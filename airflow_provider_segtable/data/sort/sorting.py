@@ -1,29 +1,32 @@
-"""Sorting segments, in bounded memory, on one machine or many: stages of jobs.
+"""Sort segments, in bounded memory, on one machine or many: the specification, plan and stages.
 
-1. *Sample*: inputs are checked, keys sampled, and rows counted: live rows for each target time
-   chunk, and deleted rows.
-2. The key is cut into *ranges*, several for each segment to be written, none empty (``ranges``).
-3. *Scatter*: rows are divided by range and written as runs (``runs``), one bounded batch per job.
-   It is skipped if gathering directly from the inputs reads at most ``DIRECT`` times their bytes,
-   as when they are sorted already, or few: a run costs about as much as one more read.
-4. Ranges are grouped into segments of about the target size, by the measured bytes of a row in a
-   sorted file. The number of segments is known only then, so ids are allocated then.
-5. *Gather*: each segment's ranges are read, sorted and written.
-6. Balance check: the ingested rows that the outputs stand for equal those of the inputs, less the
-   deleted ones. Runs are removed at the end, also after a failure.
-7. Rows with a root address keep it, in hidden columns from then on.
-
-A task holds about ``memory`` decoded bytes, however large the inputs are: batches and parts are a
-quarter each, and exist up to three times while they are moved.
-
-Source of the idea: external distribution sort (Knuth 5.4.9), with sampled splitters as in TeraSort.
-
-The specification of a sort, and the plan made from the sort sample.
+The specification and the plan:
 
 1. The order is checked before anything is read.
 2. A time chunk gets several ranges for each segment to be written, and enough ranges that the rows
    moved at once stay within their share of memory.
-3. The plan gathers *directly* from the inputs if few bytes are then read more than once.
+3. The plan gathers *directly* from the inputs if few bytes are then read more than once: at most
+   ``DIRECT`` times the inputs' bytes, as when the inputs are sorted already, or few. Writing and
+   reading a run costs about as much as one more read.
+
+The stages, each of them a list of jobs:
+
+4. *Sample*: inputs are checked, keys sampled, and rows counted: live rows for each target time
+   chunk, and deleted rows.
+5. The key is cut into *ranges*, several for each segment to be written, none empty
+   (``data.sort_keys``).
+6. *Scatter*: rows are divided by range and written as runs (``data.sort.blocks``), one bounded
+   batch per job. A direct plan skips this stage.
+7. Ranges are grouped into segments of about the target size, by the measured bytes of a row in a
+   sorted file. The number of segments is known only then, so ids are allocated then.
+8. *Gather*: each segment's ranges are read, sorted and written.
+9. Balance check: the ingested rows that the outputs stand for equal those of the inputs, less the
+   deleted ones. Runs are removed at the end, also after a failure.
+10. Rows with a root address keep it, in hidden columns from then on.
+11. A task holds about ``memory`` decoded bytes, however large the inputs are: batches and parts are
+    a quarter each, and exist up to three times while they are moved.
+
+Source of the idea: external distribution sort (Knuth 5.4.9), with sampled splitters as in TeraSort.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -84,6 +87,7 @@ from airflow_provider_segtable.data.sort_keys import (
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Job
 
+# The specification and the plan
 DIRECT = 2.0
 """The most bytes that gathering directly from the inputs may read, as a multiple of their size."""
 SAMPLED_BLOCKS = 24
@@ -329,6 +333,7 @@ __all__ = [
     "without_rows",
 ]
 
+# The stages of a sort
 Outputs = Callable[[Mapping[Place, int]], Mapping[Place, Sequence[tuple[SegmentId, Shard]]]]
 """Allocates ids and shards, given the number of segments in each place."""
 

@@ -1,10 +1,4 @@
-"""Arithmetic of Spark's SQL (ANSI) on Arrow values.
-
-1. Two numbers are brought to a common type: the wider integer; a decimal that holds both; float
-   with float is float; all else with a floating number is double. Integers divide as doubles.
-2. Overflow and division by zero are errors, as in Spark: no value is wrapped around.
-3. Decimals are divided, and brought to 38 digits if a result needs more, by
-   ``data.sql.arrow_numbers``: Arrow has other rules.
+"""Compute with numbers in Arrow as Spark's SQL (ANSI) does: types, arithmetic, decimal results.
 
 Results that Arrow does not compute as Spark does: decimal quotients, long decimals, rounding.
 
@@ -15,10 +9,18 @@ Results that Arrow does not compute as Spark does: decimal quotients, long decim
 3. A floating number is rounded by its shortest text, so ``round(1.005, 2)`` is 1.01.
 4. A result with too many digits before the point is an error.
 
-Types that SQL is computed in: columns and literals on their way into an expression.
+Arithmetic:
 
-Texts are large strings, bytes large binaries; times count microseconds and have the zone UTC;
-unsigned integers are the next wider signed ones.
+5. Two numbers are brought to a common type: the wider integer; a decimal that holds both; float
+   with float is float; all else with a floating number is double. Integers divide as doubles.
+6. Overflow and division by zero are errors, as in Spark: no value is wrapped around.
+7. Decimals are divided, and brought to 38 digits if a result needs more, by rules 1 and 2: Arrow
+   has other rules.
+
+Types of columns and literals on their way into an expression:
+
+8. Texts are large strings, bytes large binaries; times count microseconds and have the zone UTC;
+   unsigned integers are the next wider signed ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,6 +40,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
     literal_instant,
 )
 
+# Results that Arrow does not compute as Spark does
 Values: TypeAlias = Any
 """A ``pyarrow.Array``, or a ``pyarrow.Scalar`` that stands for every row."""
 
@@ -191,6 +194,7 @@ def _near(one: float, digits: int) -> float:
     return float(_at(Decimal(repr(one)), max(digits, -_FAR))) + 0.0  # no negative zero
 
 
+# Arithmetic of two numbers
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 
@@ -390,6 +394,7 @@ def cast(values: Values, kind: pa.DataType, *, safe: bool) -> Values:
     return pc.cast(values, kind, safe=safe)
 
 
+# Types of columns and literals
 SIGNED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),

@@ -2,7 +2,7 @@
 
 A function has the values of Spark's function of this name, or is none of them: what may differ in
 a single digit or letter (powers, logarithms, hashes of floating numbers) is left to Spark, and so
-is an option that is not read here (``sql_checks.unknown_part``).
+is an option that is not read here (``sql_predicates.unknown_part``).
 """
 
 import hashlib

@@ -1,22 +1,29 @@
-"""Casts of Arrow values as Spark casts them (ANSI), and the types that it casts to unasked.
+"""Cast, compare and take apart Arrow values as Spark does (ANSI): casts, arrays, maps, intervals.
+
+Casts, and the common types to which Spark brings values implicitly:
 
 1. A cast that loses digits before the point, or whose text is no value, is an error. Digits after
    the point are rounded half up to a decimal, and cut off to an integer.
 2. Two values of different types are brought to one: a text to the other's type (to ``bigint`` for
    any integer, to ``double`` for any other number), a date to a timestamp, numbers as in
    ``data.sql.arrow_numbers``.
-3. Only Spark knows: floating numbers as text, numbers as times other than whole seconds.
+3. Two casts are left to Spark: floating numbers to text, and numbers to times other than whole
+   seconds.
 
-Comparisons of two columns of values, as Spark compares: NaN equals NaN and is the largest.
+Comparisons of two columns of values:
 
-Arrays and maps in SQL, as Spark computes them (ANSI).
+4. NaN equals NaN and is the largest, as in Spark.
 
-1. The elements of all rows are one array (``Pieces``), with the row that each belongs to. So a
+Arrays and maps:
+
+5. The elements of all rows are one array (``Pieces``), with the row that each belongs to. So a
    comparison or a condition is computed for all of them at once, and then put together by rows.
-2. An array or map that is null has no elements, and any result of it is null.
-3. An index beyond an array is an error, but for ``get``; a key that a map lacks is null.
+6. An array or map that is null has no elements, and any result of it is null.
+7. An index beyond an array is an error, except for ``get``. A missing key of a map gives null.
 
-Interval literals of SQL, as months, days and microseconds.
+Intervals:
+
+8. An interval literal is months, days and microseconds.
 """
 
 import re
@@ -51,6 +58,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
     literal,
 )
 
+# Casts and common types
 _EXACT = Context(prec=1500, rounding=ROUND_HALF_UP)
 _DATE = pa.date32()
 _is = pa.types
@@ -282,6 +290,7 @@ def held(number: Decimal, kind: pa.DataType) -> Decimal:
     return found
 
 
+# Comparisons of two columns
 def compared(left: pa.Array, how: Compares, right: pa.Array) -> Any:
     """Return for each row whether the comparison holds; null if a side is null.
 
@@ -322,6 +331,7 @@ def _less(left: pa.Array, right: pa.Array) -> Any:
     return pc.or_kleene(less, pc.and_kleene(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
 
 
+# Arrays and maps
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """The elements of arrays, or the keys of maps, row after row.
@@ -478,6 +488,7 @@ def _only(values: pa.Array, of: Any) -> pa.Array:
     return values
 
 
+# Interval literals
 _MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 _DAYS = {"WEEK": 7, "DAY": 1}
 _MICROS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}

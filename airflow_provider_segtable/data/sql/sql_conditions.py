@@ -1,16 +1,16 @@
-"""Conditions in SQL: as predicates where possible, else computed row by row.
+"""Conditions and new column values in SQL: as predicates where possible, else computed row by row.
+
+Conditions of users (``data.where`` also takes an Arrow expression):
 
 1. A predicate (``data.sql.sql_predicates``) bounds the event time, and skips files and row groups.
 2. Any other condition is computed with Arrow (``data.sql.sql_values``). The parts of its ``AND``
    that are predicates bound and skip all the same.
 
-Conditions of users: SQL, or a ``pyarrow.compute.Expression``.
+New values of columns: read once, then computed for the rows that change.
 
-New values of columns in SQL: read once, then computed for the rows that change.
-
-1. A literal takes the column's type, as in a condition: ``'2026-01-01'`` is a time for a column of
+3. A literal takes the column's type, as in a condition: ``'2026-01-01'`` is a time for a column of
    times. All else is computed (``data.sql.sql_values``) and must be a value of the column's type.
-2. Columns are those of the old row, also as ``target.column``. In a merge ``source.column`` is a
+4. Columns are those of the old row, also as ``target.column``. In a merge ``source.column`` is a
    column of the source; a bare name that both sides have is refused.
 """
 
@@ -40,6 +40,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
 from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed, folded, holds
 
 
+# Conditions of users
 def sql_condition(
     text: str, schema: pa.Schema, time_column: str, now: datetime | None = None
 ) -> Condition:
@@ -98,6 +99,7 @@ def _predicates(tree: Tree, schema: pa.Schema) -> list[Predicate]:
     return found
 
 
+# New values of columns
 @dataclass(frozen=True, slots=True)
 class AssignedSql:
     """An SQL expression as the new value of a column."""

@@ -1,4 +1,4 @@
-"""Parsing and writing of predicates as SQL text; the dialect is Spark's.
+"""Parse and write predicates as SQL text in Spark's dialect, and refuse what no engine accepts.
 
 1. The parser accepts the expressions of a ``Predicate``: comparisons of a column with a value (on
    either side; ``<=>`` and ``IS DISTINCT FROM`` among them), ``IN``, ``BETWEEN``, ``IS NULL``,
@@ -9,8 +9,8 @@
    one. Times without zone are UTC.
 3. ``to_sql`` writes times with their zone and quotes every name, so that its output means the same
    in every session, and is parsed back to the same predicate.
-
-What no engine accepts in an expression over one row: found before Spark is started for it.
+4. ``check_tree`` finds the parts of an expression over one row that no engine accepts, before Spark
+   is started for it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -54,6 +54,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
     written,
 )
 
+# Checks of trees
 _PARTS = frozenset(
     (
         *("this", "expression", "expressions", "to", "_type", "nested", "table", "db", "catalog"),
@@ -178,6 +179,7 @@ def unknown_part(tree: Tree) -> tuple[Tree, str] | None:
     return None
 
 
+# Predicates from SQL and back
 _WAY_OUT = "give it to Spark (--engine spark), which reads any expression"
 _KNOWN = (
     "it reads comparisons of a column with a value, IN (values), BETWEEN, IS NULL, AND, OR, NOT"

@@ -1,33 +1,33 @@
-r"""SQL text as trees, and the literals in them.
+r"""Parse SQL text into trees, and convert the literals in it as Spark does.
 
-1. ``data.sql.sql_text`` reads texts, comments and long lists of values; sqlglot reads the rest.
-2. A literal is kept as it was written, with its kind. ``data.sql.column_bounds`` says where it lies
-   among a column's values; ``fitted`` gives the column's value that it is, for assignments.
-3. A number with an exponent, or with the suffix D or F, is a double; all others are exact.
-
-Spark's literals in SQL text, before the parser reads it.
-
-The parser's Spark dialect is older than Spark 4 in how it reads texts, and takes seconds for a long
-list of values. So its input is rewritten:
+Text for the parser: sqlglot's Spark dialect is older than Spark 4 in how it reads texts, and takes
+seconds for a long list of values. So this module reads texts, comments and long lists of values
+itself, and passes a rewritten text on.
 
 1. A text is read as Spark 4 reads it: ``'O''Hare'`` is ``O'Hare``, adjacent texts are one,
    ``\n``, ``\101``, ``\u00e9`` and ``\U0001F600`` are characters, ``\%`` and ``\_`` stay as they
    are, ``r'\n'`` has no escapes. It is given to the parser with backslashes alone.
 2. Comments become blanks. Comments between ``/*`` and ``*/`` nest.
 3. A list of plain values after ``IN`` is read here. The parser sees one name in its place, which
-   ``sql_text.parsed`` replaces by the list.
-4. What is neither is passed on as it is; an unclosed text or comment is the parser's error.
+   ``parsed`` replaces by the list.
+4. All other text is passed on as it is; an unclosed text or comment is the parser's error.
 5. Names for the present, such as ``now()``, become one time for a whole statement (``at_time``),
    for whichever engine reads it.
 
 Texts as numbers, truths, days and instants, as Spark casts them (ANSI, session zone UTC).
 
-1. A text has blanks around it, which do not count.
-2. A time may lack its last parts: ``2026``, ``2026-1``, ``2026-01-01 12``, ``2026-01-01 12:30``.
+6. Blanks around a text do not count.
+7. A time may lack its last parts: ``2026``, ``2026-1``, ``2026-01-01 12``, ``2026-01-01 12:30``.
    Digits below a microsecond are cut off. Its zone is an offset, ``Z``, ``UTC`` or a region. One
    form more than Spark's is read: a zone after the minutes, as ISO 8601 has it.
-3. A date may be followed by ``T`` or a blank and anything.
-4. ``ValueError`` means that Spark refuses the text, too; ``OnlySpark`` that it may know better.
+8. A date may be followed by ``T`` or a blank and anything.
+9. ``ValueError`` means that Spark refuses the text, too; ``OnlySpark`` that Spark may accept it.
+
+Trees and their literals:
+
+10. A literal is kept as it was written, with its kind. ``data.sql.column_bounds`` finds its place
+    among a column's values; ``fitted`` returns the column's value that equals it, for assignments.
+11. A number with an exponent, or with the suffix D or F, is a double; all others are exact.
 """
 
 import re
@@ -51,6 +51,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.time import DAY_US, instant
 
+# Text for the parser
 _TEXT = r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+\""""
 _RAW = r"""[rR](?:'[^']*+'|"[^"]*+")"""
 _PARTS = re.compile(
@@ -220,6 +221,7 @@ def at_time(text: str, now: datetime, names: Collection[str] = ()) -> str:
     return "".join(pieces)
 
 
+# Texts as numbers, truths, days and instants
 class OnlySpark(Exception):
     """Raised for what only Spark computes; the text says why."""
 
@@ -336,6 +338,7 @@ def _no_time(text: str, plain: str, *, literal: bool) -> Exception:
     return ValueError(f"{text!r} is not a time: {_WAY_OUT}")
 
 
+# Trees and their literals
 DIALECT = "spark"
 EPOCH = date(1970, 1, 1)
 Tree: TypeAlias = Any  # the name of sqlglot's base class depends on its version
