@@ -9,7 +9,7 @@ Schemas:
    intervals, times of day ``TIME``. Where a session has no ``TIME`` (before Spark 4.1, or switched
    off), such a column is refused by name, but only when it is requested.
 3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
-   without loss. ``data.jobs.segment_writer.check_rows`` decides, called with an empty batch.
+   without loss. ``data.row_checks.check_rows`` decides, called with an empty batch.
 
 Event times and time chunks, independent of the session's time zone:
 
