@@ -29,8 +29,6 @@ def condition(
     if isinstance(where, Condition):
         return where
     if isinstance(where, str):
-        # slow
-
         from airflow_provider_segtable.data.sql.sql_conditions import sql_condition  # slow
 
         return sql_condition(where, schema, time_column)
