@@ -52,23 +52,25 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     PARQUET,
 )
 from airflow_provider_segtable.data.open_files import MemorySource
-from airflow_provider_segtable.data.parquet import footer as thrift
+from airflow_provider_segtable.data.parquet import thrift
 from airflow_provider_segtable.data.parquet.descriptor import ChecksumSink, file_schema
 from airflow_provider_segtable.data.parquet.footer import (
-    LIST,
     MAGIC,
-    SKIP,
-    BrokenThrift,
     FieldSpans,
     Footer,
     Group,
-    Span,
-    UnknownField,
     chunk_start,
     footer_bytes,
 )
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import opened, stored_columns, with_own_ids
+from airflow_provider_segtable.data.parquet.thrift import (
+    LIST,
+    SKIP,
+    BrokenThrift,
+    Span,
+    UnknownField,
+)
 from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.formats.format import Published
-from airflow_provider_segtable.formats.iceberg import metadata
+from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.metadata import TABLE_ID
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _register(catalog: "Catalog", identifier: str, published: Published) -> None
 def _enter(catalog: "Catalog", identifier: str, published: Published) -> None:
     """Register a table that the catalog does not know."""
     catalog.create_namespace_if_not_exists(catalog.namespace_from(identifier))
-    folder = published.address.removesuffix(metadata.FOLDER)
-    catalog.register_table(identifier, f"{folder}{metadata.version_path(published.number)}")
+    folder = published.address.removesuffix(names.FOLDER)
+    catalog.register_table(identifier, f"{folder}{names.version_path(published.number)}")
 
 
 def _same(known: Json, wanted: Json, identifier: str) -> bool:

@@ -33,8 +33,7 @@ from airflow_provider_segtable.formats.format import (
     PublishedFile,
     Revision,
 )
-from airflow_provider_segtable.formats.iceberg import metadata
-from airflow_provider_segtable.formats.iceberg import metadata as names
+from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg import versions as keeping
 from airflow_provider_segtable.formats.iceberg.catalog import register
 from airflow_provider_segtable.formats.iceberg.entries import (
@@ -388,7 +387,7 @@ class IcebergFormat:
 
     name: ClassVar[str] = "iceberg"
     title: ClassVar[str] = "Apache Iceberg"
-    folders: ClassVar[tuple[str, ...]] = (metadata.FOLDER,)
+    folders: ClassVar[tuple[str, ...]] = (names.FOLDER,)
 
     def target(self, storage: Storage, randomness: Randomness | None = None) -> IcebergTarget:
         """Return the target in a table's root."""
@@ -407,4 +406,4 @@ class IcebergFormat:
 
     def is_own(self, path: str) -> bool:
         """Return whether a file's name is one that a target gives."""
-        return metadata.is_own(path)
+        return names.is_own(path)

@@ -1,4 +1,4 @@
-"""Metadata of a published Iceberg table: its file names, schemas, properties and snapshots.
+"""Metadata of a published Iceberg table: its schemas, properties and snapshots.
 
 Versions and snapshots:
 
@@ -13,35 +13,26 @@ Versions and snapshots:
 5. Times rise, whatever the clocks of the events' authors.
 6. ``gc.enabled`` is false: tools of others delete no files.
 
-Names of the target's own files, relative to the table's root:
-
-7. All lie below ``_iceberg``, which is the Iceberg table's location: tools that clean or write by
-   location stay away from the table's own files.
-8. ``metadata/vN.metadata.json`` is version N, ``metadata/version-hint.text`` names the newest one.
-9. Manifests and files of deleted positions have the number of the version that they were written
-   for, and random digits of the attempt: two publishers never write the same name.
-
 Schemas:
 
-10. A column has its own id, a field within it the id that files have
-    (``data.parquet.table_file``). So renamed, dropped, reordered and widened columns need no more
-    than another schema.
-11. The number of a table's schema is the id of Iceberg's.
-12. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file
-    with an id above it. Iceberg reserves the 200 below 2,147,483,647.
-13. A type is published if every reader that was tried reads it right. Unsigned integers,
+7. A column has its own id, a field within it the id that files have
+   (``data.parquet.table_file``). So renamed, dropped, reordered and widened columns need no more
+   than another schema.
+8. The number of a table's schema is the id of Iceberg's.
+9. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file
+   with an id above it. Iceberg reserves the 200 below 2,147,483,647.
+10. A type is published if every reader that was tried reads it right. Unsigned integers,
     nanoseconds, times in seconds and lists of a fixed size are refused; also in columns that were
     dropped, while files have them: pyiceberg reads no such file. Nor does it read one with a
     timestamp of another zone than UTC, which is published all the same, since the event time may
     be one: files have instants, and other readers show them in UTC.
-14. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
+11. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
     *name mapping* names all of these, and nothing else: a column that was added later under the
     name of a dropped one must not be found in them.
-15. Version 2 of the format has no values for rows written before a column was added, besides null.
+12. Version 2 of the format has no values for rows written before a column was added, besides null.
 """
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -55,68 +46,6 @@ from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.data.parquet.table_file import id_of, inner_fields, stored_columns
 from airflow_provider_segtable.formats.format import Revision
 from airflow_provider_segtable.formats.iceberg.entries import FIELD_ID, PLAIN, Spec, Stamp
-
-FOLDER = "_iceberg"
-METADATA = f"{FOLDER}/metadata"
-HINT = f"{METADATA}/version-hint.text"
-WRITTEN = (f"{FOLDER}/manifests", f"{FOLDER}/deletes")
-"""The folders of files that versions name."""
-
-WAY_OUT = (
-    "publish it anew: segtable publish TABLE --format iceberg --full; or remove it: segtable "
-    "publish TABLE --format iceberg --remove"
-)
-"""What makes a damaged table whole."""
-
-_VERSION = re.compile(rf"{METADATA}/v([1-9][0-9]{{0,8}})\.metadata\.json")
-_WRITTEN = re.compile(
-    rf"{FOLDER}/(?:manifests/([1-9][0-9]*)-[0-9a-f]{{16}}-[a-z]*[0-9]*\.avro"
-    rf"|deletes/([1-9][0-9]*)-[0-9a-f]{{16}}-[0-9]+\.parquet)"
-)
-
-
-# Names of the target's own files
-def version_path(number: int) -> str:
-    """Return the path of a version's metadata."""
-    return f"{METADATA}/v{number}.metadata.json"
-
-
-def version_of(path: str) -> int | None:
-    """Return the version whose metadata a path names; None if it is another path."""
-    found = _VERSION.fullmatch(path)
-    return int(found[1]) if found else None
-
-
-def list_path(number: int, attempt: str) -> str:
-    """Return the path of a version's list of manifests."""
-    return f"{FOLDER}/manifests/{number}-{attempt}-list.avro"
-
-
-def manifest_path(number: int, attempt: str, at: int) -> str:
-    """Return the path of a manifest."""
-    return f"{FOLDER}/manifests/{number}-{attempt}-m{at}.avro"
-
-
-def deletes_path(number: int, attempt: str, at: int) -> str:
-    """Return the path of a file of deleted positions."""
-    return f"{FOLDER}/deletes/{number}-{attempt}-{at}.parquet"
-
-
-def written_for(path: str) -> int | None:
-    """Return the version that a manifest or a file of positions was written for, or None."""
-    found = _WRITTEN.fullmatch(path)
-    return int(found[1] or found[2]) if found else None
-
-
-def of_attempt(manifest_list: str) -> str:
-    """Return what the names of all files begin with that were written with a list of manifests."""
-    return manifest_list.rpartition("/")[2].removesuffix("list.avro")
-
-
-def is_own(path: str) -> bool:
-    """Return whether a path is one that a published table has."""
-    return path == HINT or version_of(path) is not None or written_for(path) is not None
-
 
 LAST_ID = 2_147_480_000
 Json = dict[str, Any]
@@ -159,7 +88,7 @@ def nested(schema: Schema) -> tuple[str, ...]:
 
 
 def name_mapping(table: TableDefinition) -> list[Json]:
-    """Return the ids of the columns of files without ids, by their names; rule 14."""
+    """Return the ids of the columns of files without ids, by their names; rule 11."""
     first = table.schema_of(0)
     hidden = {
         name: number

@@ -44,7 +44,7 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
-from airflow_provider_segtable.formats.iceberg import metadata as names
+from airflow_provider_segtable.formats.iceberg import names
 from airflow_provider_segtable.formats.iceberg.entries import (
     DATA,
     DELETED,

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.data.jobs.concat import read_input
 from airflow_provider_segtable.data.jobs.passthrough import examined
 from airflow_provider_segtable.data.open_files import MemorySource
-from airflow_provider_segtable.data.parquet import footer as thrift
+from airflow_provider_segtable.data.parquet import thrift
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from tests.unit.data.making import parquet, plain, rich
 

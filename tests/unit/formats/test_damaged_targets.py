@@ -25,7 +25,7 @@ from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.formats.delta.delta_target import FEWEST
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path, commit_path
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.formats.iceberg.metadata import METADATA, version_path
+from airflow_provider_segtable.formats.iceberg.names import METADATA, version_path
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.attempt import in_process
