@@ -334,11 +334,12 @@ def leave_alone(ports: TableContext, buckets: Sequence[int]) -> None:
         StorageError: the table's log cannot be read.
     """
     deadline = ports.clock.monotonic() + MOST_S
-    told = False
+    told, seen, fruitless = False, -1, list[Instant]()
     while True:
         state, now = ports.log.load(), ports.clock.now()
-        left_s = left_alone_s([*_fruitless(ports, state, frozenset(buckets), now)], now)
-        left_s = min(left_s, deadline - ports.clock.monotonic())
+        if state.n != seen:  # each event that is looked at is a request to the storage
+            seen, fruitless = state.n, [*_fruitless(ports, state, frozenset(buckets), now)]
+        left_s = min(left_alone_s(fruitless, now), deadline - ports.clock.monotonic())
         if left_s <= 0:
             return
         if not told:
