@@ -60,7 +60,7 @@ from airflow_provider_segtable.data.arrow_schema import FIELD_ID
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.parquet.footer import MAGIC, read_footer
 from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.segment_scan import TIME_UNITS, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
     file_names,
     files_columns,
@@ -77,7 +77,6 @@ BATCH = 256
 """Most footers that are held at once."""
 
 _Bounds: TypeAlias = Callable[[Any], tuple[Any, Any]]
-_UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +238,7 @@ def _bounds_of(column: Any) -> _Bounds | None:
     """Return what reads the bounds of a column's statistics; None if it has none to rely on."""
     match column.logical_type.type, column.physical_type:
         case ("TIMESTAMP" | "TIME", _):
-            times, parts = _UNITS[json.loads(column.logical_type.to_json())["timeUnit"]]
+            times, parts = TIME_UNITS[json.loads(column.logical_type.to_json())["timeUnit"]]
             return lambda s: (s.min_raw * times // parts, -(-s.max_raw * times // parts))
         case ("DATE", _):
             return lambda s: (s.min_raw, s.max_raw)

@@ -434,9 +434,9 @@ LOG_STORE_PROPERTIES = names_of(LogStoreSettings, LOG_STORE_PREFIX)
 
 # Publishing
 PUBLISH_PREFIX = "publish"
-ON, NEVER = "on", "off"
+ON = "on"
 
-_PUBLISH_WORDS = {ON: True, NEVER: False, "true": True, "false": False}
+_PUBLISH_WORDS = {ON: True, OFF: False, "true": True, "false": False}
 _FORMATS = ("delta", "iceberg")
 
 
@@ -452,8 +452,8 @@ class PublishSettings:
         iceberg_table: its identifier there, ``namespace.table``.
     """
 
-    delta: str = NEVER
-    iceberg: str = NEVER
+    delta: str = OFF
+    iceberg: str = OFF
     on_commit: str = ON
     iceberg_catalog: str = ""
     iceberg_table: str = ""

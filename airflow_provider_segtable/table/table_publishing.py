@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.formats.format import Format
-from airflow_provider_segtable.planning.properties import NEVER, PublishSettings, property_of
+from airflow_provider_segtable.planning.properties import OFF, PublishSettings, property_of
 from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import (
@@ -94,7 +94,7 @@ class TablePublishing:
         form = self._format(name)
         properties = self.ports.log.load().table.properties
         if not dry_run and name in PublishSettings.read(properties).formats:
-            wanted = Alteration(set={property_of(name): NEVER})
+            wanted = Alteration(set={property_of(name): OFF})
             alter(self.ports, wanted, commit_id=self.ports.randomness.token())
         return remove_published(self.ports, form, dry_run=dry_run)
 

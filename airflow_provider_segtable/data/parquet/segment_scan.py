@@ -58,7 +58,8 @@ from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 # Choosing row groups
-_UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+TIME_UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+"""By Parquet's unit of time: a value times the first, divided by the second, is microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,7 @@ def _values(found: Any) -> tuple[Any, Any]:
     logical = json.loads(found.logical_type.to_json())
     match found.physical_type, logical.get("Type"):
         case (_, "Timestamp"):
-            times, parts = _UNITS[logical["timeUnit"]]
+            times, parts = TIME_UNITS[logical["timeUnit"]]
             last = -(-found.max_raw * times // parts)
             return Moment(found.min_raw * times // parts), Moment(last)
         case (_, "Date"):
