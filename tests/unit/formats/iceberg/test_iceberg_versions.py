@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.tables.evolution import AddColumn, evolved
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
-from airflow_provider_segtable.formats.iceberg import manifest, metadata
+from airflow_provider_segtable.formats.iceberg import manifest, names
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat, IcebergTarget
 from airflow_provider_segtable.formats.iceberg.manifest import MANY
 from airflow_provider_segtable.storage import MemoryStorage
@@ -168,10 +168,10 @@ def test_the_hint_names_the_newest_version(lake: Lake) -> None:
     lake.put(file(1))
     known = lake.known
     lake.put(file(2))
-    lake.storage.replace(metadata.HINT, b"1")
+    lake.storage.replace(names.HINT, b"1")
     assert lake.target.put(known, Revision(event=9, time=0, commit="c", table=DEFINITION)) is None
     lake.put(file(3))
-    assert lake.storage.read(metadata.HINT) == b"3"
+    assert lake.storage.read(names.HINT) == b"3"
 
 
 def test_a_version_of_another_writer_is_published_over(lake: Lake) -> None:
@@ -181,7 +181,7 @@ def test_a_version_of_another_writer_is_published_over(lake: Lake) -> None:
     snapshot = {**theirs["snapshots"][-1], "snapshot-id": 7, "sequence-number": 2, "summary": {}}
     theirs |= {"snapshots": [*theirs["snapshots"], snapshot], "current-snapshot-id": 7}
     theirs["last-sequence-number"] = 2
-    lake.storage.create(metadata.version_path(2), json.dumps(theirs).encode())
+    lake.storage.create(names.version_path(2), json.dumps(theirs).encode())
     found = lake.target.load(ours)
     assert found is not None
     assert (found.number, found.event, found.commit, found.files) == (2, 1, "", ours.files)
@@ -195,9 +195,9 @@ def test_a_version_of_another_writer_is_published_over(lake: Lake) -> None:
 def test_metadata_of_catalogs_is_left_alone(lake: Lake) -> None:
     """A catalog that the table is registered in writes metadata of its own beside ours."""
     lake.put(file(1))
-    other = f"{metadata.METADATA}/00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+    other = f"{names.METADATA}/00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
     lake.storage.create(other, b"{}")
-    assert not metadata.is_own(other)
+    assert not names.is_own(other)
     lake.put(file(2))
     lake.target.sweep(10**18)
     assert lake.storage.read(other) == b"{}"
@@ -207,9 +207,9 @@ def test_metadata_of_catalogs_is_left_alone(lake: Lake) -> None:
 def test_what_a_catalog_left_of_a_dropped_table_is_not_foreign(lake: Lake) -> None:
     """It has the properties of a published table, so another one may be published there."""
     lake.put(file(1))
-    left = lake.storage.read(metadata.version_path(1))
+    left = lake.storage.read(names.version_path(1))
     lake = Lake()
-    other = f"{metadata.METADATA}/00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+    other = f"{names.METADATA}/00001-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
     lake.storage.create(other, left)
     assert lake.target.load() is None
     assert lake.put(file(1)).number == 1
