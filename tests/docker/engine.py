@@ -99,14 +99,17 @@ class Airflow:
         self._token = ""
 
     def __call__(self, path: str, body: object = None, *, method: str = "") -> Any:
-        """Call the API until it answers; return the answer."""
+        """Call the API until it answers; return the answer.
+
+        A DAG whose file was not read for a while is unknown (404) until the DAG processor is back.
+        """
         answer: list[Any] = []
 
         def answered() -> bool:
             try:
                 answer.append(self._ask(path, body, method))
             except urllib.error.HTTPError as error:
-                if error.code < 500 and error.code != 401:
+                if error.code < 500 and error.code not in (401, 404):
                     said = error.read().decode(errors="replace")[:300]
                     raise SystemExit(f"Airflow: {path}: {error.code} {said}") from None
                 self._token = ""
