@@ -53,8 +53,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.locks import Lock
-from airflow_provider_segtable.core.log.events import PlanCompleted
-from airflow_provider_segtable.core.log.fold import segments_of
+from airflow_provider_segtable.core.log.events import PlanCompleted, segments_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.recovery.diagnosis import (

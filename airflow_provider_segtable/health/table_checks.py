@@ -63,8 +63,7 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.record_index import DELETED
 from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.families.append_events import published
-from airflow_provider_segtable.core.log.families.index_events import index_of
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
 from airflow_provider_segtable.core.recovery.diagnosis import (
     Finding,

@@ -44,8 +44,7 @@ from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NotATable
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.log.fold import published
+from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.hooks.segtable import SegtableHook, mask_credentials

@@ -45,8 +45,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.events import Event, IndexBuilt
-from airflow_provider_segtable.core.log.fold import segments_of
+from airflow_provider_segtable.core.log.events import Event, IndexBuilt, segments_of
 from airflow_provider_segtable.core.log.index_plan import newest_plan
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest

@@ -53,10 +53,9 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Appended, IndexBuilt, PlanRequested
-from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.index_plan import pending_plan, without
 from airflow_provider_segtable.core.log.plan import BuildIndex, PlanState
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval

@@ -43,8 +43,7 @@ from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ST
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition, IndexState, in_words
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.events import IndexDropped, IndexRequested
-from airflow_provider_segtable.core.log.families.index_events import index_of
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import view_of

@@ -38,11 +38,11 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Tagged,
     Untagged,
+    effects,
 )
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
-from airflow_provider_segtable.core.reads.effects import effects
 from airflow_provider_segtable.core.time import Instant, moment
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext

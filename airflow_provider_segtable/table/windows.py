@@ -48,18 +48,16 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
     WindowExpired,
 )
-from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted
+from airflow_provider_segtable.core.log.event_kind import (
+    RowEffect,
+    RowsDeleted,
+    RowsDiffer,
+    RowsInserted,
+)
+from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, effects
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.effects import (
-    Came,
-    Differs,
-    RowChange,
-    RowEffect,
-    Went,
-    added,
-    effects,
-)
+from airflow_provider_segtable.core.reads.effects import RowChange, added
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.segment import Place, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
@@ -222,12 +220,12 @@ class ChangeFeed:
 
         for each in effects(event.action):
             match each:
-                case Came(segments=segments, effect=effect):
+                case RowsInserted(segments=segments, effect=effect):
                     yield from self._came(segments, said(effect))
-                case Went(vectors=files, effect=effect):
+                case RowsDeleted(vectors=files, effect=effect):
                     read = (read_vectors(self.reader.files, f.path, f.checksum) for f in files)
                     yield from self._went(united(read), before, said(effect))
-                case Differs(intervals=intervals):
+                case RowsDiffer(intervals=intervals):
                     for interval in intervals:
                         yield from self._differing(interval, before, after, said)
                 case _:
@@ -333,7 +331,7 @@ class KeyedFeed:
         stretch: list[Event] = []
         begin = start
         for event, before, after in walked(self.log, start, end):
-            differs = any(isinstance(each, Differs) for each in effects(event.action))
+            differs = any(isinstance(each, RowsDiffer) for each in effects(event.action))
             if differs or _makes_base(event):
                 yield _stretches(begin, stretch)
                 begin, stretch = after, []
@@ -360,7 +358,7 @@ def _stretches(start: State, events: Sequence[Event]) -> list[FeedPiece]:
 def _comparisons(before: State, after: State, event: Event) -> Iterator[Comparison]:
     """Yield the pieces that compare two versions in the intervals that an event names."""
     for each in effects(event.action):
-        for interval in each.intervals if isinstance(each, Differs) else ():
+        for interval in each.intervals if isinstance(each, RowsDiffer) else ():
             places = sorted({*_places(before, interval), *_places(after, interval)})
             alike = before.layout.cuts(interval) == after.layout.cuts(interval)
             for some in ([place] for place in places) if alike else (places,):

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log import state as log_state
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.families import (
     append_events,
-    change_events,
     cleaning_events,
 )
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
+from tests.planted_kinds import answer_otherwise
 from tests.property.changes_model import (
     Below,
     First,
@@ -259,7 +260,7 @@ PLACED = append_events.placed
 @pytest.mark.parametrize(
     ("module", "name", "wrong"),
     [
-        (change_events, "admit", _blind),
+        (events, "admit", _blind),
         (append_events, "placed", _rootless),
         (cleaning_events, "needed", lambda vectors, _: dict(list(vectors.items())[1:])),
         (
@@ -274,7 +275,10 @@ def test_a_planted_bug_is_seen(
     module: object, name: str, wrong: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The comparison is worth something: with any of these rules broken some script fails."""
-    monkeypatch.setattr(module, name, wrong)
+    if module is events:
+        answer_otherwise(monkeypatch, RowsChanged, admit=wrong)
+    else:
+        monkeypatch.setattr(module, name, wrong)
     with pytest.raises((AssertionError, KeyError, SegtableError)):
         play_many(200)
 

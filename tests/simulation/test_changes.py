@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Appended, PlanCompleted, RowsChanged
-from airflow_provider_segtable.core.log.families import change_events, cleaning_events, plan_events
+from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ROW, Segment
@@ -21,6 +21,7 @@ from airflow_provider_segtable.data.sort import blocks
 from airflow_provider_segtable.table import committer, scan
 from airflow_provider_segtable.table.changes import row_change as change
 from airflow_provider_segtable.table.log.event_log import EventLog
+from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import forgetful, lawless
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
@@ -108,13 +109,13 @@ def test_claiming_more_than_was_applied_is_caught(
     books: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Did a kernel say that it applied what it never read, rows would be back."""
-    right = plan_events._complete
+    right = admission(PlanCompleted)
 
     def boastful(action: PlanCompleted, state: State) -> Any:
         segments = tuple(replace(s, deletes_applied_through=state.n) for s in action.segments)
         return right(replace(action, segments=segments), state)
 
-    monkeypatch.setattr(plan_events, "_complete", boastful)
+    answer_otherwise(monkeypatch, PlanCompleted, admit=boastful)
     if books == "unchecked":
         monkeypatch.setattr(Plan, "check_balance", lambda *_: None)
     assert caught()
@@ -122,9 +123,11 @@ def test_claiming_more_than_was_applied_is_caught(
 
 def test_admitting_overlapping_deletions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Was no change refused, two updates of a row would both append it."""
-    right = change_events.admit
-    monkeypatch.setattr(
-        change_events, "admit", lambda action, state: right(replace(action, seen=state.n), state)
+    right = admission(RowsChanged)
+    answer_otherwise(
+        monkeypatch,
+        RowsChanged,
+        admit=lambda action, state: right(replace(action, seen=state.n), state),
     )
     assert caught()
 

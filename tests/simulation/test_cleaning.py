@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log import events
+from airflow_provider_segtable.core.log.event import Stamp
+from airflow_provider_segtable.core.log.events import Cleaned
 from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services import cleaning
@@ -19,6 +22,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.caretakers import NOTHING, tidied
 from tests.simulation.faults.faulty_storage import Faults, FaultyFiles, FaultyStorage
 from tests.simulation.scenario import build, run
@@ -210,25 +214,25 @@ def test_overlooking_a_tag_made_meanwhile_is_caught(
 ) -> None:
     """Did a cleaner's event not lose against a tag's, the tag would name what is gone."""
     assert all(tagged_meanwhile(worn, seed) for seed in range(8))
-    right = cleaning_events._clean
-    monkeypatch.setattr(
-        cleaning_events,
-        "_clean",
-        lambda action, state: right(replace(action, tags=state.tags), state),
+    right = admission(Cleaned)
+    answer_otherwise(
+        monkeypatch,
+        Cleaned,
+        admit=lambda action, state: right(replace(action, tags=state.tags), state),
     )
     assert not all(tagged_meanwhile(worn, seed) for seed in range(40))
 
 
 def test_forgetting_shared_paths_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a carried-over file deleted with the first segment that named it, rows would go."""
-    right = cleaning_events._cleaned
+    right = events.KIND_OF[Cleaned].apply
 
-    def forgetful(state: State, action: Any) -> State:
+    def forgetful(state: State, action: Any, at: Stamp) -> State:
         gone = {s.path for i in action.ids if (s := state.timeline.get(i)) and s.path}
-        after = right(state, action)
+        after: State = right(state, action, at)
         return replace(after, pending_delete=after.pending_delete | gone)
 
-    monkeypatch.setattr(cleaning_events, "_cleaned", forgetful)
+    answer_otherwise(monkeypatch, Cleaned, apply=forgetful)
     assert caught(replace(NO_TAGS, asks=5), (11, *range(40)))
 
 

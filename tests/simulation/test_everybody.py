@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.core.log.events import TableAltered
 from airflow_provider_segtable.core.log.families import (
     change_events,
     restore_events,
-    table_events,
 )
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.health import repair as repairing
 from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.changes import run_change
+from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
 from tests.simulation.world import EVERYBODY, Shape
@@ -72,11 +73,11 @@ def no_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def alterations_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
     """An alteration is admitted over another one that its author had not read."""
-    right = table_events.admit
-    monkeypatch.setattr(
-        table_events,
-        "admit",
-        lambda action, table, plans: right(replace(action, after=table.altered), table, plans),
+    right = admission(TableAltered)
+    answer_otherwise(
+        monkeypatch,
+        TableAltered,
+        admit=lambda action, state: right(replace(action, after=state.table.altered), state),
     )
 
 

@@ -20,6 +20,7 @@ from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
+from tests.planted_kinds import answer_otherwise
 from tests.simulation.disasters import harsh, lawless, slow, unheard, wiped
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run, shape_of, simulate
@@ -171,7 +172,7 @@ def test_a_store_without_put_if_absent_is_caught(monkeypatch: pytest.MonkeyPatch
 
 def test_dropping_the_rebase_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were completions admitted unseen, rows would be doubled or lost: seeds fail."""
-    monkeypatch.setattr(plan_events, "_complete", lambda action, _: action)
+    answer_otherwise(monkeypatch, PlanCompleted, admit=lambda action, _: action)
     assert caught()
 
 

@@ -388,3 +388,19 @@ def chosen_kind(
     chosen = kind.decoded({**kind.settings, **wanted}).for_table(table)
     chosen.check(table)
     return chosen
+
+
+def unfit(indexes: Iterable[IndexState], old: TableDefinition, new: TableDefinition) -> str | None:
+    """Return why an alteration does not fit the indexes, with the way out; None if it does."""
+    types = {column.id: column.type for column in new.schema.numbered}
+    for each in indexes:
+        index = each.definition
+        for column in old.schema.numbered:
+            if column.id in index.kind.columns and types.get(column.id) != column.type:
+                change = "widened" if column.id in types else "dropped"
+                return (
+                    f"column {column.name!r} cannot be {change}, because index {index.name!r} has "
+                    f"it: drop the index first (segtable index drop TABLE {index.name}), and "
+                    "create it again afterwards"
+                )
+    return None

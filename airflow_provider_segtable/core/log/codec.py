@@ -171,7 +171,7 @@ def _entries(key: Any, item: Any) -> Check:
 # Encoding and decoding of event files
 FORMAT = 1
 
-_NAMED = {kind.name: kind for kind in KINDS}
+KIND_NAMED = {kind.name: kind for kind in KINDS}
 
 
 def encode(event: Event) -> bytes:
@@ -216,7 +216,7 @@ def decode(data: bytes, where: str) -> Event:
     if checksum != _checksum(data.replace(f'"checksum":"{checksum}",'.encode(), b"", 1)):
         raise CorruptTable(f"{where} fails its checksum: restore it or repair the log")
     kind = body.get("kind")
-    if not isinstance(kind, str) or kind not in _NAMED:
+    if not isinstance(kind, str) or kind not in KIND_NAMED:
         raise UnsupportedFormat(f"{where} is a {kind!r} event: upgrade segtable")
     try:
         event = _decoded(body)
@@ -243,7 +243,7 @@ def _decoded(body: Json) -> Event:
         time=parse_instant(body["time"]),
         commit=body["commit"],
         author=body["author"],
-        action=_NAMED[body["kind"]].decode(body["action"]),
+        action=KIND_NAMED[body["kind"]].decode(body["action"]),
         feeds=decode_feeds(body.get("feeds", ())),
     )
 

@@ -25,12 +25,13 @@
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.indexes.index_state import Feed
-from airflow_provider_segtable.core.log.event import EventKind, Stamp
+from airflow_provider_segtable.core.log.event import Stamp
+from airflow_provider_segtable.core.log.event_kind import Effect, EventKind
 from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
@@ -44,23 +45,20 @@ from airflow_provider_segtable.core.log.families import (
     table_events,
     tag_events,
 )
-from airflow_provider_segtable.core.log.families.append_events import Appended, AppendEvent, Voided
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleaned,
-    CleaningEvent,
     Swept,
 )
 from airflow_provider_segtable.core.log.families.consumer_events import (
     ConsumerAdvanced,
     ConsumerDropped,
-    ConsumerEvent,
 )
 from airflow_provider_segtable.core.log.families.index_events import (
     FeedsJoined,
     IndexBuilt,
     IndexDropped,
-    IndexEvent,
     IndexForwarded,
     IndexRequested,
 )
@@ -68,7 +66,6 @@ from airflow_provider_segtable.core.log.families.log_store_events import LogEpoc
 from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
-    PlanEvent,
     PlanInflight,
     PlanRequested,
     PlanYielded,
@@ -78,9 +75,10 @@ from airflow_provider_segtable.core.log.families.restore_events import VersionRe
 from airflow_provider_segtable.core.log.families.table_events import (
     TableAltered,
     TableDropped,
-    TableEvent,
 )
-from airflow_provider_segtable.core.log.families.tag_events import TagEvent, Tagged, Untagged
+from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval
 
 __all__ = [
@@ -101,6 +99,7 @@ __all__ = [
     "PlanInflight",
     "PlanRequested",
     "PlanYielded",
+    "Published",
     "RowsChanged",
     "Swept",
     "TableAltered",
@@ -110,21 +109,40 @@ __all__ = [
     "Untagged",
     "VersionRestored",
     "Voided",
+    "effects",
+    "kind_of",
     "line",
+    "plans_of",
+    "published",
+    "segments_of",
     "touched",
 ]
 
 Action: TypeAlias = (
-    TableEvent
-    | AppendEvent
+    TableDefinition
+    | TableAltered
+    | TableDropped
+    | Appended
+    | Voided
     | RowsChanged
-    | PlanEvent
-    | CleaningEvent
-    | TagEvent
+    | PlanRequested
+    | PlanInflight
+    | PlanCompleted
+    | PlanYielded
+    | PlanAborted
+    | Cleaned
+    | Swept
+    | Tagged
+    | Untagged
     | TableRepaired
     | VersionRestored
-    | ConsumerEvent
-    | IndexEvent
+    | ConsumerAdvanced
+    | ConsumerDropped
+    | IndexRequested
+    | IndexBuilt
+    | FeedsJoined
+    | IndexForwarded
+    | IndexDropped
     | LogEpochBegun
 )
 
@@ -142,17 +160,38 @@ KINDS: tuple[EventKind[Any], ...] = (
     *log_store_events.KINDS,
 )
 
-KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}
+KIND_OF: dict[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}
+
+
+# Answers of the kinds
+def kind_of(action: Action) -> EventKind[Any]:
+    """Return the kind of an action."""
+    return KIND_OF[type(action)]
 
 
 def line(action: Action) -> str:
-    """Return in one line what an action does, for people; its family says it."""
-    return KIND_OF[type(action)].line(action)
+    """Return in one line what an action does, for people."""
+    return kind_of(action).line(action)
 
 
 def touched(action: Action) -> frozenset[Interval] | None:
     """Return the intervals in which an action may change segments; None means all of them."""
-    return KIND_OF[type(action)].touches(action)
+    return kind_of(action).touches(action)
+
+
+def segments_of(action: Action) -> tuple[Segment, ...]:
+    """Return the segments that an action publishes."""
+    return kind_of(action).segments(action)
+
+
+def plans_of(action: Action) -> tuple[str, ...]:
+    """Return the id of the plan that an action is about, if it is about one."""
+    return kind_of(action).plans(action)
+
+
+def effects(action: Action) -> tuple[Effect, ...]:
+    """Return the changes of rows by an action, in order; none if it only moves them."""
+    return kind_of(action).effects(action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,4 +204,31 @@ class Event(Stamp):
     @property
     def kind(self) -> str:
         """Return the action's name in the log, which never changes."""
-        return KIND_OF[type(self.action)].name
+        return kind_of(self.action).name
+
+
+# Sums over the events that published rows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """Sums over events: ``event`` is the newest one, ``events`` are all of them; in log order."""
+
+    event: int
+    events: tuple[int, ...]
+    rows: int
+    segments: int
+    bytes: int
+    plans: tuple[str, ...]
+
+
+def published(events: Sequence[Event]) -> Published:
+    """Return what events published; there is at least one."""
+    found = [segment for event in events for segment in segments_of(event.action)]
+    numbers = sorted(event.n for event in events)
+    return Published(
+        event=numbers[-1],
+        events=tuple(numbers),
+        rows=sum(segment.rows for segment in found),
+        segments=len(found),
+        bytes=sum(segment.size for segment in found),
+        plans=tuple(dict.fromkeys(plan for event in events for plan in plans_of(event.action))),
+    )

@@ -23,7 +23,6 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.plan import (
     BuildIndex,
     Claim,
@@ -34,7 +33,7 @@ from airflow_provider_segtable.core.log.plan import (
     Step,
     decoded_fields,
 )
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.core.segment_codec import Json
 from airflow_provider_segtable.core.time import Interval

@@ -53,6 +53,8 @@ from airflow_provider_segtable.core.timeline import Timeline
 
 # Recent overwrites, recent commits and loads
 KEPT = 256
+COMMITS_KEPT = 10_000
+"""The number of events whose commit ids, and whose loads, are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,12 @@ class State:
             if p.version and p.plan.interval.overlaps(interval)
         )
         return max((self.base_version, *present, *promised))
+
+
+def index_of(index: str, state: State) -> IndexState | None:
+    """Return the state of an index, by its id; None if it was dropped."""
+    found = (each for each in state.indexes.values() if each.definition.id == index)
+    return next(found, None)
 
 
 def publish(state: State, segments: Sequence[Segment]) -> State:

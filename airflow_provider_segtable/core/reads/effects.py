@@ -45,46 +45,14 @@ time; it needs the commits of the window, and every row's commit time.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
-from typing import TypeAlias, assert_never
 
-from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    Cleaned,
-    ConsumerAdvanced,
-    ConsumerDropped,
-    Event,
-    FeedsJoined,
-    IndexBuilt,
-    IndexDropped,
-    IndexForwarded,
-    IndexRequested,
-    LogEpochBegun,
-    PlanAborted,
-    PlanCompleted,
-    PlanInflight,
-    PlanRequested,
-    PlanYielded,
-    RowsChanged,
-    Swept,
-    TableAltered,
-    TableDropped,
-    TableRepaired,
-    Tagged,
-    Untagged,
-    VersionRestored,
-    Voided,
-)
+from airflow_provider_segtable.core.log.event_kind import RowEffect, RowsDiffer, RowsInserted
+from airflow_provider_segtable.core.log.events import Event, effects
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.requests.change_request import ChangeKind
-from airflow_provider_segtable.core.requests.overwrite import joined
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
 from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
-from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 
@@ -96,15 +64,6 @@ VERSION = "_segtable_version"
 CHANGE_COLUMNS = (CHANGE, VERSION, COMPLETION_TIME)
 
 
-class RowEffect(StrEnum):
-    """What an event did to a row."""
-
-    INSERT = "insert"
-    UPDATE_BEFORE = "update_before"
-    UPDATE_AFTER = "update_after"
-    DELETE = "delete"
-
-
 @dataclass(frozen=True, slots=True)
 class RowChange:
     """A row's effect, by event ``n`` at its completion time."""
@@ -112,87 +71,6 @@ class RowChange:
     effect: RowEffect
     n: int
     time: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Came:
-    """All rows of these first-generation segments were added."""
-
-    segments: tuple[Segment, ...]
-    effect: RowEffect
-
-
-@dataclass(frozen=True, slots=True)
-class Went:
-    """The rows that these vectors name were deleted."""
-
-    vectors: tuple[VectorFile, ...]
-    effect: RowEffect
-
-
-@dataclass(frozen=True, slots=True)
-class Differs:
-    """Other rows may be visible in these intervals, which do not overlap."""
-
-    intervals: tuple[Interval, ...]
-
-
-Effect: TypeAlias = Came | Went | Differs
-
-
-def effects(action: Action) -> tuple[Effect, ...]:
-    """Return what an action changes of the rows, in order; nothing if it only moves them."""
-    match action:
-        case Appended(segments=segments):
-            return (Came(segments, RowEffect.INSERT),)
-        case RowsChanged():
-            return _changed(action)
-        case VersionRestored(segments=segments):
-            return _differing(segment.id.interval for segment in segments)
-        case TableRepaired(segments=segments, lost=lost, vectors=vectors):
-            roots = (root for file in vectors for root in file.rows)
-            ids = (*(segment.id for segment in segments), *lost, *roots)
-            return _differing(each.interval for each in ids)
-        case (
-            TableDefinition()
-            | TableAltered()
-            | TableDropped()
-            | Voided()
-            | PlanRequested()
-            | PlanInflight()
-            | PlanCompleted()
-            | PlanYielded()
-            | PlanAborted()
-            | Cleaned()
-            | Swept()
-            | Tagged()
-            | Untagged()
-            | ConsumerAdvanced()
-            | ConsumerDropped()
-            | IndexRequested()
-            | IndexBuilt()
-            | FeedsJoined()
-            | IndexForwarded()
-            | IndexDropped()
-            | LogEpochBegun()
-        ):
-            return ()
-        case _:
-            assert_never(action)
-
-
-def _changed(action: RowsChanged) -> tuple[Effect, ...]:
-    update = action.kind == ChangeKind.UPDATE
-    before = RowEffect.UPDATE_BEFORE if update else RowEffect.DELETE
-    after = RowEffect.UPDATE_AFTER if update else RowEffect.INSERT
-    went = (Went(action.vectors, before),) if action.vectors else ()
-    came = (Came(action.segments, after),) if action.segments else ()
-    return (*went, *came)
-
-
-def _differing(intervals: Iterable[Interval]) -> tuple[Effect, ...]:
-    found = joined(tuple(set(intervals)))
-    return (Differs(found),) if found else ()
 
 
 # Origins of rows
@@ -297,15 +175,15 @@ class Step:
             changes: the stream reads every change of a row, not rows added alone.
         """
         found = effects(event.action)
-        came = [s for each in found if isinstance(each, Came) for s in each.segments]
-        if not came and (not found or not (changes or _differs(event))):
+        inserted = [s for each in found if isinstance(each, RowsInserted) for s in each.segments]
+        if not inserted and (not found or not (changes or _differs(event))):
             return None
-        return Step(n=event.n, files=len(came), size=sum(segment.size for segment in came))
+        return Step(n=event.n, files=len(inserted), size=sum(segment.size for segment in inserted))
 
 
 def _differs(event: Event) -> bool:
     """Return whether an event may bring rows back under roots of its own."""
-    return any(isinstance(each, Differs) for each in effects(event.action))
+    return any(isinstance(each, RowsDiffer) for each in effects(event.action))
 
 
 def batch_end(steps: Iterable[Step], limits: BatchLimits, last: int) -> int | None:

@@ -34,8 +34,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.log.event_kind import RowEffect
 from airflow_provider_segtable.core.predicate import Predicate
-from airflow_provider_segtable.core.reads.effects import RowChange, RowEffect
+from airflow_provider_segtable.core.reads.effects import RowChange
 from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests
 from airflow_provider_segtable.core.requests.read_request import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.segment import Segment

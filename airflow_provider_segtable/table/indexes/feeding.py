@@ -48,8 +48,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     RowsChanged,
 )
-from airflow_provider_segtable.core.log.families.index_events import index_of
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import Ready

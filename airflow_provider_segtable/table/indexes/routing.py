@@ -63,8 +63,7 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     VersionRestored,
 )
-from airflow_provider_segtable.core.log.families.index_events import index_of
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.indexes.entries import entries

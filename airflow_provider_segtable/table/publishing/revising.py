@@ -20,7 +20,7 @@ from typing import TypeAlias
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable, VersionExpired
-from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.events import Event, effects
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import (
@@ -30,7 +30,6 @@ from airflow_provider_segtable.core.publishing import (
     difference,
     shown_files,
 )
-from airflow_provider_segtable.core.reads.effects import effects
 from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.table.context import TableContext

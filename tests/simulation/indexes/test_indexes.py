@@ -14,13 +14,13 @@ from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt
-from airflow_provider_segtable.core.log.families import index_events
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer, index_lifecycle
 from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes import feeding as forwarding
 from airflow_provider_segtable.table.indexes.feeding import Feeder
+from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import harsh, mixed, slow, unheard
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
@@ -170,13 +170,12 @@ def builds_take_too_much(monkeypatch: Patch) -> None:
 
 def builds_of_later_versions(monkeypatch: Patch) -> None:
     """A build says that it read the version before its own event."""
-    right = index_events.admit
-
-    def boastful(action: Any, state: Any) -> Any:
-        built = isinstance(action, IndexBuilt)
-        return right(replace(action, through=state.n) if built else action, state)
-
-    monkeypatch.setattr(index_events, "admit", boastful)
+    right = admission(IndexBuilt)
+    answer_otherwise(
+        monkeypatch,
+        IndexBuilt,
+        admit=lambda action, state: right(replace(action, through=state.n), state),
+    )
     monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
 
 
@@ -202,12 +201,7 @@ def joins_lose_the_last(monkeypatch: Patch) -> None:
 
 def joins_come_late(monkeypatch: Patch) -> None:
     """A join lands although another one was first."""
-    right = index_events.admit
-
-    def late(action: Any, state: Any) -> Any:
-        return action if isinstance(action, FeedsJoined) else right(action, state)
-
-    monkeypatch.setattr(index_events, "admit", late)
+    answer_otherwise(monkeypatch, FeedsJoined, admit=lambda action, _: action)
 
 
 def ids_used_again(monkeypatch: Patch) -> None:

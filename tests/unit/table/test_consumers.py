@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned
-from airflow_provider_segtable.core.log.families import cleaning_events
+from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
@@ -124,15 +124,15 @@ def test_positions_that_cannot_be_are_refused(table: Table) -> None:
 def test_a_cleaning_that_missed_a_consumer_looks_again(table: Table) -> None:
     """It is refused unless it names the position that it takes away."""
     action = Cleaned(retained_from=4, ids=())
-    assert cleaning_events.admit(action, table.state()) == action
+    assert admit(action, table.state()) == action
     table.advance_consumer("billing", 2)
-    refused = cleaning_events.admit(action, table.state())
+    refused = admit(action, table.state())
     assert isinstance(refused, Conflict)
     assert "consumer 'billing' came to version 2 meanwhile" in refused.reason
     known = Cleaned(retained_from=4, ids=(), consumers={"billing": 2})
-    assert cleaning_events.admit(known, table.state()) == known
+    assert admit(known, table.state()) == known
     below = Cleaned(retained_from=2, ids=())
-    assert cleaning_events.admit(below, table.state()) == below
+    assert admit(below, table.state()) == below
 
 
 def test_the_doctor_finds_consumers_that_lag(table: Table) -> None:

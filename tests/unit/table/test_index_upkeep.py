@@ -8,9 +8,9 @@ from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
+from airflow_provider_segtable.core.indexes.index_state import unfit
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import IndexForwarded
-from airflow_provider_segtable.core.log.families.index_events import unfit
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn

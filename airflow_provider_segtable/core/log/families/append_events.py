@@ -13,23 +13,26 @@
 5. *Admission of a void*: ids that were settled meanwhile are dropped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.id_space import IdSpace
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.event import (
-    Conflict,
+from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
+from airflow_provider_segtable.core.log.event_kind import (
     EventKind,
-    amount,
+    RowEffect,
+    RowsInserted,
     intervals_of_ids,
     intervals_of_segments,
+    nothing,
+    own_segments,
 )
 from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.replacement import moved
 from airflow_provider_segtable.core.log.state import (
+    COMMITS_KEPT,
     LoadPart,
     State,
     check_part,
@@ -38,6 +41,7 @@ from airflow_provider_segtable.core.log.state import (
     publish,
     settle,
     void,
+    with_part,
 )
 from airflow_provider_segtable.core.log_store.manifest import LogRange, decode_ranges, encode_ranges
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
@@ -71,9 +75,6 @@ class Voided:
     reason: str
 
 
-AppendEvent: TypeAlias = Appended | Voided
-
-
 def _line_of_append(action: Appended) -> str:
     segments = action.segments
     chunks = counted(len({segment.id.interval for segment in segments}), "chunk")
@@ -82,68 +83,10 @@ def _line_of_append(action: Appended) -> str:
     return f"+{amount(segments)} in {chunks}{log}{load}"
 
 
-KINDS = (
-    EventKind(
-        type=Appended,
-        name="Appended",
-        touches=intervals_of_segments,
-        encode=lambda action: {
-            "segments": encode_segments(action.segments),
-            **({"log": encode_ranges(action.log)} if action.log else {}),
-            **({"load": encode_part(action.load)} if action.load else {}),
-        },
-        decode=lambda body: Appended(
-            segments=decode_segments(body["segments"]),
-            log=decode_ranges(body.get("log", ())),
-            load=decode_part(body["load"]) if "load" in body else None,
-        ),
-        line=_line_of_append,
-    ),
-    EventKind(
-        type=Voided,
-        name="Voided",
-        touches=intervals_of_ids,
-        encode=lambda action: {"ids": encode_ids(action.ids), "reason": action.reason},
-        decode=lambda body: Voided(ids=decode_ids(body["ids"]), reason=body["reason"]),
-        line=lambda action: f"{counted(len(action.ids), 'id')} voided: {action.reason}",
-    ),
-)
-
-
 def published(state: State, action: Appended, at: Instant) -> tuple[Segment, ...]:
     """Return the segments as an append at this time publishes them."""
     kind = state.table.kind
     return tuple(kind.published(segment, at) for segment in action.segments)
-
-
-def apply(state: State, action: AppendEvent, at: Instant) -> State:
-    """Return the state after an event at this time: segments are published, or ids voided."""
-    match action:
-        case Appended():
-            return publish(state, published(state, action, at))
-        case Voided(ids=ids):
-            return void(settle(state, ids), ids)
-        case _:
-            assert_never(action)
-
-
-def admit(action: AppendEvent, state: State) -> AppendEvent | Conflict:
-    """Return the action under ids that are free now, or the conflict.
-
-    Raises:
-        Fenced, OffsetGap: a range of the log store does not follow.
-        CommitConflict: a part of a load does not.
-    """
-    match action:
-        case Appended(segments=segments):
-            log_store_events.check_ranges(action.log, state)
-            check_part(action.load, state.loads)
-            found = placed(segments, state)
-            return found if isinstance(found, Conflict) else replace(action, segments=found)
-        case Voided():
-            return _admit_void(action, state)
-        case _:
-            assert_never(action)
 
 
 def placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | Conflict:
@@ -180,3 +123,68 @@ def _admit_void(action: Voided, state: State) -> Voided | Conflict:
     if not still:
         return Conflict(reason="all these ids were settled meanwhile")
     return replace(action, ids=still)
+
+
+def _appended(state: State, run: Sequence[tuple[Appended, Stamp]]) -> State:
+    """Return the state after neighbouring appends: their segments enter the timeline at once."""
+    found = [segment for action, at in run for segment in published(state, action, at.time)]
+    state = publish(state, found)
+    for action, at in run:
+        state = log_store_events.with_ranges(state, action.log, at.n)
+        if action.load:
+            state = replace(state, loads=with_part(state.loads, action.load, at.n, COMMITS_KEPT))
+    return state
+
+
+def _voided(state: State, action: Voided, _: Stamp) -> State:
+    return void(settle(state, action.ids), action.ids)
+
+
+def _admit(action: Appended, state: State) -> Appended | Conflict:
+    """Return the action under ids that are free now, or the conflict.
+
+    Raises:
+        Fenced, OffsetGap: a range of the log store does not follow.
+        CommitConflict: a part of a load does not.
+    """
+    log_store_events.check_ranges(action.log, state)
+    check_part(action.load, state.loads)
+    found = placed(action.segments, state)
+    return found if isinstance(found, Conflict) else replace(action, segments=found)
+
+
+KINDS = (
+    EventKind(
+        type=Appended,
+        name="Appended",
+        apply=lambda state, action, at: _appended(state, ((action, at),)),
+        together=_appended,
+        admit=_admit,
+        segments=own_segments,
+        effects=lambda action: (RowsInserted(action.segments, RowEffect.INSERT),),
+        touches=intervals_of_segments,
+        encode=lambda action: {
+            "segments": encode_segments(action.segments),
+            **({"log": encode_ranges(action.log)} if action.log else {}),
+            **({"load": encode_part(action.load)} if action.load else {}),
+        },
+        decode=lambda body: Appended(
+            segments=decode_segments(body["segments"]),
+            log=decode_ranges(body.get("log", ())),
+            load=decode_part(body["load"]) if "load" in body else None,
+        ),
+        line=_line_of_append,
+    ),
+    EventKind(
+        type=Voided,
+        name="Voided",
+        apply=_voided,
+        admit=_admit_void,
+        segments=nothing,
+        effects=nothing,
+        touches=intervals_of_ids,
+        encode=lambda action: {"ids": encode_ids(action.ids), "reason": action.reason},
+        decode=lambda body: Voided(ids=decode_ids(body["ids"]), reason=body["reason"]),
+        line=lambda action: f"{counted(len(action.ids), 'id')} voided: {action.reason}",
+    ),
+)

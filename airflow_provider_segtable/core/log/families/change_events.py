@@ -19,12 +19,15 @@ from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletion import PredicateDelete, VectorFile
-from airflow_provider_segtable.core.log.event import (
-    Conflict,
+from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
+from airflow_provider_segtable.core.log.event_kind import (
+    Effect,
     EventKind,
-    Stamp,
-    amount,
+    RowEffect,
+    RowsDeleted,
+    RowsInserted,
     intervals_of_segments,
+    own_segments,
 )
 from airflow_provider_segtable.core.log.families import append_events
 from airflow_provider_segtable.core.log.state import (
@@ -36,6 +39,7 @@ from airflow_provider_segtable.core.log.state import (
     rival,
 )
 from airflow_provider_segtable.core.predicate import Predicate, decode_predicate, encode_predicate
+from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import (
     Json,
@@ -112,20 +116,7 @@ def _line(action: RowsChanged) -> str:
     return f"{action.kind}: {gone} deleted{came}{why}"
 
 
-KINDS = (
-    EventKind(
-        type=RowsChanged,
-        name="Changed",
-        touches=intervals_of_segments,
-        encode=_encode_changed,
-        decode=_decode_changed,
-        line=_line,
-    ),
-)
-
-
-def apply(state: State, action: RowsChanged, stamp: Stamp) -> State:
-    """Return the state with rows deleted and segments published by an event."""
+def _changed(state: State, action: RowsChanged, stamp: Stamp) -> State:
     n, kind = stamp.n, state.table.kind
     segments = tuple(kind.published(segment, stamp.time) for segment in action.segments)
     published = delete_rows(publish(state, segments), action.vectors, n)
@@ -138,7 +129,7 @@ def apply(state: State, action: RowsChanged, stamp: Stamp) -> State:
     return replace(published, predicate_deletes=(*state.predicate_deletes, predicate_delete))
 
 
-def admit(action: RowsChanged, state: State) -> RowsChanged | Conflict:
+def _admit(action: RowsChanged, state: State) -> RowsChanged | Conflict:
     """Return the change with its appends under free ids, or the conflict."""
     winner = rival(state.overwritten, action.seen, action.overwritten)
     if winner:
@@ -162,3 +153,28 @@ def _spared(action: RowsChanged, segments: tuple[Segment, ...], n: int) -> tuple
     if action.predicate is None:
         return segments
     return tuple(replace(segment, deletes_applied_through=n) for segment in segments)
+
+
+def _effects(action: RowsChanged) -> tuple[Effect, ...]:
+    update = action.kind == ChangeKind.UPDATE
+    before = RowEffect.UPDATE_BEFORE if update else RowEffect.DELETE
+    after = RowEffect.UPDATE_AFTER if update else RowEffect.INSERT
+    deleted = (RowsDeleted(action.vectors, before),) if action.vectors else ()
+    inserted = (RowsInserted(action.segments, after),) if action.segments else ()
+    return (*deleted, *inserted)
+
+
+KINDS = (
+    EventKind(
+        type=RowsChanged,
+        name="Changed",
+        apply=_changed,
+        admit=_admit,
+        segments=own_segments,
+        effects=_effects,
+        touches=intervals_of_segments,
+        encode=_encode_changed,
+        decode=_decode_changed,
+        line=_line,
+    ),
+)

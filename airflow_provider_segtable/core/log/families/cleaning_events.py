@@ -31,16 +31,16 @@ remove the name first and the data last; unless all protected files are known, d
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.consumer import known_consumer_name
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletion import PredicateDelete, needed, newest, paths
-from airflow_provider_segtable.core.log.event import (
-    Conflict,
+from airflow_provider_segtable.core.log.event import Conflict, Stamp
+from airflow_provider_segtable.core.log.event_kind import (
     EventKind,
     intervals_of_ids,
     no_interval,
+    nothing,
 )
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
@@ -74,65 +74,16 @@ class Swept:
     paths: tuple[str, ...]
 
 
-CleaningEvent: TypeAlias = Cleaned | Swept
-
-KINDS = (
-    EventKind(
-        type=Cleaned,
-        name="Cleaned",
-        touches=intervals_of_ids,
-        encode=lambda action: {
-            "retained_from": action.retained_from,
-            "ids": encode_ids(action.ids),
-            "tags": dict(action.tags),
-            **({"consumers": dict(action.consumers)} if action.consumers else {}),
-        },
-        decode=lambda body: Cleaned(
-            retained_from=body["retained_from"],
-            ids=decode_ids(body["ids"]),
-            tags=decode_tags(body["tags"]),
-            consumers={known_consumer_name(k): n for k, n in body.get("consumers", {}).items()},
-        ),
-        line=lambda action: (
-            f"{counted(len(action.ids), 'segment')} removed; "
-            f"versions are kept from {action.retained_from} on"
-        ),
-    ),
-    EventKind(
-        type=Swept,
-        name="Swept",
-        touches=no_interval,
-        encode=lambda action: {"paths": list(action.paths)},
-        decode=lambda body: Swept(paths=tuple(map(file_path, body["paths"]))),
-        line=lambda action: f"{counted(len(action.paths), 'file')} deleted",
-    ),
-)
+def _swept(state: State, action: Swept, _: Stamp) -> State:
+    return replace(state, pending_delete=state.pending_delete.difference(action.paths))
 
 
-def apply(state: State, action: CleaningEvent) -> State:
-    """Return the state without the cleaned segments, or the swept files."""
-    match action:
-        case Cleaned():
-            return _cleaned(state, action)
-        case Swept(paths=swept):
-            return replace(state, pending_delete=state.pending_delete.difference(swept))
-        case _:
-            assert_never(action)
+def _admit_sweep(action: Swept, state: State) -> Swept | Conflict:
+    left = tuple(path for path in action.paths if path in state.pending_delete)
+    return Swept(paths=left) if left else Conflict(reason="others swept these files")
 
 
-def admit(action: CleaningEvent, state: State) -> CleaningEvent | Conflict:
-    """Return the action without what is needed now or gone, or the conflict."""
-    match action:
-        case Cleaned():
-            return _clean(action, state)
-        case Swept(paths=swept):
-            left = tuple(path for path in swept if path in state.pending_delete)
-            return Swept(paths=left) if left else Conflict(reason="others swept these files")
-        case _:
-            assert_never(action)
-
-
-def _clean(action: Cleaned, state: State) -> Cleaned | Conflict:
+def _admit_cleaning(action: Cleaned, state: State) -> Cleaned | Conflict:
     unknown = sorted(state.tags.items() - action.tags.items())
     if unknown:
         name, n = unknown[0]
@@ -157,7 +108,7 @@ def passed_over(state: State, retained_from: int) -> dict[str, int]:
     return {name: n for name, n in needed.items() if n in lost}
 
 
-def _cleaned(state: State, action: Cleaned) -> State:
+def _cleaned(state: State, action: Cleaned, _: Stamp) -> State:
     gone = [segment for i in action.ids if (segment := state.timeline.get(i))]
     timeline = state.timeline.with_changes(remove=action.ids)
     shared = {segment.path for segment in _around((s.id.interval for s in gone), timeline)}
@@ -351,3 +302,44 @@ def _covering(
         if any(i not in going or i in kept or i in covering for i in below):
             covering[segment.id] = Keep.BELOW
     return covering
+
+
+KINDS = (
+    EventKind(
+        type=Cleaned,
+        name="Cleaned",
+        apply=_cleaned,
+        admit=_admit_cleaning,
+        segments=nothing,
+        effects=nothing,
+        touches=intervals_of_ids,
+        encode=lambda action: {
+            "retained_from": action.retained_from,
+            "ids": encode_ids(action.ids),
+            "tags": dict(action.tags),
+            **({"consumers": dict(action.consumers)} if action.consumers else {}),
+        },
+        decode=lambda body: Cleaned(
+            retained_from=body["retained_from"],
+            ids=decode_ids(body["ids"]),
+            tags=decode_tags(body["tags"]),
+            consumers={known_consumer_name(k): n for k, n in body.get("consumers", {}).items()},
+        ),
+        line=lambda action: (
+            f"{counted(len(action.ids), 'segment')} removed; "
+            f"versions are kept from {action.retained_from} on"
+        ),
+    ),
+    EventKind(
+        type=Swept,
+        name="Swept",
+        apply=_swept,
+        admit=_admit_sweep,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {"paths": list(action.paths)},
+        decode=lambda body: Swept(paths=tuple(map(file_path, body["paths"]))),
+        line=lambda action: f"{counted(len(action.paths), 'file')} deleted",
+    ),
+)

@@ -20,7 +20,7 @@ Source of the idea: Paimon's consumer ids, Kafka's committed offsets and groups.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any
 
 from airflow_provider_segtable.core.consumer import (
     Consumer,
@@ -30,11 +30,11 @@ from airflow_provider_segtable.core.consumer import (
     known_consumer_name,
 )
 from airflow_provider_segtable.core.errors import Fenced
-from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
+from airflow_provider_segtable.core.log.event import Conflict, Stamp
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval, nothing
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Position
-from airflow_provider_segtable.core.time import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,6 @@ class ConsumerDropped:
     name: str
 
 
-ConsumerEvent: TypeAlias = ConsumerAdvanced | ConsumerDropped
-
-
 def _encode_advanced(action: ConsumerAdvanced) -> dict[str, Any]:
     before = {} if action.before is None else {"before": action.before}
     log = {
@@ -77,63 +74,32 @@ def _encode_advanced(action: ConsumerAdvanced) -> dict[str, Any]:
     }
 
 
-def _advanced_line(action: ConsumerAdvanced) -> str:
+def _line_of_advance(action: ConsumerAdvanced) -> str:
     if not action.log:
         return f"consumer {action.name} has read version {action.version}"
     read = (f"bucket {b} up to {mark.position.offset}" for b, mark in sorted(action.log.items()))
     return f"consumer group {action.name} has read {', '.join(read)}"
 
 
-KINDS = (
-    EventKind(
-        type=ConsumerAdvanced,
-        name="ConsumerAdvanced",
-        touches=no_interval,
-        encode=_encode_advanced,
-        decode=lambda body: ConsumerAdvanced(
-            name=known_consumer_name(body["name"]),
-            version=body["version"],
-            before=body.get("before"),
-            log=decode_marks(body.get("log", ())),
-            log_before={
-                bucket: Position(epoch=epoch, offset=offset)
-                for bucket, epoch, offset in body.get("log_before", ())
-            },
-        ),
-        line=_advanced_line,
-    ),
-    EventKind(
-        type=ConsumerDropped,
-        name="ConsumerDropped",
-        touches=no_interval,
-        encode=lambda action: {"name": action.name},
-        decode=lambda body: ConsumerDropped(name=known_consumer_name(body["name"])),
-        line=lambda action: f"consumer {action.name} dropped",
-    ),
-)
-
-
-def apply(state: State, action: ConsumerEvent, time: Instant) -> State:
-    """Return the state with the consumer's position, or without the consumer."""
-    match action:
-        case ConsumerAdvanced(name=name, version=version):
-            known = state.consumers.get(name)
-            marks = {**(known.log if known else {}), **action.log}
-            advanced = Consumer(version, time, marks)
-            return replace(state, consumers={**state.consumers, name: advanced})
-        case ConsumerDropped(name=gone):
-            left = {name: each for name, each in state.consumers.items() if name != gone}
-            return replace(state, consumers=left)
-        case _:
-            assert_never(action)
-
-
-def admit(action: ConsumerEvent, state: State) -> ConsumerEvent | Conflict:
-    """Return the action, or the conflict that forbids it."""
+def _advanced(state: State, action: ConsumerAdvanced, at: Stamp) -> State:
     known = state.consumers.get(action.name)
-    if isinstance(action, ConsumerDropped):
-        none = Conflict(reason=f"there is no consumer {action.name!r}")
-        return none if known is None else action
+    marks = {**(known.log if known else {}), **action.log}
+    advanced = Consumer(action.version, at.time, marks)
+    return replace(state, consumers={**state.consumers, action.name: advanced})
+
+
+def _dropped(state: State, action: ConsumerDropped, _: Stamp) -> State:
+    left = {name: each for name, each in state.consumers.items() if name != action.name}
+    return replace(state, consumers=left)
+
+
+def _admit_end(action: ConsumerDropped, state: State) -> ConsumerDropped | Conflict:
+    none = Conflict(reason=f"there is no consumer {action.name!r}")
+    return action if action.name in state.consumers else none
+
+
+def _admit(action: ConsumerAdvanced, state: State) -> ConsumerAdvanced | Conflict:
+    known = state.consumers.get(action.name)
     at = known.version if known else None
     if action.before is not None and action.before != at:
         where = "does not exist" if at is None else f"is at version {at}"
@@ -188,3 +154,40 @@ def _before_waypoint(state: State, bucket: int, at: Position) -> int:
     """Return an event up to which, by the waypoints, no range has the position."""
     span = next(bucket_of(state, bucket).spans(at.offset, state.n), None)
     return -1 if span is None else span.first - 1
+
+
+KINDS = (
+    EventKind(
+        type=ConsumerAdvanced,
+        name="ConsumerAdvanced",
+        apply=_advanced,
+        admit=_admit,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=_encode_advanced,
+        decode=lambda body: ConsumerAdvanced(
+            name=known_consumer_name(body["name"]),
+            version=body["version"],
+            before=body.get("before"),
+            log=decode_marks(body.get("log", ())),
+            log_before={
+                bucket: Position(epoch=epoch, offset=offset)
+                for bucket, epoch, offset in body.get("log_before", ())
+            },
+        ),
+        line=_line_of_advance,
+    ),
+    EventKind(
+        type=ConsumerDropped,
+        name="ConsumerDropped",
+        apply=_dropped,
+        admit=_admit_end,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {"name": action.name},
+        decode=lambda body: ConsumerDropped(name=known_consumer_name(body["name"])),
+        line=lambda action: f"consumer {action.name} dropped",
+    ),
+)

@@ -25,7 +25,7 @@ unless a lock is held; here both are events of one log.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_state import (
@@ -35,14 +35,14 @@ from airflow_provider_segtable.core.indexes.index_state import (
     decode_index,
     encode_index,
 )
-from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, no_interval
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.event import Conflict, Stamp
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval, nothing
+from airflow_provider_segtable.core.log.families.plan_events import without_hopeless
+from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.paths import known_name
-from airflow_provider_segtable.core.requests.overwrite import joined
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
-from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.time import Interval, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,6 @@ class IndexDropped:
     index: str
 
 
-IndexEvent: TypeAlias = IndexRequested | IndexBuilt | FeedsJoined | IndexForwarded | IndexDropped
-
-
 def _line_of_request(action: IndexRequested) -> str:
     again = "" if action.replaces is None else " anew"
     return f"index {action.index.name} ({action.index.kind.name}) requested{again}"
@@ -110,104 +107,38 @@ def _line_of_join(action: FeedsJoined) -> str:
     return f"index {action.index}: entries of events {action.first} to {action.through} in {files}"
 
 
-KINDS = (
-    EventKind(
-        type=IndexRequested,
-        name="IndexRequested",
-        touches=no_interval,
-        encode=lambda action: {
-            "index": encode_index(action.index),
-            **({} if action.replaces is None else {"replaces": action.replaces}),
-        },
-        decode=lambda body: IndexRequested(
-            index=decode_index(body["index"]), replaces=body.get("replaces")
-        ),
-        line=_line_of_request,
-    ),
-    EventKind(
-        type=IndexBuilt,
-        name="IndexBuilt",
-        touches=no_interval,
-        encode=lambda action: {
-            "index": action.index,
-            "interval": action.interval.name,
-            "through": action.through,
-            **({} if action.plan_id is None else {"plan_id": action.plan_id}),
-            **({} if action.attempt is None else {"attempt": action.attempt}),
-        },
-        decode=lambda body: IndexBuilt(
-            index=_id(body),
-            interval=Interval.from_name(body["interval"]),
-            through=body["through"],
-            plan_id=body.get("plan_id"),
-            attempt=body.get("attempt"),
-        ),
-        line=_line_of_build,
-    ),
-    EventKind(
-        type=FeedsJoined,
-        name="FeedsJoined",
-        touches=no_interval,
-        encode=lambda action: {
-            "index": action.index,
-            "first": action.first,
-            "through": action.through,
-            "segments": encode_segments(action.segments),
-        },
-        decode=lambda body: FeedsJoined(
-            index=_id(body),
-            first=body["first"],
-            through=body["through"],
-            segments=decode_segments(body["segments"]),
-        ),
-        line=_line_of_join,
-    ),
-    EventKind(
-        type=IndexForwarded,
-        name="IndexForwarded",
-        touches=no_interval,
-        encode=lambda action: {"index": action.index, "through": action.through},
-        decode=lambda body: IndexForwarded(index=_id(body), through=body["through"]),
-        line=lambda action: f"index {action.index}: its table is at version {action.through}",
-    ),
-    EventKind(
-        type=IndexDropped,
-        name="IndexDropped",
-        touches=no_interval,
-        encode=lambda action: {"index": action.index},
-        decode=lambda body: IndexDropped(index=_id(body)),
-        line=lambda action: f"index {action.index} dropped",
-    ),
-)
-
-
 def _id(body: Mapping[str, Any]) -> str:
     return known_name(body["index"], "the folder of an index")
 
 
-def apply(state: State, action: IndexEvent, at: Stamp) -> State:
-    """Return the state with the index's progress."""
-    match action:
-        case IndexRequested(index=index):
-            return _with(state, requested(index, state, at))
-        case IndexBuilt(index=name, interval=interval, through=through):
-            return _changed(state, name, lambda found: found.built(interval, through))
-        case FeedsJoined(index=name, first=first, through=through, segments=segments):
-            return _changed(state, name, lambda found: found.joined(first, through, segments))
-        case IndexForwarded(index=name, through=through):
-            return _changed(state, name, lambda found: found.with_forwarded(through))
-        case IndexDropped(index=gone):
-            left = {n: each for n, each in state.indexes.items() if each.definition.id != gone}
-            return replace(state, indexes=left)
-        case _:
-            assert_never(action)
+def _requested(state: State, action: IndexRequested, at: Stamp) -> State:
+    after = _with(state, requested(action.index, state, at))
+    return without_hopeless(state, after, at)
+
+
+def _built(state: State, action: IndexBuilt, _: Stamp) -> State:
+    return _changed(state, action.index, lambda it: it.built(action.interval, action.through))
+
+
+def _joined(state: State, action: FeedsJoined, _: Stamp) -> State:
+    first, through, segments = action.first, action.through, action.segments
+    return _changed(state, action.index, lambda it: it.joined(first, through, segments))
+
+
+def _forwarded(state: State, action: IndexForwarded, _: Stamp) -> State:
+    return _changed(state, action.index, lambda it: it.with_forwarded(action.through))
+
+
+def _ended(state: State, action: IndexDropped, at: Stamp) -> State:
+    left = {n: each for n, each in state.indexes.items() if each.definition.id != action.index}
+    return without_hopeless(state, replace(state, indexes=left), at)
 
 
 def requested(index: IndexDefinition, state: State, at: Stamp) -> IndexState:
     """Return the state of a new index: it lacks all time that has files."""
     chunks = {chunk.interval for chunk in state.timeline.visible_chunks()}
     begun = IndexState(definition=index, requested_n=at.n, requested_at=at.time, forwarded=at.n)
-    return begun.lacking(joined(tuple(chunks)), at.n, at.time)
+    return begun.lacking(joined(chunks), at.n, at.time)
 
 
 def noted(
@@ -231,7 +162,7 @@ def noted(
     if not state.indexes:
         return state
     brought, new = {feed.index: feed for feed in feeds}, [*made]
-    where = joined(tuple({segment.id.interval for segment in new}))
+    where = joined({segment.id.interval for segment in new})
     files = 0 if known_records else len({segment.path for segment in new if segment.path})
 
     def after(each: IndexState) -> IndexState:
@@ -245,60 +176,51 @@ def noted(
     return replace(state, indexes={name: after(each) for name, each in state.indexes.items()})
 
 
-def admit(action: IndexEvent, state: State) -> IndexEvent | Conflict:
-    """Return the action, or the conflict that forbids it.
+def _admit_build(action: IndexBuilt, state: State) -> IndexBuilt | Conflict:
+    return _dropped(action.index, state) or _superseded(action, state) or action
+
+
+def _admit_join(action: FeedsJoined, state: State) -> FeedsJoined | Conflict:
+    found = index_of(action.index, state)
+    if found is None:
+        return _gone(action.index)
+    if action.through in (n for n, _ in found.inline_run(action.first)):
+        return action
+    return Conflict(
+        reason=f"feeds of index {action.index} from event {action.first} on were joined already"
+    )
+
+
+def _admit_forward(action: IndexForwarded, state: State) -> IndexForwarded | Conflict:
+    found, through = index_of(action.index, state), action.through
+    if found is None:
+        return _gone(action.index)
+    if not found.forwarded < through <= state.n:
+        reason = f"index {action.index} is at version {found.forwarded}, not before {through}"
+        return Conflict(reason=reason)
+    if any(feed.inline for n, feed in found.feeds if n <= through):
+        return Conflict(reason=f"feeds of index {action.index} have no files yet: join them")
+    return action
+
+
+def _admit_drop(action: IndexDropped, state: State) -> IndexDropped | Conflict:
+    return _dropped(action.index, state) or action
+
+
+def _dropped(index: str, state: State) -> Conflict | None:
+    return _gone(index) if index_of(index, state) is None else None
+
+
+def _gone(index: str) -> Conflict:
+    return Conflict(reason=f"index {index} was dropped")
+
+
+def _admit_request(action: IndexRequested, state: State) -> IndexRequested | Conflict:
+    """Return the request, or the conflict.
 
     Raises:
         InvalidInput: the table cannot be indexed so.
     """
-    if isinstance(action, IndexRequested):
-        return _admit_request(action, state)
-    found = index_of(action.index, state)
-    if found is None:
-        return Conflict(reason=f"index {action.index} was dropped")
-    match action:
-        case IndexBuilt():
-            return _superseded(action, state) or action
-        case FeedsJoined(first=first, through=through):
-            run = (n for n, _ in found.inline_run(first))
-            reason = f"feeds of index {action.index} from event {first} on were joined already"
-            return action if through in run else Conflict(reason=reason)
-        case IndexForwarded(through=through) if not found.forwarded < through <= state.n:
-            reason = f"index {action.index} is at version {found.forwarded}, not before {through}"
-            return Conflict(reason=reason)
-        case IndexForwarded(through=through) if any(
-            feed.inline for n, feed in found.feeds if n <= through
-        ):
-            return Conflict(reason=f"feeds of index {action.index} have no files yet: join them")
-        case IndexForwarded() | IndexDropped():
-            return action
-        case _:
-            assert_never(action)
-
-
-def unfit(indexes: Iterable[IndexState], old: TableDefinition, new: TableDefinition) -> str | None:
-    """Return why an alteration does not fit the indexes, with the way out; None if it does."""
-    types = {column.id: column.type for column in new.schema.numbered}
-    for each in indexes:
-        index = each.definition
-        for column in old.schema.numbered:
-            if column.id in index.kind.columns and types.get(column.id) != column.type:
-                change = "widened" if column.id in types else "dropped"
-                return (
-                    f"column {column.name!r} cannot be {change}, because index {index.name!r} has "
-                    f"it: drop the index first (segtable index drop TABLE {index.name}), and "
-                    "create it again afterwards"
-                )
-    return None
-
-
-def index_of(index: str, state: State) -> IndexState | None:
-    """Return the state of an index, by its id; None if it was dropped."""
-    found = (each for each in state.indexes.values() if each.definition.id == index)
-    return next(found, None)
-
-
-def _admit_request(action: IndexRequested, state: State) -> IndexRequested | Conflict:
     index = action.index
     known = state.indexes.get(index.name)
     if (known and known.definition.id) != action.replaces:
@@ -329,3 +251,94 @@ def _with(state: State, index: IndexState) -> State:
 def _changed(state: State, index: str, change: Callable[[IndexState], IndexState]) -> State:
     found = index_of(index, state)
     return state if found is None else _with(state, change(found))
+
+
+KINDS = (
+    EventKind(
+        type=IndexRequested,
+        name="IndexRequested",
+        apply=_requested,
+        admit=_admit_request,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {
+            "index": encode_index(action.index),
+            **({} if action.replaces is None else {"replaces": action.replaces}),
+        },
+        decode=lambda body: IndexRequested(
+            index=decode_index(body["index"]), replaces=body.get("replaces")
+        ),
+        line=_line_of_request,
+    ),
+    EventKind(
+        type=IndexBuilt,
+        name="IndexBuilt",
+        apply=_built,
+        admit=_admit_build,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {
+            "index": action.index,
+            "interval": action.interval.name,
+            "through": action.through,
+            **({} if action.plan_id is None else {"plan_id": action.plan_id}),
+            **({} if action.attempt is None else {"attempt": action.attempt}),
+        },
+        decode=lambda body: IndexBuilt(
+            index=_id(body),
+            interval=Interval.from_name(body["interval"]),
+            through=body["through"],
+            plan_id=body.get("plan_id"),
+            attempt=body.get("attempt"),
+        ),
+        line=_line_of_build,
+    ),
+    EventKind(
+        type=FeedsJoined,
+        name="FeedsJoined",
+        apply=_joined,
+        admit=_admit_join,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {
+            "index": action.index,
+            "first": action.first,
+            "through": action.through,
+            "segments": encode_segments(action.segments),
+        },
+        decode=lambda body: FeedsJoined(
+            index=_id(body),
+            first=body["first"],
+            through=body["through"],
+            segments=decode_segments(body["segments"]),
+        ),
+        line=_line_of_join,
+    ),
+    EventKind(
+        type=IndexForwarded,
+        name="IndexForwarded",
+        apply=_forwarded,
+        admit=_admit_forward,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {"index": action.index, "through": action.through},
+        decode=lambda body: IndexForwarded(index=_id(body), through=body["through"]),
+        line=lambda action: f"index {action.index}: its table is at version {action.through}",
+    ),
+    EventKind(
+        type=IndexDropped,
+        name="IndexDropped",
+        apply=_ended,
+        admit=_admit_drop,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {"index": action.index},
+        decode=lambda body: IndexDropped(index=_id(body)),
+        line=lambda action: f"index {action.index} dropped",
+    ),
+)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
+from airflow_provider_segtable.core.log.event import Conflict, Stamp
+from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval, nothing
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
@@ -41,34 +42,12 @@ class LogEpochBegun:
     owner: str
 
 
-KINDS = (
-    EventKind(
-        type=LogEpochBegun,
-        name="LogEpochBegun",
-        touches=no_interval,
-        encode=lambda action: {
-            "buckets": list(action.buckets),
-            "epoch": action.epoch,
-            "owner": action.owner,
-        },
-        decode=lambda body: LogEpochBegun(
-            buckets=tuple(body["buckets"]), epoch=body["epoch"], owner=body["owner"]
-        ),
-        line=lambda action: (
-            f"log store: epoch {action.epoch} of {counted(len(action.buckets), 'bucket')} begun "
-            f"by {action.owner}"
-        ),
-    ),
-)
-
-
 def bucket_of(state: State, bucket: int) -> BucketManifest:
     """Return what is known of a bucket; nothing before its first epoch."""
     return state.log_store.get(bucket, NO_RECORDS)
 
 
-def apply(state: State, action: LogEpochBegun) -> State:
-    """Return the state in which the buckets are in the new epoch."""
+def _begun(state: State, action: LogEpochBegun, _: Stamp) -> State:
     begun = {
         bucket: bucket_of(state, bucket).begun(action.epoch, action.owner)
         for bucket in action.buckets
@@ -76,7 +55,7 @@ def apply(state: State, action: LogEpochBegun) -> State:
     return replace(state, log_store={**state.log_store, **begun})
 
 
-def admit(action: LogEpochBegun, state: State) -> LogEpochBegun | Conflict:
+def _admit(action: LogEpochBegun, state: State) -> LogEpochBegun | Conflict:
     """Return the action, or the conflict that forbids it.
 
     Raises:
@@ -129,3 +108,28 @@ def restored(
 def ends(manifests: Mapping[int, BucketManifest], state: State) -> dict[int, Offset]:
     """Return the committed ends of all buckets that a state knows."""
     return {bucket: manifests.get(bucket, NO_RECORDS).end for bucket in state.log_store}
+
+
+KINDS = (
+    EventKind(
+        type=LogEpochBegun,
+        name="LogEpochBegun",
+        apply=_begun,
+        admit=_admit,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {
+            "buckets": list(action.buckets),
+            "epoch": action.epoch,
+            "owner": action.owner,
+        },
+        decode=lambda body: LogEpochBegun(
+            buckets=tuple(body["buckets"]), epoch=body["epoch"], owner=body["owner"]
+        ),
+        line=lambda action: (
+            f"log store: epoch {action.epoch} of {counted(len(action.buckets), 'bucket')} begun "
+            f"by {action.owner}"
+        ),
+    ),
+)

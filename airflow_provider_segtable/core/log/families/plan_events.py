@@ -19,7 +19,7 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks import (
@@ -28,13 +28,13 @@ from airflow_provider_segtable.core.locks import (
     decode_token,
     encode_token,
 )
-from airflow_provider_segtable.core.log.event import (
-    Conflict,
+from airflow_provider_segtable.core.log.event import Conflict, Stamp, made
+from airflow_provider_segtable.core.log.event_kind import (
     EventKind,
-    Stamp,
     intervals_of_segments,
-    made,
     no_interval,
+    nothing,
+    own_segments,
 )
 from airflow_provider_segtable.core.log.families.table_events import lost_columns
 from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
@@ -110,7 +110,7 @@ class PlanAborted:
 
 
 LaterEvent: TypeAlias = PlanInflight | PlanCompleted | PlanYielded | PlanAborted
-PlanEvent: TypeAlias = PlanRequested | LaterEvent
+End = TypeVar("End", PlanYielded, PlanAborted)
 
 
 def _line_of_start(action: PlanInflight) -> str:
@@ -126,10 +126,155 @@ def _encode_end(action: PlanYielded | PlanAborted) -> Json:
     return {"plan_id": action.plan_id, "attempt": action.attempt, "reason": action.reason}
 
 
+def _requested(state: State, action: PlanRequested, at: Stamp) -> State:
+    return _with_plan(state, PlanState.requested(action.plan, at))
+
+
+def _started(state: State, action: PlanInflight, at: Stamp) -> State:
+    started = _known(state, action, at).started(
+        at,
+        attempt=action.attempt,
+        token=action.token,
+        outputs=action.outputs,
+        version=action.version,
+        found=action.inputs,
+    )
+    return settle(_with_plan(state, started), action.outputs)
+
+
+def _completed(state: State, action: PlanCompleted, at: Stamp) -> State:
+    known = _known(state, action, at).with_inputs(action.late)
+    done = known.finished(PlanStatus.COMPLETED, "", at)
+    outputs = done.plan.with_base(known, action.segments, state)
+    return publish(_repartitioned(_with_plan(state, done), done.plan), outputs)
+
+
+def _yielded(state: State, action: PlanYielded, at: Stamp) -> State:
+    return _with_plan(state, _known(state, action, at).yielded(action.reason, at))
+
+
+def _aborted(state: State, action: PlanAborted, at: Stamp) -> State:
+    aborted = _known(state, action, at).finished(PlanStatus.ABORTED, action.reason, at)
+    return _with_plan(state, aborted)
+
+
+def without_hopeless(before: State, after: State, at: Stamp) -> State:
+    """Return the state after an event with the plans aborted that the event leaves without hope."""
+    for known in before.pending_plans():
+        gone = known.plan.hopeless(after)
+        if gone and known.plan.hopeless(before) is None:
+            after = _with_plan(after, known.finished(PlanStatus.ABORTED, gone.reason, at))
+    return after
+
+
+def _known(state: State, action: LaterEvent, at: Stamp) -> PlanState:
+    if action.plan_id not in state.plans:
+        kind = type(action).__name__
+        raise CorruptTable(f"event {at.n} ({kind}) names unknown plan {action.plan_id}")
+    return state.plans[action.plan_id]
+
+
+def _with_plan(state: State, plan: PlanState) -> State:
+    plans = {**state.plans, plan.plan.id: plan}
+    if plan.status.pending or len(plans) <= FINISHED_PLANS_KEPT:
+        return replace(state, plans=plans)
+    finished = [p for p in plans.values() if not p.status.pending]
+    if len(finished) > FINISHED_PLANS_KEPT:
+        oldest = min(finished, key=lambda p: p.last_n)
+        del plans[oldest.plan.id]
+    return replace(state, plans=plans)
+
+
+def _repartitioned(state: State, plan: Plan) -> State:
+    layout = plan.layout_after(state.layout)
+    return state if layout == state.layout else replace(state, overrides=layout.overrides)
+
+
+def _admit_request(action: PlanRequested, state: State) -> PlanRequested | Conflict:
+    plan = action.plan
+    known = state.plans.get(plan.id)
+    if known and known.status is not PlanStatus.ABORTED:
+        return Conflict(reason=f"plan {plan.id} is {known.status} already", winner=known.last_n)
+    for other in state.pending_plans():
+        if plan.excluded_by(other.plan):
+            reason = f"inputs of {plan.id} are claimed by pending plan {other.plan.id}"
+            return Conflict(reason=reason, winner=other.last_n)
+    missing = lost_columns(plan, state.table.schema, state.table.schema)
+    if missing:
+        reason = f"plan {plan.id} sorts by {', '.join(missing)}, which the table has no more"
+        return Conflict(reason=reason, winner=state.table.altered)
+    return plan.admit_request(state) or action
+
+
+def _admit_start(action: PlanInflight, state: State) -> PlanInflight | Conflict:
+    found = _pending(action.plan_id, state)
+    if isinstance(found, Conflict):
+        return found
+    if found.token and action.token.older_than(found.token):
+        return _superseded(found)
+    for output in action.outputs:
+        if not state.id_space(output.chunk, Generation.of(output)).free(output.partition):
+            return Conflict(reason=f"segment id {output} was used already; ask for new ones")
+    least = state.version_above(found.plan.interval)
+    if action.version is not None and action.version <= least:
+        reason = f"version {action.version} is not above {least}; ask for a higher one"
+        return Conflict(reason=reason)
+    return found.plan.admit_start(action.inputs, state) or action
+
+
+def _admit_completion(action: PlanCompleted, state: State) -> PlanCompleted | Conflict:
+    """Return the completion to commit, or the conflict.
+
+    Raises:
+        RowsOutOfBalance: if the outputs do not account for the rows of the inputs.
+    """
+    found = _pending(action.plan_id, state)
+    if isinstance(found, Conflict):
+        return found
+    if not _newest(found, action.attempt):
+        return _superseded(found)
+    whole = found.with_inputs(action.late)
+    admitted = found.plan.admit_completion(whole, action.segments, state)
+    return admitted if isinstance(admitted, Conflict) else replace(action, segments=admitted)
+
+
+def _admit_end(action: End, state: State) -> End | Conflict:
+    found = _pending(action.plan_id, state)
+    if isinstance(found, Conflict):
+        return found
+    return action if _newest(found, action.attempt) else _superseded(found)
+
+
+def _pending(plan_id: str, state: State) -> PlanState | Conflict:
+    found = state.plans.get(plan_id)
+    if found is None:
+        return Conflict(reason=f"plan {plan_id} is not in the log")
+    if not found.status.pending:
+        done = "completed" if found.status is PlanStatus.COMPLETED else "aborted"
+        reason = f"plan {plan_id} was {done} by {found.author}"
+        return Conflict(reason=reason, winner=found.last_n)
+    return found
+
+
+def _newest(found: PlanState, attempt: str | None) -> bool:
+    """Return whether the attempt is the newest in the log: only that one may end its plan."""
+    return found.attempt == attempt
+
+
+def _superseded(found: PlanState) -> Conflict:
+    reason = f"plan {found.plan.id} was taken over by {found.author} (attempt {found.attempt})"
+    return Conflict(reason=reason, winner=found.last_n)
+
+
 KINDS = (
     EventKind(
         type=PlanRequested,
         name="PlanRequested",
+        apply=_requested,
+        admit=_admit_request,
+        plans=lambda action: (action.plan.id,),
+        segments=nothing,
+        effects=nothing,
         touches=no_interval,
         encode=lambda action: {"plan": action.plan.encode()},
         decode=lambda body: PlanRequested(plan=decode_plan(body["plan"])),
@@ -138,6 +283,11 @@ KINDS = (
     EventKind(
         type=PlanInflight,
         name="PlanInflight",
+        apply=_started,
+        admit=_admit_start,
+        plans=lambda action: (action.plan_id,),
+        segments=nothing,
+        effects=nothing,
         touches=no_interval,
         encode=lambda action: {
             "plan_id": action.plan_id,
@@ -163,6 +313,12 @@ KINDS = (
     EventKind(
         type=PlanCompleted,
         name="PlanCompleted",
+        apply=_completed,
+        admit=_admit_completion,
+        plans=lambda action: (action.plan_id,),
+        segments=own_segments,
+        effects=nothing,
+        moved=True,
         touches=intervals_of_segments,
         encode=lambda action: {
             "plan_id": action.plan_id,
@@ -181,6 +337,11 @@ KINDS = (
     EventKind(
         type=PlanYielded,
         name="PlanYielded",
+        apply=_yielded,
+        admit=_admit_end,
+        plans=lambda action: (action.plan_id,),
+        segments=nothing,
+        effects=nothing,
         touches=no_interval,
         encode=_encode_end,
         decode=lambda body: PlanYielded(
@@ -191,6 +352,11 @@ KINDS = (
     EventKind(
         type=PlanAborted,
         name="PlanAborted",
+        apply=_aborted,
+        admit=_admit_end,
+        plans=lambda action: (action.plan_id,),
+        segments=nothing,
+        effects=nothing,
         touches=no_interval,
         encode=_encode_end,
         decode=lambda body: PlanAborted(
@@ -199,153 +365,3 @@ KINDS = (
         line=lambda action: f"{action.plan_id}: {action.reason}",
     ),
 )
-
-
-def apply(state: State, action: PlanEvent, at: Stamp) -> State:
-    """Return the state with the plan's progress, and a completed plan's outputs published."""
-    match action:
-        case PlanRequested(plan=plan):
-            return _with_plan(state, PlanState.requested(plan, at))
-        case PlanInflight():
-            started = _known(state, action, at).started(
-                at,
-                attempt=action.attempt,
-                token=action.token,
-                outputs=action.outputs,
-                version=action.version,
-                found=action.inputs,
-            )
-            return settle(_with_plan(state, started), action.outputs)
-        case PlanCompleted(segments=segments):
-            known = _known(state, action, at).with_inputs(action.late)
-            done = known.finished(PlanStatus.COMPLETED, "", at)
-            outputs = done.plan.with_base(known, segments, state)
-            return publish(_recut(_with_plan(state, done), done.plan), outputs)
-        case PlanYielded(reason=reason):
-            return _with_plan(state, _known(state, action, at).yielded(reason, at))
-        case PlanAborted(reason=reason):
-            aborted = _known(state, action, at).finished(PlanStatus.ABORTED, reason, at)
-            return _with_plan(state, aborted)
-        case _:
-            assert_never(action)
-
-
-def without_hopeless(before: State, after: State, at: Stamp) -> State:
-    """Return the state after an event with the plans aborted that the event leaves without hope."""
-    for known in before.pending_plans():
-        gone = known.plan.hopeless(after)
-        if gone and known.plan.hopeless(before) is None:
-            after = _with_plan(after, known.finished(PlanStatus.ABORTED, gone.reason, at))
-    return after
-
-
-def admit(action: PlanEvent, state: State) -> PlanEvent | Conflict:
-    """Return the action to commit, or the conflict.
-
-    Raises:
-        RowsOutOfBalance: if the outputs do not account for the rows of the inputs.
-    """
-    match action:
-        case PlanRequested(plan=plan):
-            return _request(plan, state) or action
-        case PlanInflight():
-            return _start(action, state) or action
-        case PlanCompleted():
-            return _complete(action, state)
-        case PlanYielded() | PlanAborted():
-            return _give_up(action, state) or action
-        case _:
-            assert_never(action)
-
-
-def _known(state: State, action: LaterEvent, at: Stamp) -> PlanState:
-    if action.plan_id not in state.plans:
-        kind = type(action).__name__
-        raise CorruptTable(f"event {at.n} ({kind}) names unknown plan {action.plan_id}")
-    return state.plans[action.plan_id]
-
-
-def _with_plan(state: State, plan: PlanState) -> State:
-    plans = {**state.plans, plan.plan.id: plan}
-    if plan.status.pending or len(plans) <= FINISHED_PLANS_KEPT:
-        return replace(state, plans=plans)
-    finished = [p for p in plans.values() if not p.status.pending]
-    if len(finished) > FINISHED_PLANS_KEPT:
-        oldest = min(finished, key=lambda p: p.last_n)
-        del plans[oldest.plan.id]
-    return replace(state, plans=plans)
-
-
-def _recut(state: State, plan: Plan) -> State:
-    layout = plan.layout_after(state.layout)
-    return state if layout == state.layout else replace(state, overrides=layout.overrides)
-
-
-def _request(plan: Plan, state: State) -> Conflict | None:
-    known = state.plans.get(plan.id)
-    if known and known.status is not PlanStatus.ABORTED:
-        return Conflict(reason=f"plan {plan.id} is {known.status} already", winner=known.last_n)
-    for other in state.pending_plans():
-        if plan.excluded_by(other.plan):
-            reason = f"inputs of {plan.id} are claimed by pending plan {other.plan.id}"
-            return Conflict(reason=reason, winner=other.last_n)
-    missing = lost_columns(plan, state.table.schema, state.table.schema)
-    if missing:
-        reason = f"plan {plan.id} sorts by {', '.join(missing)}, which the table has no more"
-        return Conflict(reason=reason, winner=state.table.altered)
-    return plan.admit_request(state)
-
-
-def _start(action: PlanInflight, state: State) -> Conflict | None:
-    found = _pending(action.plan_id, state)
-    if isinstance(found, Conflict):
-        return found
-    if found.token and action.token.older_than(found.token):
-        return _superseded(found)
-    for output in action.outputs:
-        if not state.id_space(output.chunk, Generation.of(output)).free(output.partition):
-            return Conflict(reason=f"segment id {output} was used already; ask for new ones")
-    least = state.version_above(found.plan.interval)
-    if action.version is not None and action.version <= least:
-        reason = f"version {action.version} is not above {least}; ask for a higher one"
-        return Conflict(reason=reason)
-    return found.plan.admit_start(action.inputs, state)
-
-
-def _complete(action: PlanCompleted, state: State) -> PlanCompleted | Conflict:
-    found = _pending(action.plan_id, state)
-    if isinstance(found, Conflict):
-        return found
-    if not _newest(found, action.attempt):
-        return _superseded(found)
-    whole = found.with_inputs(action.late)
-    admitted = found.plan.admit_completion(whole, action.segments, state)
-    return admitted if isinstance(admitted, Conflict) else replace(action, segments=admitted)
-
-
-def _give_up(action: PlanYielded | PlanAborted, state: State) -> Conflict | None:
-    found = _pending(action.plan_id, state)
-    if isinstance(found, Conflict):
-        return found
-    return None if _newest(found, action.attempt) else _superseded(found)
-
-
-def _pending(plan_id: str, state: State) -> PlanState | Conflict:
-    found = state.plans.get(plan_id)
-    if found is None:
-        return Conflict(reason=f"plan {plan_id} is not in the log")
-    if not found.status.pending:
-        done = "completed" if found.status is PlanStatus.COMPLETED else "aborted"
-        reason = f"plan {plan_id} was {done} by {found.author}"
-        return Conflict(reason=reason, winner=found.last_n)
-    return found
-
-
-def _newest(found: PlanState, attempt: str | None) -> bool:
-    """Return whether the attempt is the newest in the log: only that one may end its plan."""
-    return found.attempt == attempt
-
-
-def _superseded(found: PlanState) -> Conflict:
-    reason = f"plan {found.plan.id} was taken over by {found.author} (attempt {found.attempt})"
-    return Conflict(reason=reason, winner=found.last_n)

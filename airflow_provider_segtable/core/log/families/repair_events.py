@@ -17,7 +17,14 @@ from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletion import VectorFile
-from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, amount, whole_table
+from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
+from airflow_provider_segtable.core.log.event_kind import (
+    Effect,
+    EventKind,
+    own_segments,
+    rows_differ,
+    whole_table,
+)
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.state import State, delete_rows, publish, settle, void
@@ -101,20 +108,7 @@ def _line(action: TableRepaired) -> str:
     return f"{action.reason}: {amount(action.segments)} adopted, {lost} left out"
 
 
-KINDS = (
-    EventKind(
-        type=TableRepaired,
-        name="Restored",
-        touches=whole_table,
-        encode=_encode_restored,
-        decode=_decode_restored,
-        line=_line,
-    ),
-)
-
-
-def apply(state: State, action: TableRepaired, stamp: Stamp) -> State:
-    """Return the state with the lost segments removed and the restored facts added."""
+def _repaired(state: State, action: TableRepaired, stamp: Stamp) -> State:
     kind = (action.table or state.table).kind
     segments = tuple(s if s.completed else kind.published(s, stamp.time) for s in action.segments)
     left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
@@ -141,7 +135,7 @@ def _begun_anew(
         yield bucket, known.repaired(max(known.epoch + 1, stamp.time // SECOND_US))
 
 
-def admit(action: TableRepaired, state: State) -> TableRepaired | Conflict:
+def _admit(action: TableRepaired, state: State) -> TableRepaired | Conflict:
     """Refuse a repair if later events changed the state that it was planned for."""
     for lost in action.lost:
         if state.timeline.get(lost) is None:
@@ -167,3 +161,25 @@ def _core_sets_differ(action: TableRepaired, state: State) -> Conflict | None:
             reason = f"{segment.id} says that the core set of its chunk has {found} segments"
             return Conflict(reason=f"{reason}, others say {expected}; repair again")
     return None
+
+
+def _effects(action: TableRepaired) -> tuple[Effect, ...]:
+    roots = (root for file in action.vectors for root in file.rows)
+    ids = (*(segment.id for segment in action.segments), *action.lost, *roots)
+    return rows_differ(each.interval for each in ids)
+
+
+KINDS = (
+    EventKind(
+        type=TableRepaired,
+        name="Restored",
+        apply=_repaired,
+        admit=_admit,
+        segments=own_segments,
+        effects=_effects,
+        touches=whole_table,
+        encode=_encode_restored,
+        decode=_decode_restored,
+        line=_line,
+    ),
+)

@@ -33,7 +33,13 @@ from typing import Any
 from airflow_provider_segtable.core.base import base_of, base_restored
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete, VectorFile
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, made, whole_table
+from airflow_provider_segtable.core.log.event import Conflict, Stamp, made
+from airflow_provider_segtable.core.log.event_kind import (
+    EventKind,
+    own_segments,
+    rows_differ,
+    whole_table,
+)
 from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.log.replacement import hidden_by_equals, tombstones
@@ -116,18 +122,6 @@ def _decode(body: Mapping[str, Any]) -> VersionRestored:
     )
 
 
-KINDS = (
-    EventKind(
-        type=VersionRestored,
-        name="VersionRestored",
-        touches=whole_table,
-        encode=_encode,
-        decode=_decode,
-        line=lambda action: f"version {action.version} again: {made(action.segments)}",
-    ),
-)
-
-
 def restoration(old: State) -> VersionRestored:
     """Return the request to restore a version."""
     return VersionRestored(
@@ -139,8 +133,7 @@ def restoration(old: State) -> VersionRestored:
     )
 
 
-def apply(state: State, action: VersionRestored, at: Stamp) -> State:
-    """Return the state that shows the version's rows again."""
+def _restored(state: State, action: VersionRestored, at: Stamp) -> State:
     regions = {segment.id.interval for segment in action.segments}
     note = f"version {action.version} was restored"
     replaced = Overwritten(at.n, tuple(sorted(regions)))
@@ -392,3 +385,19 @@ def _new_version(changed: Iterable[RegionChange], state: State) -> Instant:
 
 def _used(chunk: ChunkKey, state: State) -> bool:
     return state.id_space(chunk, Generation.FIRST).next > chunk.numbering.first.start
+
+
+KINDS = (
+    EventKind(
+        type=VersionRestored,
+        name="VersionRestored",
+        apply=_restored,
+        admit=admit,
+        segments=own_segments,
+        effects=lambda action: rows_differ(s.id.interval for s in action.segments),
+        touches=whole_table,
+        encode=_encode,
+        decode=_decode,
+        line=lambda action: f"version {action.version} again: {made(action.segments)}",
+    ),
+)

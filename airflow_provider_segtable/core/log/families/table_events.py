@@ -23,11 +23,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.log.event import Conflict, EventKind, no_interval
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.indexes.index_state import unfit
+from airflow_provider_segtable.core.log.event import Conflict, Stamp
+from airflow_provider_segtable.core.log.event_kind import EventKind, admitted, no_interval, nothing
 from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.schema import Order, Schema, decode_columns, encode_columns
 from airflow_provider_segtable.core.segment_codec import Json
@@ -58,9 +62,6 @@ class TableDropped:
 
     table_id: str
     name: str
-
-
-TableEvent: TypeAlias = TableDefinition | TableAltered | TableDropped
 
 
 def encode_table(action: TableDefinition) -> Json:
@@ -144,36 +145,6 @@ def _line_of_alteration(action: TableAltered) -> str:
     return "; ".join(f"{verb} {what}" for verb, what in parts.items() if what)
 
 
-KINDS = (
-    EventKind(
-        type=TableDefinition,
-        name="TableCreated",
-        touches=no_interval,
-        encode=encode_table,
-        decode=decode_table,
-        line=_line_of_creation,
-    ),
-    EventKind(
-        type=TableAltered,
-        name="TableAltered",
-        touches=no_interval,
-        encode=_encode_alteration,
-        decode=_decode_alteration,
-        line=_line_of_alteration,
-    ),
-    EventKind(
-        type=TableDropped,
-        name="TableDropped",
-        touches=no_interval,
-        encode=lambda action: {"table_id": action.table_id, "name": action.name},
-        decode=lambda body: TableDropped(
-            table_id=known_name(body["table_id"], "a table's locks"), name=body["name"]
-        ),
-        line=lambda action: f"{action.name} was dropped",
-    ),
-)
-
-
 def altered(table: TableDefinition, action: TableAltered, n: int) -> TableDefinition:
     """Return the definition after the alteration of event ``n``."""
     values = {**table.properties, **action.set}
@@ -191,27 +162,23 @@ def altered(table: TableDefinition, action: TableAltered, n: int) -> TableDefini
     )
 
 
-def admit(
-    action: TableEvent, table: TableDefinition, plans: Iterable[Plan]
-) -> TableEvent | Conflict:
-    """Return the event of a table that exists, or the conflict that forbids it.
+def _admit_creation(_: TableDefinition, __: State) -> Conflict:
+    return Conflict(reason="the table exists already", winner=0)
 
-    Args:
-        action: the creation, alteration or end.
-        table: the newest definition.
-        plans: the pending plans.
-    """
-    match action:
-        case TableDefinition():
-            return Conflict(reason="the table exists already", winner=0)
-        case TableAltered(after=after) if after != table.altered:
-            return Conflict(reason="the table was altered meanwhile", winner=table.altered)
-        case TableAltered(schema=Schema() as schema):
-            return _lost_order(schema, table.schema, plans) or action
-        case TableAltered() | TableDropped():
-            return action
-        case _:
-            assert_never(action)
+
+def _admit_alteration(action: TableAltered, state: State) -> TableAltered | Conflict:
+    table, plans = state.table, (known.plan for known in state.pending_plans())
+    if action.after != table.altered:
+        return Conflict(reason="the table was altered meanwhile", winner=table.altered)
+    lost = action.schema and _lost_order(action.schema, table.schema, plans)
+    if lost:
+        return lost
+    reason = unfit(state.indexes.values(), table, altered(table, action, state.n + 1))
+    return action if reason is None else Conflict(reason=reason)
+
+
+def _created(_: State, __: TableDefinition, at: Stamp) -> State:
+    raise CorruptTable(f"event {at.n} creates the table a second time")
 
 
 def _lost_order(schema: Schema, present: Schema, plans: Iterable[Plan]) -> Conflict | None:
@@ -237,3 +204,45 @@ def lost_columns(plan: Plan, schema: Schema, present: Schema) -> list[str]:
     order = Order.parse(str(plan.facts()["clustering"] or ""))
     new, old = ({column.name: column.id for column in s.numbered} for s in (schema, present))
     return [name for name in order.columns if name not in new or new[name] != old.get(name)]
+
+
+KINDS = (
+    EventKind(
+        type=TableDefinition,
+        name="TableCreated",
+        apply=_created,
+        admit=_admit_creation,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=encode_table,
+        decode=decode_table,
+        line=_line_of_creation,
+    ),
+    EventKind(
+        type=TableAltered,
+        name="TableAltered",
+        apply=lambda state, action, at: replace(state, table=altered(state.table, action, at.n)),
+        admit=_admit_alteration,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=_encode_alteration,
+        decode=_decode_alteration,
+        line=_line_of_alteration,
+    ),
+    EventKind(
+        type=TableDropped,
+        name="TableDropped",
+        apply=lambda state, _, __: replace(state, dropped=True),
+        admit=admitted,
+        segments=nothing,
+        effects=nothing,
+        touches=no_interval,
+        encode=lambda action: {"table_id": action.table_id, "name": action.name},
+        decode=lambda body: TableDropped(
+            table_id=known_name(body["table_id"], "a table's locks"), name=body["name"]
+        ),
+        line=lambda action: f"{action.name} was dropped",
+    ),
+)
