@@ -1,17 +1,16 @@
-"""Append: lock new ids, write files, commit them in one event.
+"""Append rows: lock new ids, write files, and commit them in one event.
 
 1. Ids are allocated under a lease before any file is written, because each file's footer contains
    its descriptor. An append locks only its own new ids, so compactions do not block it (except
    rule 4).
-2. All segments of an append become visible together or not at all.
+2. Incoming rows are split by time chunk, and those of each chunk are written as one new segment.
+   All segments of an append become visible together or not at all.
 3. If the ids were voided meanwhile (the writer was presumed dead) or the chunk moved to another
    version, the commit gives the segments other ids; no file is written again. If the granularity
    changed and a segment now spans two chunks, the files are deleted and the rows are split again,
    a bounded number of times.
 4. A major compaction to a finer granularity blocks appends; a more urgent append revokes its lock.
 5. Appends with the same ``commit_id`` take effect once.
-
-Incoming rows: split by time chunk and written as one new segment each.
 """
 
 from collections.abc import Callable, Mapping, Sequence

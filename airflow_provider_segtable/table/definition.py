@@ -1,12 +1,10 @@
-"""Checks of a table's definition, made when it is given: at creation and at alteration.
+"""Check a table's definition, and create the table by the first event of its log.
 
-Properties are checked against the rest of the definition, so that no later plan fails by them.
-
-Creation of a table: the first event of its log.
-
-Its number is 0, or, where a table was dropped, the number of the marker that ends the old log
-(``table.log.event_log``, rule 8). The marker becomes one of expiry then. A table that is published
-in other formats is published at once, without rows.
+1. A definition is checked when it is given: at creation and at alteration. Properties are checked
+   against the rest of the definition, so that no later plan fails because of them.
+2. The first event has number 0. Where a table was dropped, it has the number of the marker that
+   ends the old log (``table.log.event_log``, rule 8); the marker then becomes one of expiry.
+3. A table with publication in other formats is published at once, without rows.
 """
 
 from collections.abc import Iterable

@@ -1,43 +1,29 @@
 """Drop a table: end its log first, then delete its files.
 
-1. A drop locks all time, which waits for the holders of other locks, and revokes none. If they do
-   not end within ``WAIT_S``, it is refused, unless it is forced: then it needs no lock. That is
-   a courtesy to people. What is safe does not rest on it: the log decides.
+1. A drop locks all time. It waits for the holders of other locks, and revokes none. If they do not
+   end within ``WAIT_S``, it is refused, unless it is forced: then it needs no lock. The lock is a
+   courtesy to users; safety rests on the log alone.
 2. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
    with ``TableGone``; authors then delete the files that they have written.
 3. The marker above the event keeps the event as its content (``table.log.event_log``, rule 8), and
-   is durable before the first deletion. So the rest of the log may go in any order: an incomplete
-   log always leads to the marker, and never looks like a smaller table.
+   is durable before the first deletion. So the rest of the log may be deleted in any order: an
+   incomplete log always leads to the marker, and never looks like a smaller table. The marker, one
+   small file, stays. Without it an author that was paused right before its put could put an old
+   table's event into a new table's log.
 4. The logs of the indexes' own tables are ended likewise, so that a late copy of a feed, or a late
    compaction of an index, is refused. Their markers stay.
-5. Deleted are: data files, deletion vectors, hints, the tables of indexes, what was published in
-   other formats, the coordinator's records of all of these, last the events and older markers.
-   While an event is left, no table can be created there. Only files whose names segtable gives are
-   deleted (``table.dropping``); the others are kept and named, and with them a table of
-   another tool.
-6. The files are listed before the log is asked whether a new table begins at the marker, or has
-   begun there and put a later marker. So a dropper that was paused deletes no file of a later
+5. Deleted are data files, deletion vectors, hints, the tables of indexes, published targets, and
+   the coordinator's records of all of these; last the events and older markers. While an event is
+   left, no table can be created there.
+6. The files are listed before the log is checked for a new table that begins at the marker, or that
+   began there and put a later marker. So a dropper that was paused deletes no file of a later
    table, and no later marker: numbers would be used twice.
-7. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
-   what authors left who came too late for the first.
-
-The marker stays, one small file. Without it an author that was paused right before its put could
-put an old table's event into a new table's log.
-
-End a log for good: its last event, and a marker above it.
-
-1. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
-   with ``TableGone``.
-2. The marker above the event has the event as its content, and is durable before anything else of
-   the log is deleted. So a writer that was paused right before its put puts nothing that counts.
-3. Both may be repeated: what another process did is found.
-
-The files below a table's root that segtable itself wrote, told by their names.
-
-A drop deletes these and no others. The names are those of ``docs/FORMAT.md``: every writer makes
-its files by them, so neither the log nor a footer has to be readable. The table of an index has
-files of the same names below its own folder. What was published in other formats lies in folders
-of its own (``table.publishing.targets``).
+7. Every step may be repeated. A killed drop is finished by another one, which also deletes the
+   files of authors that were too late for the first.
+8. Only files with segtable's names (``docs/FORMAT.md``) are deleted; other files are kept and
+   reported, and with them a table of another tool. Every writer gives these names, so neither the
+   log nor a footer has to be readable. An index's table has files of the same names below its own
+   folder. Published targets lie in folders of their own (``table.publishing.targets``).
 """
 
 import re

@@ -1,28 +1,29 @@
-"""Create, rebuild and drop indexes of a table.
+"""Create, rebuild and drop indexes, measure their coverage, and find their tables for upkeep.
+
+Life of an index:
 
 1. An index begins with its own table, then with the event that requests it. If that certainly
    fails, the table is deleted again; if the process dies in between, cleaning removes it as an
    orphan.
-2. From the event on writers feed the index. What was there before is built by its runs
+2. From the event on writers feed the index. Entries about older files are built by its runs
    (``services.indexing``).
 3. A rebuild is a new index of the same name, which replaces the old one at once.
-4. A drop is an event, which ends the index's plans, too. Then the log of the index's own table is
-   ended (``table.dropping``), so that a late copy of a feed, or a late compaction, is
-   refused; then its files are deleted. The marker of the end stays until cleaning deletes what is
-   left of the folder.
+4. A drop is an event, which also ends the index's plans. Then the log of the index's own table is
+   ended (``table.dropping``), so that a late copy of a feed, or a late compaction, is refused; then
+   its files are deleted. The marker of the end stays until cleaning deletes the rest of the folder.
 
-Coverage: how many of the files that readers see an index knows, and what it takes to keep it.
+Coverage: how many of the visible files an index knows, and the size of its own files.
 
-A file counts if there is an entry of its path with the checksum of its footer, as for readers. If
-entries are about records, it counts if its time is not lacking.
+5. A file is known, as to readers, if an entry has its path and the checksum of its footer. In an
+   index about records, a file is known if its time is not lacking.
 
-The tables inside a table: those of its indexes, which need the same upkeep.
+Upkeep of the indexes' tables, which lie inside their table and need the same upkeep:
 
-1. Each is a table of its own, with its own log, locks and properties.
-2. Its log may lag behind: files of feeds that were not copied yet are named by the indexed table's
+6. Each is a table with its own log, locks and properties.
+7. Its log may lag behind: files of feeds that are not copied yet are named by the indexed table's
    log alone (``files_of_feeds``). So upkeep copies the feeds first, and takes none of these files
    for an orphan.
-3. What fails for one of them concerns no other table.
+8. A failure in one of them concerns no other table.
 """
 
 import logging

@@ -1,4 +1,6 @@
-"""Tags: versions that are kept by name.
+"""Keep versions of a table for tags and consumers, and list its history as short values.
+
+Tags, versions that are kept by name:
 
 1. A tag's checkpoint is written first, so that the version can be opened after its events have
    expired; then ``Tagged`` is committed. Without the event the file has no meaning.
@@ -6,16 +8,14 @@
    files that the tag needs, and a later cleaner reads the tag from the log.
 3. The file of a version that is neither kept nor tagged is an orphan: no later event can name it.
 
-Consumers of a table: readers of windows, whose positions are events of the log.
+Consumers, readers of windows with an event of the log as their position:
 
-1. A consumer reads the window after its position, handles the rows, and then advances. If it dies
+4. A consumer reads the window after its position, handles the rows, and then advances. If it dies
    in between, it reads the same window again: at least once. A consumer that writes its results and
    the end of the window in one transaction of its own handles each row once.
-2. While no row changes, its position stays where it is, and cleaning keeps it. From the first
-   change on that it leaves unread, cleaning keeps it for ``retention.consumer_hours``.
-3. Two processes of one name notice each other if they name the position that they went on from.
-
-The history of a table: its events as short values.
+5. While no row changes, its position stays where it is, and cleaning keeps it. From the first
+   unread change on cleaning keeps it for ``retention.consumer_hours``.
+6. Two processes of one name notice each other if they give the position that they started from.
 """
 
 import re

@@ -1,27 +1,29 @@
-"""Load files: each is appended or upserted, as a whole or in parts, under one name or none.
+"""Load rows and files: each file is appended or upserted, as a whole or in parts.
 
-1. Without a commit id each part is an append of its own. With one the log knows the load of each
-   file (``core.log.state``): a part begins where the log says that the last one ended, however
-   large parts were then, so each row is appended once, also after a failure and beside another
+Rows as a user gives them are appended, or upserted if the table has a primary key:
+
+1. Rows to upsert may lack columns if records fill each other (``partial_update``) or delete their
+   key. Otherwise the check decides, because a missing column would be set to null.
+
+Files, under a commit id or without one:
+
+2. Without a commit id each part is an append of its own. With one the log knows the load of each
+   file (``core.log.state``). A part begins where the log says that the last one ended, whatever
+   the size of earlier parts. So each row is appended once, also after a failure and beside another
    process that carries out the same load.
-2. Rows that are committed must be the first rows of the file. A complete load must have all of
-   them. Otherwise the load is refused, and nothing is appended: rows that differ are another load.
-3. A load of an earlier segtable, or of Spark, is one append of the whole file.
+3. Committed rows must be the first rows of the file, and those of a complete load all of its rows.
+   Otherwise it is another load: it is refused, and nothing is appended.
+4. A load of an earlier segtable, or of Spark, is one append of the whole file.
 
-The columns of a file that a table gets: ``segtable ingest --columns``, ``--deleted`` and more.
+The columns of a file (``segtable ingest --columns``, ``--deleted``, ``--cast``):
 
-1. Without ``--columns`` a table gets what its kind needs: an append table all columns, so that none
-   is left out silently; a rollup table its time, dimensions and sources of metrics.
-2. ``--columns`` names the columns to take; ``NEW=OLD`` takes the file's OLD as the table's NEW.
-3. ``--deleted`` names a further column of the file, of booleans: rows that delete their key in a
-   primary-key table. It is always taken, and it is no column of the table.
-4. Without ``--cast`` only types that hold the same values fit. With it texts become numbers and
+5. Without ``--columns`` the table's kind decides: an append table takes all columns, so that none
+   is left out silently; a rollup table takes its time, dimensions and sources of metrics.
+6. ``--columns`` names the columns to take; ``NEW=OLD`` takes the file's OLD as the table's NEW.
+7. ``--deleted`` names a further column of the file, of booleans: the rows that delete their key in
+   a primary-key table. It is always taken, and is no column of the table.
+8. Without ``--cast`` only types that hold the same values fit. With it texts become numbers and
    times, and numbers other numbers, as long as no value is lost.
-
-Rows as a user gives them: appended, or upserted if the table has a primary key.
-
-Columns may be left out of rows to upsert where records fill each other (``partial_update``) or
-delete their key. Otherwise the check decides: a missing column would be set to null.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,22 +1,17 @@
-"""Parts of a read: which segments of a version are read, clipped to which interval, filtered how.
+"""Parts of a read: the segments or file groups to read, their clips, and their row filters.
 
 1. Only segments that may have wanted rows are parts: by the interval, and by the event times for
    which a condition can hold. They are chosen step by step (``core.reads.selection``).
-2. A segment of which a higher version hides a part is clipped to the rest.
+2. If a higher version hides a part of a segment, the segment is clipped to the rest.
 3. A part's row filter drops deleted rows, and chooses rows by their root addresses. The filter and
-   the descriptor are plain data, so that any reader may read a part, in Spark's tasks, too.
-
-The root addresses of the rows of a part, as one bitmap per root.
-
-Where the log records the addresses of a segment that is not clipped, no file is opened. Otherwise
-the hidden columns are read.
-
-Merge on read: the rows of a primary-key table, one for each key.
-
-1. The files of each bucket are merged as compaction merges them (``data.keyed.file_groups``), one
-   bucket after another, in bounded memory. Rows come sorted by key within a bucket.
-2. Buckets are skipped if no record in them may match the condition, and of a window those all of
-   whose files were there before.
+   the descriptor are plain data, so any reader may read a part, also in Spark's tasks.
+4. The root addresses of a part's rows are one bitmap per root. If the log records the addresses of
+   a segment and it is not clipped, no file is opened. Otherwise the hidden columns are read.
+5. The rows of a primary-key table are merged on read, one for each key. The files of each bucket
+   are merged as in a compaction (``data.keyed.file_groups``), one bucket after another, in bounded
+   memory. Rows are sorted by key within a bucket.
+6. A bucket is skipped if no record in it may match the condition. In a window it is skipped, too,
+   if all of its files are in the start's version.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,13 +1,13 @@
-"""Restore: an earlier version's rows come back by one event, without a lock or a new file.
+"""Restore an earlier version's rows by one event, without a lock or a new file.
 
-1. The event is computed by the log's admission (``core.log.families.restore_events``), which a dry
-   run asks, too: so it shows what the event would change.
-2. A version that shows the same rows as the newest one is not restored: no event is written.
-3. Columns stay, unless they are asked for: then they come back by an alteration right after the
-   rows' event, which is checked before it. If the process ends between both, the same restore
-   completes it (same commit id), or another one with the version.
+1. The log's admission computes the event (``core.log.families.restore_events``). A dry run calls
+   it, too, and so shows the changes of the event.
+2. If a version shows the same rows as the newest one, no event is written.
+3. Columns stay, unless the request includes them: then an alteration brings them back right after
+   the rows' event. It is checked before that event. If the process ends between both, the same
+   restore completes it (same commit id), or another one with the version.
 
-What a table does with its versions: names, tags and consumers that keep them, and restores.
+``TableVersions`` is the part of ``Table`` about whole versions: tags, consumers and restores.
 """
 
 from dataclasses import dataclass, field, replace

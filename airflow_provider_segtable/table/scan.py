@@ -1,26 +1,23 @@
-"""Scans: the rows of a table that a read request asks for, as Arrow.
+"""Scan a table: read the rows of a request as Arrow, or return the plan of the read.
 
 1. Only segments that may have such rows are opened: by the interval, and by the event times for
-   which the condition can hold. Of an opened file, row groups in which no row can match are
-   skipped by their statistics (``data.parquet.segment_scan``). Indexes leave out files before they
-   are opened (``table.chosen_files``).
+   which the condition can hold. Indexes leave out files before they are opened
+   (``table.chosen_files``). In an opened file, row groups in which no row can match are skipped by
+   their statistics (``data.parquet.segment_scan``).
 2. Deleted rows are left out before the condition is evaluated, and hidden columns are read only
    where needed, whatever columns are requested.
 3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
    of a chunk, the chunk is read with its event times clipped. Tombstones are not shown.
-4. ``explain`` returns the plan of the read: the same choice of files, columns and row groups.
-5. A window is read in the same way: its parts have row filters that choose the rows added since the
-   start, or are those of a change feed, each with the change of its rows (``change_feed``).
-6. The origin of rows (``core.reads.effects``) is computed only if its columns are asked for.
-7. With a limit, no file is opened after the one that fills it.
-
-The plan of a scan: the scan's own choice of files, and what their footers decide.
-
-1. The files come from the scan's selection, with what each of its steps left. Before its first step
-   there are the segments that the version does not show; only their chunks are decoded.
-2. Each chosen file is opened as it is for reading (``SegmentRead.plan``): its footer, and no rows.
-   Deletion vectors are read, because they decide which row groups are.
-3. Other files are not opened.
+4. A window is read in the same way. The row filters of its parts choose the rows added since the
+   start; parts of a change feed carry the change of their rows (``table.windows``).
+5. The origin of rows (``core.reads.effects``) is computed only if its columns are requested.
+6. Once the limit is reached, no further file is opened.
+7. ``explain`` returns the plan of the read: the same choice of files, columns and row groups, with
+   the files left by each step. The first step leaves out the segments that the version does not
+   show; only their chunks are decoded.
+8. For a plan each chosen file is opened as it is for reading (``SegmentRead.plan``): its footer,
+   and no rows. Deletion vectors are read, because they decide which row groups are read. Other
+   files are not opened.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

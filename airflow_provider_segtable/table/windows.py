@@ -1,4 +1,6 @@
-"""Windows of a table's versions: where a read begins and ends, and the rows added in between.
+"""Windows of a table's versions: their ends, the rows added in between, and change feeds.
+
+Ends of a window:
 
 1. The end is a version as of any read, the newest by default. The start is exclusive: an event
    number, the newest version at a time, or a consumer's position.
@@ -9,29 +11,30 @@
    within retention, so that all later versions are kept, too.
 4. A start before the creation of the table means the creation.
 
-Change feeds: every change of a row in a window of versions, event by event.
+Change feeds, every change of a row in a window, event by event:
 
-1. The events of the window are read in order, each with the state before it. What an event changes
-   is decided by ``core.reads.effects``; here it becomes parts to read, in the order of the events:
-   deleted rows first, then inserted ones.
-2. Inserted rows are those of the event's own files. Deleted rows are found by their root addresses
+5. The events of the window are read in order, each with the state before it.
+   ``core.reads.effects`` decides the changes of an event. They become parts to read here, in the
+   order of the events: deleted rows first, then inserted ones.
+6. Inserted rows are those of the event's own files. Deleted rows are found by their root addresses
    in the files that the version before showed. Retention keeps both as long as it keeps the start
    of the window, whatever is compacted meanwhile.
-3. Of a restore or repair, the rows visible before and after are compared by root address. Segments
-   that both sides show with the same deletions are not opened.
-4. Every part has the change of its rows, from which ``data.rows`` makes columns.
+7. For a restore or repair, the rows visible before and after are compared by root address. Segments
+   that both versions show with the same deletions are not opened.
+8. Every part has the change of its rows, from which ``data.rows`` makes columns.
 
-Change feeds of primary-key tables: which files have the changes of each event of a window.
+Change feeds of primary-key tables, the files with the changes of each event:
 
-1. The feed is divided into pieces (``data.keyed.file_groups``), by file group: each reads its own
-   files, so a library reads one after another, and Spark all at once.
-2. Only file groups with records in the window are looked at, and of these only the keys with such
-   records.
-3. Compactions change nothing that readers see. But one that makes a base file may drop tombstones,
-   which decide what a later record changes. So it ends a *stretch* of events: after it the rows are
-   read anew. So does a restore or repair: the rows of the versions before and after it are compared
-   as a whole, across all file groups of a region if their time chunks or buckets differ.
-4. Memory holds the rows of these keys. Retention keeps the files of the start and of the window.
+9. The feed is divided into pieces by file group (``data.keyed.file_groups``). Each piece reads its
+   own files, so a library reads one after another, and Spark all at once.
+10. Only file groups with records in the window are read, and of these only the keys with such
+    records. Memory holds the rows of these keys. Retention keeps the files of the start and of the
+    window.
+11. Compactions change no visible row. But one that makes a base file may drop tombstones, which
+    decide the change that a later record makes. So it ends a *stretch* of events: after it the rows
+    are read anew. A restore or repair ends one, too: the rows of the versions before and after it
+    are compared as a whole, across all file groups of a region if their time chunks or buckets
+    differ.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
