@@ -1,23 +1,17 @@
-"""The Arrow row engine: evaluates changes in this process.
+"""Evaluate changes and overwrites with Arrow in this process: the Arrow row engine.
 
-1. It reads simple SQL (``data.sql``) and Arrow expressions, as conditions and as new values, which
-   may be plain values, too.
+1. It reads simple SQL (``data.sql``) and Arrow expressions, as conditions and as new values. New
+   values may be plain values, too.
 2. Rows to match and sources are Arrow tables in memory; so are the changed rows, in full. The
-   table itself is read batch by batch.
-3. ``check_sql`` refuses what only Spark can evaluate, so that a caller may choose the engine first.
-
-The records of a change of a primary-key table, evaluated with Arrow.
-
-The rows that match are held in memory, as are the source of a merge and the records.
-
-Rows of files for changes in this process: ``delete`` and ``update`` by matches, ``merge``.
-
-1. Files are paths, URIs of object stores, or patterns (``data.files.input_files``). All rows of a
-   pattern's files are one request's rows. They are read in the table's types, and have the columns
-   that the files have. Object stores are opened with the table's storage options.
-2. ``why_spark`` says before anything is read or started what only Spark can do.
-
-The new rows of an overwrite as an Arrow table.
+   table itself is read batch by batch. In a primary-key table the matching rows, the source of a
+   merge and the records are in memory.
+3. The new rows of an overwrite are one Arrow table (``NewArrowRows``).
+4. Rows of ``delete``, ``update`` and ``merge`` may be in files: paths, URIs of object stores, or
+   patterns (``data.files.input_files``). All rows of a pattern's files are one request's rows. They
+   are read in the table's types, with the columns that the files have. Object stores are opened
+   with the table's storage options.
+5. ``check_sql`` refuses requests that only Spark can evaluate. ``why_spark`` returns the reason
+   before anything is read or started, so that a caller may choose the engine first.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Find rows in a snapshot by values or addresses.
+"""Match rows in a snapshot by values or addresses, compute new values, and join a merge's source.
+
+Rows by a condition or by their addresses:
 
 1. Rows are read batch by batch, with only the columns that the condition needs; only the matching
    addresses are kept, as bitmaps. If the condition bounds the event time, time chunks outside the
@@ -6,18 +8,19 @@
 2. Only rows visible in the snapshot are found. So a deletion vector made from them names existing
    rows that are not deleted yet, as the balance check requires.
 
-New values of updated rows: plain values, SQL, or Arrow expressions over the old row.
+New values of updated rows:
 
-Merges: join an in-memory source to the table by equality of key columns.
+3. A new value is a plain value, SQL, or an Arrow expression over the old row.
 
-1. Keys are compared as SQL compares them: null equals nothing.
-2. The table's key columns are read batch by batch; matching rows are then read in full. The source
-   is in memory.
-3. New values (``set``) are computed over the matched row with the columns of its source row beside
-   it, also those that the table lacks.
-4. An inserted row has the defaults of columns that the source lacks, null if they have none, as
-   every row that is appended without a column. A null of the source is a null.
-5. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
+Merges, which join an in-memory source to the table by equality of key columns:
+
+4. Keys are compared as SQL compares them: null equals nothing.
+5. The table's key columns are read as in rule 1; matching rows are then read in full.
+6. New values (``set``) are computed over the matched row and its source row. The source may have
+   columns that the table lacks.
+7. An inserted row has the defaults of columns that the source lacks, null if they have none, as in
+   any append. A null of the source stays null.
+8. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
    found.
 """
 

@@ -1,4 +1,4 @@
-"""Row changes (delete, update, merge, overwrite): one event each, without a lock on deleted rows.
+"""Commit a row change (delete, update, merge, overwrite) as one event, without locking its rows.
 
 1. ``find`` reads one snapshot and returns the rows to delete, by root address, and the rows to
    append. Deletion vectors and new segments are written, then committed together.
@@ -13,17 +13,14 @@
    runs again on the newest snapshot, a bounded number of times (snapshot isolation, first
    committer wins). ``find`` never runs again for any other reason.
 5. Files are deleted only when the change certainly did not land.
+6. A row engine, of Arrow or Spark, selects rows, joins a source, and writes rows. It evaluates a
+   request on one snapshot and decides nothing else. The order of a change, its commit and its
+   conflicts are decided here and in ``run_change``, for all engines alike.
+7. Appended rows are in the engine's own form (``New``), from the same evaluation as the deleted
+   ones. So are the records of a change of a primary-key table (``Rec``).
 
 Source of the idea: CarbonData's parallel compaction and update; row-level concurrency as in Delta,
 but without a table-wide lock, and never executed again because of a compaction.
-
-Row engines: what a change needs of Arrow or Spark.
-
-1. An engine selects rows, joins a source, and writes rows. It evaluates a request on one snapshot
-   and decides nothing else: the order of a change, its commit and its conflicts are in
-   ``run_change`` and ``row_change``, for all engines alike.
-2. Appended rows are in the engine's own form (``New``), from the same evaluation as the deleted
-   ones. So are the records of a change of a primary-key table (``Rec``).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,36 +1,38 @@
-"""Run of a change request on a table, with a row engine.
+"""Run a change request or an overwrite on a table, with a row engine.
 
-1. The engine evaluates the request on one snapshot: which rows match, and which are appended.
+Any change:
+
+1. The engine evaluates the request on one snapshot: the matching rows, and the rows to append.
 2. ``row_change`` writes deletion vectors and new segments, and commits them as one event.
 3. A dry run stops after step 1. It counts, writes nothing, and needs no coordinator.
 4. The table's kind decides which changes are possible, and how the log records deletes. Where rows
-   have no addresses, a delete is a predicate, which the log keeps, and its rows are only counted.
-   Where rows have keys, a change is an append of records (``keyed.keyed_changes``).
-5. A statement sees one time: names for the present, such as ``now()``, become the time at which the
-   request was made, in all of its expressions, in each try, and whichever engine reads them.
+   have no addresses, the log keeps a delete as a predicate, and its rows are only counted.
+   Where rows have keys, a change is an append of records (rules 6 to 9).
+5. A statement sees one time. Names for the present, such as ``now()``, become the time at which the
+   request was made, in all of its expressions, in each try, and with every engine.
 
-Changes of a primary-key table: the rows that match are written again, as records of their keys.
+Changes of a primary-key table write the matching rows again, as records of their keys:
 
-1. A delete writes a tombstone for each row that matches, an update the row with its new values.
-   Both have the ordering value of the row that they saw, and a later instant: so they win over
-   that row, and lose against a row with a higher ordering value, whenever it arrives.
-2. A merge does the same to the rows whose keys the source has, and upserts source rows whose keys
-   no row has. If the source has the ordering column, its values are those of the records: a source
-   row that is older than the row of its key changes nothing.
-3. Nothing is locked, and no change ever conflicts with another: of records that met no other, order
-   decides. So two merges may both insert a key: it still has one row.
-4. If the version that is read expires meanwhile, the newest one is read instead.
+6. A delete writes a tombstone for each matching row, an update the row with its new values. Both
+   have the ordering value of the row that they saw, and a later instant. So they win over that row,
+   and lose against a row with a higher ordering value, whenever it arrives.
+7. A merge does the same to the rows with a source key, and upserts source rows with a new key. If
+   the source has the ordering column, its values are those of the records: a source row that is
+   older than the row of its key changes nothing.
+8. Nothing is locked, and no change ever conflicts with another: between concurrent records, their
+   order decides. So two merges may both insert a key: it still has one row.
+9. If the version that is read expires meanwhile, the newest one is read instead.
 
-Run of an overwrite on a table: rows of an interval go, others come, in one event.
+Overwrites replace the rows of an interval by others, in one event:
 
-1. The new rows are checked first: each must be among those that the overwrite replaces.
-2. The rows to delete are those of one snapshot. Rows that others append later stay, as beside a
-   compaction. Two overwrites of the same time notice each other, whether or not they delete rows
-   (``core.log.state``): the later one looks again, and replaces what the earlier one wrote.
-3. Where the log records the root addresses of a segment that lies in the interval, its rows are
-   named by metadata, and its file is not opened. Of other segments the hidden columns are read.
-4. In a rollup table the event has a predicate over the event time instead, and the new rows. It
-   replaces all rows that are there at the event.
+10. The new rows are checked first: each must be among those that the overwrite replaces.
+11. The rows to delete are those of one snapshot. Rows that others append later stay, as beside a
+    compaction. Two overwrites of the same time notice each other, whether or not they delete rows
+    (``core.log.state``): the later one runs again, and replaces the rows of the earlier one.
+12. Where the log records the root addresses of a segment that lies in the interval, its rows are
+    named by metadata, and its file is not opened. Of other segments the hidden columns are read.
+13. In a rollup table the event has a predicate over the event time instead, and the new rows. It
+    replaces all rows that are present at the event.
 """
 
 from collections.abc import Collection, Mapping, Sequence

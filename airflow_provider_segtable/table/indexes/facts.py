@@ -1,16 +1,13 @@
-"""Look up what is known of keys: their facts in an index, and their records in the table itself.
+"""Look up the known records of keys: their facts in an index, and the records in the table itself.
 
-1. ``facts_of`` reads the buckets of the keys in the index's own table, and the feeds that it has
-   not got yet. Facts may be about records that are gone.
-2. ``records_of`` reads the records themselves, in the places that some facts name. So it tells the
-   facts that still hold; it costs a read of the keys' columns in all files of these places.
-
-Facts of some keys in the files of an index's own table.
-
-1. Rows of other keys are left out before anything is merged: so a look-up costs the reading of
-   files, and its keys. Row groups without the keys are not read.
-2. Small files, as writers feed them, are kept in memory (``table.entry_cache``): a writer
-   reads each of them once, however many commits it makes. Files never change.
+1. ``facts_of`` reads the buckets of the keys in the index's own table, and the feeds that are not
+   copied into it yet. Facts may be about records that do not exist any more.
+2. Rows of other keys are left out before anything is merged, and row groups without the keys are
+   not read. So the cost of a look-up is reading the files, and its own keys.
+3. Small files, as writers feed them, are kept in memory (``table.entry_cache``), because files
+   never change. A writer reads each of them once, however many commits it makes.
+4. ``records_of`` reads the records themselves, in the places that some facts name, and so finds the
+   facts that still hold. It reads the keys' columns in all files of these places.
 """
 
 from collections.abc import Collection, Iterator, Sequence

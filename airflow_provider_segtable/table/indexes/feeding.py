@@ -1,32 +1,34 @@
-"""Feed the indexes of a table with what an event publishes, before it is committed.
+"""Feed the indexes of a table with the files of an event, and copy feeds into the indexes' logs.
 
-1. A writer reads which indexes there are with the rest of the log, and writes the entries about its
-   new files for each one. An index that was requested meanwhile is seen in the next attempt of its
-   commit, and fed then, because no commit lands that has not read the whole log.
-   The new files are those of the event as it is put: corrections are among them
-   (``table.indexes.routing``), which another attempt may replace. Then the feeds are made again.
-   A feed says how many files it covers, so the log records a lack if the event has more.
-2. An index never keeps a writer from committing. If its entries cannot be written, the files are
-   larger than ``MOST_FEED_BYTES``, or more than ``MOST_WAITING`` feeds wait since nobody can copy
-   them (``forwarding``), the event has no feed for it: the log records that the index lacks them,
-   and its next run builds them.
-3. Entries about records are written by ``table.indexes.routing``, which looks at known ones, too.
-4. A restore and a repair publish files again and feed nothing: the log records that the index lacks
+Feeds, made before the event is committed:
+
+1. A writer reads the indexes with the rest of the log, and writes entries about its new files for
+   each one. An index that was requested meanwhile is seen in the next attempt of the commit, and
+   fed then, because no commit lands without having read the whole log.
+2. The new files are those of the event as it is put. They include corrections
+   (``table.indexes.routing``), which another attempt may replace: then the feeds are made again.
+   A feed has the number of files that it covers, so the log records a lack if the event has more.
+3. No index keeps a writer from committing. The event has no feed for an index if the entries cannot
+   be written, if the files are larger than ``MOST_FEED_BYTES``, or if more than ``MOST_WAITING``
+   feeds wait because they cannot be copied. The log records that the index lacks these files, and
+   its next run builds them.
+4. Entries about records are written by ``table.indexes.routing``, together with known ones.
+5. A restore and a repair publish files again and feed nothing. The log records that the index lacks
    them, since files that were hidden when it was built have no entries.
 
-Source of the idea: Hudi RFC-45, "Any inflight writers".
+Copies (``forward``):
 
-Copy feeds into the log of an index's own table.
-
-1. Neighbouring inline feeds are written to files first, all at once, and ``FeedsJoined`` puts these
-   in their place (``FeedsJoined`` lands once, whoever tries: other authors delete their files).
-2. Then each feed has files, and becomes one append there, with a commit id of its own
-   (``feed_commit``). So it is copied once, whoever copies it and however often.
-3. Feeds are copied in order. Then one event of the indexed table says how far its index is; from
+6. Neighbouring inline feeds are first written to files, all at once, and ``FeedsJoined`` puts these
+   in their place. It lands once; other authors of it delete their files.
+7. Then each feed has files, and becomes one append to the index's log, with a commit id of its own
+   (``feed_commit``). So it is copied once, however many processes copy it and however often.
+8. Feeds are copied in order. Then one event of the indexed table records how far its index is; from
    then on the state carries these feeds no more.
-4. An index whose log fails keeps no other index from its feeds.
-5. It is work that anyone may do at any time, and that may end after any step: readers see the
-   feeds all the same (``table.indexes.index_entries``).
+9. An index with a failing log keeps no other index from its feeds.
+10. Any process may copy feeds at any time, and may stop after any step: readers see the feeds all
+    the same (``table.indexes.index_entries``).
+
+Source of the idea: Hudi RFC-45, "Any inflight writers".
 """
 
 import logging

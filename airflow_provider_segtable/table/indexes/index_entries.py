@@ -1,42 +1,36 @@
-"""Look up the entries of an index.
+"""Read and write the entries of an index: its own table, the feeds above it, and their removal.
 
-1. The rows of the index's own table are the lowest layer. The feeds that its log has not got yet
-   lie above it, in the order of their events (``data.keyed.log_files``).
-2. A reader that keeps entries in memory keeps the two apart (``table_entries``,
-   ``waiting_entries``): what is in the table changes seldom, and what waits is little.
+The layers of a look-up:
 
-The table of an index as readers of the indexed table see it.
+1. The rows of the index's own table are the lowest layer. The feeds that its log does not have yet
+   (``waiting_feeds``) lie above it, in the order of their events, whenever their authors began
+   (``data.keyed.log_files``). So a reader sees every entry that the indexed table's log names.
+2. A feed with files is in the index's own log if an event there has the feed's commit id
+   (``feed_commit``). An inline feed is not there before it is joined.
+3. A reader that keeps entries in memory keeps the two apart (``table_entries``,
+   ``waiting_entries``): the table changes seldom, and the waiting entries are few.
+4. The index's own table is created before the index is requested. Its id is new, so no other
+   process creates it.
+5. ``fed_entries`` takes feeds from the state, and those of older events from the log. So they are
+   known without reading the index's own table, however large it is.
 
-1. It has what its own log has, and above that, in the order of their events, the feeds that the
-   log has not got yet (``waiting_feeds``): every entry that the indexed table's log names, at once.
-2. A feed with files is in its own log if an event there has the commit id of the feed
-   (``feed_commit``). An inline feed is not, before it was joined.
-3. The table is made before the index is requested. Its id is new, so nobody else makes it.
+Feeds, written to be named by an event:
 
-The entries that feeds bring: of one feed, and of all events after a version.
-
-1. A feed is a layer of records over those of earlier events (``data.keyed.log_files``): events
-   count in their order, whenever their authors began.
-2. The feeds of ``fed_entries`` are those that the state carries, and for older events those that
-   the log names. So they are known without reading the index's own table, however large it is.
-
-Write entries of an index as a feed, to be named by an event.
-
-1. Entries of at most ``MOST_INLINE`` bytes are the feed themselves: nothing is written, and the
-   index's own table is not looked at. So a small commit pays little for an index.
-2. More of them become log files of the index's table. The files get provisional ids, as those of
+6. Entries of at most ``MOST_INLINE`` bytes are the feed themselves: nothing is written, and the
+   index's own table is not read. So a small commit pays little for an index.
+7. More entries become log files of the index's table. The files get provisional ids, as those of
    any upsert. Until an event names them they are orphans, which cleaning removes when they are old.
-3. Records of feeds count in the order of the events that bring them, not of the authors' clocks.
+8. Records of feeds count in the order of the events that bring them, not of the authors' clocks.
 
-Delete the entries about files that no segment has any more.
+Removal of the entries about files that no segment has any more:
 
-1. The entries are read before the newest state, so that files committed meanwhile count as present.
-2. An entry is *gone* if no present segment, visible or hidden, has its file. No file is written
-   again under a used name, so no reader asks for the entry.
-3. Tombstones of these entries are a feed like any other. A cleaning names them in the event that
-   says that the files are deleted.
-4. Entries about records are gone with no file: compactions keep the records.
-5. An index that cannot be read keeps no cleaning: its entries stay, with a warning.
+9. The entries are read before the newest state, so that files committed meanwhile count as present.
+10. An entry is *gone* if no present segment, visible or hidden, has its file. No file is written
+    again under a used name, so no reader needs the entry.
+11. Tombstones of these entries are a feed like any other. A cleaning names them in the event that
+    records the deletion of the files.
+12. Entries about records stay when files are deleted, because compactions keep the records.
+13. An index that cannot be read stops no cleaning: its entries stay, with a warning.
 """
 
 import logging

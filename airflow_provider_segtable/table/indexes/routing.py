@@ -1,46 +1,48 @@
-"""The routes of one change: for each index of records, what its event brings besides its files.
+"""Route the keys of an event in each index of records: choose the winners, and correct the losers.
+
+Routes, which an event of a primary-key table brings besides its files:
 
 1. Upserts, deletes and updates of a primary-key table append records. Before they are committed,
-   their keys are routed in each index of records (``table.indexes.routing``): of equal keys in
-   other time chunks one record wins, and the others are corrected in the same event.
-2. An index that was requested meanwhile is seen in the next attempt of the commit. A route that
-   does not hold any more is made again, as is one whose files a cleaning deleted. So two writers
-   that bring one key to two time chunks end with one row, without a lock: the log decides who was
-   first, and the other one corrects.
+   their keys are routed in each index of records: of equal keys in several time chunks one record
+   wins, and the others are corrected in the same event.
+2. An index that was requested meanwhile is seen in the next attempt of the commit. A route is made
+   again if it does not hold any more (rule 7), or if a cleaning deleted its files. So two writers
+   that write one key to two time chunks leave one row, without a lock: the log decides the order,
+   and the later writer corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
    or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
    that the index lacks it, and its next run settles the keys (``services.indexing``).
 
-Write corrections: tombstones over records that lose, as log files in their places.
+Winners:
 
-1. The order of a correction is in the name of its file (instant, log version, write token) and in
-   its ordering value. So there is a file for each order and place.
-2. No correction may roll over to a file of a higher version: files have at most ``MOST_ROWS``.
-
-Route the keys of an event: decide which records win, and write what corrects the others.
-
-1. The facts of the new records and all that is known of their keys are decided together
+4. The facts of the new records and all known facts of their keys are decided together
    (``data.indexes.records``).
-2. A new record that wins is certain: a correction below it hides what is lower, if that is there at
-   all. Where a known record wins and another is to be corrected, the records of the key are read,
-   because facts outlive their records; what is there decides.
-3. The feed leaves one fact of each key whose winner is certain. Where a known record wins and there
-   is nothing to correct, all facts stay, because none was compared with the table.
-4. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
+5. A new record that wins is certain: a correction below it hides any lower record. If a known
+   record wins and another is to be corrected, the records of the key are read, because facts
+   outlive their records; the records decide.
+6. The feed leaves one fact of each key with a certain winner. If a known record wins and nothing
+   is to be corrected, all facts stay, because none was compared with the table.
+7. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
    keys, or published files without feeding the index, and the time chunks are the same. If it
    rests on records that were read, no event may have taken records back, either.
 
-Correct records of keys that a finer granularity parts, when log files come late.
+Corrections, tombstones over the losing records as log files in their places:
 
-1. A major compaction that cuts a time chunk into several merges the records of each key before it
-   divides them (``data.keyed.merge_job``), so its outputs have one row for a key of the old chunk.
-2. A log file that came meanwhile has further records of these keys. It is divided, and may then lie
-   in another of the new chunks than what it hid, or was hidden by. What loses is *corrected*, as if
-   the chunks had been new ones before: by tombstones right above it, in its place, in the event of
-   the compaction (``data.indexes.records`` has the rules).
-3. The old chunk decides, as its readers see it. Other chunks need nothing: whoever wrote the late
-   file has corrected what loses there (``table.indexes.routing``).
-4. Corrections are no ingested rows, so they do not count in the compaction's balance.
+8. The order of a correction is in the name of its file (instant, log version, write token) and in
+   its ordering value. So there is a file for each order and place.
+9. No correction may roll over to a file of a higher version: files have at most ``MOST_ROWS``.
+10. Corrections are no ingested rows, so they do not count in a compaction's balance.
+
+Late log files beside a finer granularity (``parted_corrections``):
+
+11. A major compaction that cuts a time chunk into several merges the records of each key before it
+    divides them (``data.keyed.merge_job``), so its outputs have one row for a key of the old chunk.
+12. A log file that was committed meanwhile has further records of these keys. After its division
+    such a record may lie in another of the new chunks than the record that it hid, or that hid it.
+    The loser is *corrected*, as if the chunks had been new ones before: by tombstones right above
+    it, in its place, in the event of the compaction.
+13. The old chunk decides, as its readers see it. Other chunks need nothing: the writer of the late
+    file has corrected the losers there.
 """
 
 import logging

@@ -4,18 +4,14 @@
    its segments in the checkpoint (row group, first row), its ``ChunkSummary`` and its id spaces.
 2. A chunk's segments are in one row group. ``CheckpointChunks`` reads a row group when one of its
    chunks is used, and caches the last decoded chunks.
-3. Unchanged chunks go to the next checkpoint undecoded (``checkpoint_writer``): whole row groups as
-   bytes, other segments as Arrow columns (``rows``).
-
-Writing the chunks of a checkpoint; what did not change is copied undecoded.
-
-1. Chunks are written in order, all segments of a chunk in one row group. A row group ends with the
-   chunk that brings it to ``GROUP_ROWS`` segments.
-2. A row group of the checkpoint that the state came from is copied as bytes if all its chunks are
+3. ``ChunkWriter`` writes chunks in order. A row group ends with the chunk that brings it to
+   ``GROUP_ROWS`` segments.
+4. A row group of the checkpoint that the state came from is copied as bytes if all its chunks are
    still packed and no row is pending before it. So the cost grows with the number of row groups
    that changed, and hardly with the table.
-3. Other packed chunks are copied as Arrow columns. Only decoded chunks are encoded.
-4. A row of the chunk table is copied, too, unless the chunk or its id spaces changed.
+5. Other packed chunks are copied as Arrow columns (``table.log.segment_rows``). Only decoded chunks
+   are encoded.
+6. A row of the chunk table is copied, too, unless the chunk or its id spaces changed.
 
 ADR 0030 has the reasons.
 """

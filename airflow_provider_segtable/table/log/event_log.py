@@ -18,12 +18,10 @@
    valid while its last event is still in the log. A log that has read one table does not go on
    with another one that was created in its place: that is ``TableGone``.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
-   of the log can be deleted: whoever looks finds the marker (rule 4), and no author takes the
+   of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
-
-The errors of a log that cannot be read as asked: dropped, expired, replaced, damaged.
-
-Each says what happened at which place, and the way out.
+9. The error of a log that is dropped, expired, replaced or damaged says what happened at which
+   place, and the way out.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Segments as rows of an Arrow table, one column per field, as stored in checkpoints.
 
-Arrow columns from Python values and back, by their buffers.
-
-Arrow's own conversion of a list imports pandas first, which takes a second of processor time, and
-converts values one by one. A short-lived process that appends or writes a checkpoint needs neither.
+Columns are converted from Python values and back by their buffers. Arrow's own conversion of a list
+imports pandas first, which takes a second of processor time, and converts values one by one. A
+short-lived process that appends or writes a checkpoint needs neither.
 """
 
 import json
