@@ -1,32 +1,30 @@
-"""Checkpoints: the records of a cut become files of the table, in one ordinary commit.
+"""Commit the records of a log store in checkpoints, and take its buckets in new epochs.
+
+A checkpoint commits the records of a cut as files of the table, in one ordinary commit:
 
 1. An append table gets one file for each time chunk, with the records of all buckets, each bucket's
    in the order of their offsets. The footer has the offsets (``data.file_offsets``).
 2. A primary-key table gets log files, as from an upsert, for each bucket of the log store its own:
    of each key the merge of the cut's records. If one key is in two buckets, the record of the
-   higher bucket counts as the later one; a writer that chooses the bucket by the key's hash does
-   not do this.
+   higher bucket counts as the later one. A writer that chooses the bucket by the key's hash never
+   writes one key to two buckets.
 3. The event has the range of each bucket; the log admits it only in the newest epoch, and right
-   after the committed records (``log_store_events``).
+   after the committed records (``core.log.families.log_store_events``).
 4. The commit id is made from the ranges, unless it is given. So a checkpoint that is repeated, in
-   this process or another, is committed once. A given one that stands for other ranges is refused.
-5. Records are in the columns of the version at which their store was opened. They are written so,
-   and read in the columns of each version, as all files are. No alteration of the table is waited
-   for, and none is in the way.
+   this process or another, is committed once. A given id that stands for other ranges is refused.
+5. Records have the columns of the table's rows, in a primary-key table also a mark of deletes, as
+   of the version at which their store was opened. They are written so, and read in the columns of
+   each version, as all files are. So a checkpoint never waits for an alteration, nor conflicts with
+   one.
 6. A crash before the commit leaves files that no event names: orphans, which cleaning deletes.
 
-The columns of a log store's records: those of the table's rows, and perhaps a mark of deletes.
+A new epoch takes buckets of the log store, by one event (``begin_epoch``):
 
-Records are committed in the columns of the version whose schema this is; a later alteration of the
-table does not change them (``table.log_store.checkpointing``).
-
-Taking buckets of the log store: a new epoch, by one event.
-
-1. The epoch is above all that the buckets had. If another service takes one of them first, the log
+7. The epoch is above all epochs of the buckets. If another service takes one of them first, the log
    is read again, and a higher epoch tried.
-2. The committed ends are those right after the event. No service of an older epoch can commit any
-   more, so they are what the new writer goes on from.
-3. Writers that take buckets from each other in turn leave each other time for a commit
+8. The committed ends are those right after the event. No service of an older epoch can commit any
+   more, so the new writer goes on from them.
+9. Writers that take buckets from each other in turn leave each other time for a commit
    (``core.log_store.tenure``): an opening writer waits first (``leave_alone``).
 """
 

@@ -1,36 +1,39 @@
-"""Where a reader of the log store begins, as users say it.
+"""Positions of readers of the log store: where they start, store and share them, and their lag.
 
-1. ``earliest``: the first record that is still there. ``latest``: behind the last one that its
-   service has, or the table, if a bucket is not served.
-2. A version of the table, by its number, or a time: behind what was committed by then.
+The start of a reader, as users give it:
+
+1. ``earliest`` is the first record that is still present. ``latest`` is behind the last record of
+   the bucket's service, or of the table if the bucket is not served.
+2. A version of the table, by its number, or a time: behind the records committed by then.
 3. Positions by bucket, such as those of another reader. Buckets that are left out begin at their
-   earliest record. Whether an offset beyond the committed records was ever written, only the
-   service knows, and says at the first read.
+   earliest record. Only the service knows whether an offset beyond the committed records was ever
+   written; the first read reports it.
 
-Positions of consumer groups, stored in the table's log: a group's marks are a consumer's.
+Stored positions of a consumer group, its marks, are a consumer in the table's log:
 
-1. A member stores the positions of its buckets by one event. It names the positions that it went on
-   from, so a member whose bucket another one has read since is refused: ``Fenced``.
-2. A mark also has an event up to which everything committed is before the position. Cleaning keeps
-   what follows, for ``retention.consumer_hours`` from the first record that is not read.
+4. A member stores the positions of its buckets by one event. The event names the positions before.
+   So if another member has read a bucket since, it is refused: ``Fenced``.
+5. A mark also has an event up to which everything committed is before the position. Cleaning keeps
+   the later events, for ``retention.consumer_hours`` from the first unread record on.
 
-How far readers of the log store are behind: a consumer group, or positions.
+The lag of a consumer group, or of positions:
 
-1. Each service is asked once for the status of its buckets; one that does not answer counts as
-   none. The version is read after that, so it has all that the services took for committed.
-2. A bucket in which a group has stored no position counts from its first record on.
+6. Each service is asked once for the status of its buckets; one that does not answer counts as
+   none. The version is read after that, so it has all records that a service reports as committed.
+7. A bucket in which a group has stored no position counts from its first record on.
 
-One member's share of the buckets that a consumer group reads.
+One member's share of the buckets of a group (``GroupShare``):
 
-1. Members are claims of the group's own claim group, and so are the buckets that they have. All
+8. Members are claims of the group's own claim group, and so are the buckets that they have. All
    members compute the same assignment (``core.log_store.assignment``), without a leader.
-2. ``step`` gives up what others should have, and takes its own as it becomes free. A member that
-   dies loses its claims with its session; then the others take its buckets.
-3. A bucket that is taken begins at the position that the group has stored. What its last member had
-   returned and not stored, comes again: at least once.
-4. ``store`` is fenced by the table's log (``stored_positions``). A member that was refused gives up
-   all its buckets, and takes them anew from where the group is.
-5. While the coordinator is away nothing moves.
+9. ``step`` gives up the buckets that are assigned to others, and takes this member's buckets as
+   they become free. A member that dies loses its claims with its session; then the others take its
+   buckets.
+10. A bucket that is taken begins at the group's stored position. Records that its last member
+    returned without storing are read again: at least once.
+11. ``store`` is fenced by the table's log (rule 4). A member that was refused gives up all its
+    buckets, and takes them anew from the group's positions.
+12. While the coordinator is away no bucket changes hands.
 """
 
 from collections.abc import Collection, Mapping

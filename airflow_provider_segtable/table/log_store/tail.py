@@ -1,39 +1,43 @@
-"""A follower of one bucket: it reads files when it is far behind, and its service near the tail.
+"""Read the tail of a log store: at one moment with the table, or by following its buckets.
 
-1. ``core.log_store.reading`` decides where to read next; this class reads there.
-2. Records of an append table come once and without gaps, except after ``Reset``. In a primary-key
-   table a range in files is read whole (``file_reader``): after the service went away in the middle
-   of it, ``LogRecords.first`` is before the position. As upserts these records change nothing.
-3. Services move. A service that does not answer, or has another epoch than the follower has seen,
-   is left; the follower waits for news, looks into the files, and asks for the bucket's service
-   again. Without any service it follows the commits of the table.
-4. A position of an epoch that the table's log does not know is one of a log that was lost
-   (``segtable repair``): the follower is reset to the beginning.
-5. A follower belongs to one thread.
+The live tail, the records that log stores hold and the table has not committed:
 
-The live tail of a table: what its log stores hold and the table has not committed.
-
-1. One point in time: first the status of each store, of all its buckets at once; then the newest
-   version of the table; then of each bucket the records from the version's committed end up to the
-   end in the status. If the version is already beyond that, there are none. Several services have
-   a point each, all before the version.
+1. It is of one point in time. First the status of each store is read, of all its buckets at once;
+   then the newest version of the table; then of each bucket the records from the version's
+   committed end up to the end in the status. If the version is already beyond that, there are none.
+   Several services have a point each, all before the version.
 2. Only records of a bucket's newest epoch count. Those of an older one will never be committed.
-3. If the records are not there any more, because they were committed meanwhile and evicted, or a
-   new epoch discarded them, a newer version knows: begin again, a bounded number of times.
-4. A bucket that no service holds has no tail. Nor has one whose service is published, but has
-   certainly ended: its host answers, and nothing listens there (``LogStoreGone``). What it held is
-   gone with it, or comes again from its writer. A note says so.
-5. A service that is published and does not answer is an error: its records may be alive, and others
+3. If the records were committed meanwhile and evicted, or discarded by a new epoch, a newer version
+   shows it: begin again, a bounded number of times.
+4. A bucket without a service has no tail. Nor has one with a published service that has certainly
+   ended: its host answers, and nothing listens there (``LogStoreGone``). Its records are lost with
+   it, or its writer sends them again. A note says so.
+5. A published service that does not answer is an error: its records may be alive, and other readers
    may see them.
 
-Follows several buckets at once, and gives their records in turn.
+A follower of one bucket reads files when it is far behind, and the service near the tail:
 
-1. Each bucket has a thread of its own, which follows it (``tail``) and holds one thing that it has
-   found, until it is taken. So a bucket that is slow, or far behind, holds up no other one, and a
-   reader that takes nothing holds up everything: memory is bounded.
-2. Buckets that have something are served in turn: none is served twice while another one waits.
-3. An error of a bucket is raised once by ``take``; then the bucket is followed again.
-4. Buckets come and go (``follow``, ``leave``), as members of a consumer group share them.
+6. ``core.log_store.reading`` decides where to read next; ``BucketTail`` reads there.
+7. Records of an append table are returned once and without gaps, except after ``Reset``. In a
+   primary-key table a range in files is read whole (``table.log_store.file_reader``). If the
+   service ended in the middle of a range, ``LogRecords.first`` is before the position. As upserts
+   these records change nothing.
+8. Services move. If a service does not answer, or has another epoch than the follower has seen, the
+   follower leaves it, waits for news, reads the files, and looks the bucket's service up again.
+   Without any service it follows the commits of the table.
+9. A position of an epoch that the table's log does not have is one of a lost log
+   (``segtable repair``): the follower is reset to the beginning.
+10. A follower belongs to one thread.
+
+``BucketTurns`` follows several buckets at once, and returns their records in turn:
+
+11. Each bucket has a thread with a follower, which holds one result until it is taken. So a bucket
+    that is slow, or far behind, delays no other one. If the reader takes nothing, all threads wait:
+    memory is bounded.
+12. Buckets with results are served in turn: none is served twice while another one waits.
+13. An error of a bucket is raised once by ``take``; then the bucket is followed again.
+14. Members of a consumer group share buckets, so these are added and removed (``follow``,
+    ``leave``).
 """
 
 import logging

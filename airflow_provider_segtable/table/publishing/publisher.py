@@ -1,41 +1,39 @@
-"""The publisher: put the newest version of a table into a target of another table format.
+"""Publish the newest version of a table in a format, after each commit, and report the status.
 
 1. ``read the target -> compare with the log -> open what differs -> put``. The put is
    put-if-absent: if another publisher has put a version first, the publisher goes round again, a
-   bounded number of times. Nobody needs a lock, and the event log records nothing of it.
+   bounded number of times. No lock is needed, and the event log records nothing of it.
 2. Published events only rise. So if the target shows a later event than the publisher's state, the
    log is read on first. Only if the log was rebuilt is an earlier event published.
-3. If nothing that is published differs, nothing is put: the published version shows this event as
-   well as its own.
+3. If no published file differs, nothing is put: the published version shows this event as well as
+   its own.
 4. After the put the log is read once more. If the version that was put is no longer kept, a
    cleaning may have deleted files of it, and the newest version is published after it. If the
-   table was dropped meanwhile, what is published is deleted: the drop may have come before the put.
+   table was dropped meanwhile, the target is deleted: the drop may have come before the put.
    If another table is in its place, or the format was switched off, only this version is.
-5. After the put the target is looked at once more, too. If versions or other files on which this
-   one relies are gone, because somebody removed what is published, it is taken back, and the
-   publisher goes round again. A removal looks once more, too (``table.publishing.targets``).
-6. A damaged target that segtable wrote is published over: all files are published anew after
-   whatever is there. So is any rubbish with ``full``; another tool's table never is.
+5. After the put the target is read once more, too. If versions or other files on which this one
+   relies were removed, it is taken back, and the publisher goes round again. A removal looks once
+   more, too (``table.publishing.targets``).
+6. A damaged target that segtable wrote is published over: all files are published anew after the
+   remains. So is any rubbish with ``full``; another tool's table never is.
 7. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
    each later publication tries it again.
 8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 
-Outcomes of publishing, and the status of what is published, as values.
+Publication after a commit, by the committer, which it never fails:
 
-Publishing by whoever commits: after the commit, which it never fails.
+9. The table's properties name the formats (``publish.*``). Each is published by itself.
+10. Any failure is a warning in the log of this process, one for each reason. Readers of the format
+    see an older version until a later commit, or ``publish``, makes up for it.
 
-1. The table's properties say in which formats (``publish.*``). Each is published by itself.
-2. Whatever goes wrong is a warning in the log of this process, one for each reason. Readers of the
-   format see an older version until a later commit, or ``publish``, makes up for it.
+The status of a format, as a value:
 
-How what is published stands to the newest version, format by format.
-
-1. A published version *lags* by the events after its own that change what is published. Events that
-   change nothing of it, such as tags and plans, are no lag.
-2. The lag in seconds is the age of the first of them.
-3. If the log has the published event no more, their number is unknown, and the lag in seconds
-   counts from the published version on.
+11. A published version *lags* by the later events that change published files or columns. Other
+    events, such as tags and plans, are no lag.
+12. The lag in seconds is the age of the first of them.
+13. If the log no longer has the published event, the number of events is unknown, and the lag in
+    seconds counts from the published version on.
 """
 
 import logging

@@ -1,22 +1,22 @@
-"""The targets in a table's root: what readers of published versions need, and what is obsolete.
+"""The targets in a table's root: the files that readers need, obsolete ones, and their removal.
 
 1. All formats are asked, whether or not the table publishes in them now: readers may still open a
    version that was published before.
 2. A target that cannot be read is an error, because its readers may need any file. So is one that
    another tool wrote: a table that was converted in place names the same data files.
-3. *Read the targets after the event that gives files up.* A publisher puts a version, then looks
-   whether the log still keeps its event (``table.publishing.publisher``). So either the reader of
+3. *Read the targets after the event that gives files up.* A publisher puts a version, then checks
+   that the log still keeps its event (``table.publishing.publisher``). So either the reader of
    the targets finds that version, or its publisher finds the event, and publishes a newer one.
-4. The files of a target belong to the table: they are dropped with it, but for those of another
-   tool's table.
+4. The files of a target belong to the table and are dropped with it, except those of another tool's
+   table.
 
-Removal of what is published in a format: the table itself and its data files stay.
+Removal of a format's target, without the table itself and its data files:
 
-1. Only files with names that a target gives, in the folders of the format, are deleted; and none if
+5. Only files with names that a target gives, in the folders of the format, are deleted; and none if
    another tool's table is there. A damaged target is removed like a whole one.
-2. The newest are deleted first: so whatever stays, if the removal is interrupted, is a version that
-   was published, or nothing. Then remove it again.
-3. Files are listed until there are none: a publisher may have put a version meanwhile. If it puts
+6. The newest files are deleted first. So after an interruption the rest is a version that was
+   published, or nothing. Then remove it again.
+7. Files are listed until there are none: a publisher may have put a version meanwhile. If it puts
    one after the last listing, it finds that the versions before are gone, and takes it back.
 """
 
