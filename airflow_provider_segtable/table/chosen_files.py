@@ -53,11 +53,11 @@ from airflow_provider_segtable.table.indexes.index_entries import table_entries,
 from airflow_provider_segtable.table.parts import Clipped, Wanted, groups_to_read
 
 LEAST_FILES = 16
-"""Number of files from which on entries are read to leave some of them out.
+"""Least number of files for which the entries of an index are read.
 
-Below it, a read of a table that was just opened is slower with an index. Measured with one row
-wanted, files of 5,000 rows on a local disk, and both kinds that judge conditions; the time with an
-index as a share of the time without it, of a first read, and with the entries in memory:
+With fewer files, the first read of a table is slower with an index. Measured with one wanted row,
+files of 5,000 rows on a local disk, and both kinds that judge conditions; the time with an index as
+a share of the time without it, of a first read, and with the entries in memory:
 
 =====  ============  ============
 files  first read    later reads
@@ -83,8 +83,8 @@ def pruned(
     Args:
         ports: the table's ports.
         state: the version that is read.
-        found: what is left by all other steps.
-        wanted: what the read wants.
+        found: the selection after all other steps.
+        wanted: the conditions of the read.
     """
     for index in _by_cost(state.indexes):
         try:
@@ -219,15 +219,15 @@ def chosen_groups(
 
 @dataclass(frozen=True, slots=True)
 class _WantedGroups:
-    """What a read wants of a table with a primary key."""
+    """The conditions of a read of a primary-key table."""
 
     records: RecordTests
 
     @property
     def tests(self) -> tuple[Predicate, ...]:
-        """Return the conditions that files are judged by."""
+        """Return the conditions on files."""
         return self.records.all
 
     def narrow(self, group: FileGroup, may_hold: MayHold) -> FileGroup | None:
-        """Return the group with the files that matching rows may depend on; None without any."""
+        """Return the group with the files that matching rows may need; None without any."""
         return group.narrowed(self.records, may_hold)

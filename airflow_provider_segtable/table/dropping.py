@@ -89,7 +89,7 @@ def mark_end(ports: TableContext, end: Event) -> None:
 def end_index_log(ports: TableContext, index: str) -> frozenset[str]:
     """End the log of an index's own table; return its marker, which must not be deleted with it.
 
-    A log that cannot be read or ended has no marker: what comes late there, cleaning deletes.
+    A log that cannot be read or ended has no marker. Cleaning deletes any files written later.
     """
     own = ports.within(folder(index))
     try:
@@ -111,7 +111,7 @@ def end_of(state: State) -> TableDropped:
 
 
 def dropped(end: Event) -> TableDropped:
-    """Return what the last event of a log says.
+    """Return the action of the last event of a log.
 
     Raises:
         CorruptTable: it is another event.
@@ -152,7 +152,7 @@ _MARKER = re.compile(rf"{_OF_INDEX}{LOG}/expired/{_NUMBER}")
 
 
 def is_own(path: str) -> bool:
-    """Return whether the name of a file is one that segtable gives."""
+    """Return whether segtable gives files such a name."""
     return bool(_OWN.fullmatch(path))
 
 
@@ -162,13 +162,13 @@ def is_index_marker(path: str) -> bool:
 
 
 def indexes_with_logs(paths: Iterable[str]) -> frozenset[str]:
-    """Return the ids of indexes whose tables have a log; of an ended one a marker stays."""
+    """Return the ids of indexes with a log in their tables; an ended log has only a marker."""
     found = (_LOG_OF_INDEX.match(path) for path in paths)
     return frozenset(match[1] for match in found if match)
 
 
 def indexes_of(paths: Iterable[str]) -> frozenset[str]:
-    """Return the ids of the indexes to whose tables segtable's own files belong."""
+    """Return the ids of the indexes with files of segtable in their tables."""
     found = (_OWN.fullmatch(path) for path in paths)
     return frozenset(match[1] for match in found if match and match[1])
 
@@ -186,7 +186,7 @@ WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropResult:
-    """What a drop deleted, or a dry run would delete.
+    """The deleted parts of a table; in a dry run, those that a drop would delete.
 
     Attributes:
         name: the table's name.
@@ -212,22 +212,22 @@ class DropResult:
 def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> DropResult:
     """Drop a table; see ``Table.drop``."""
     end = ports.log.end()
-    told = _told(ports, end)
+    result = _result(ports, end)
     if dry_run:
-        return told
+        return result
     if end is None:
-        end = end_log(ports) if force else _ended_alone(ports)
+        end = end_log(ports) if force else _end_under_lock(ports)
     mark_end(ports, end)
-    kept = _ended_indexes(ports, end)
+    kept = _end_indexes(ports, end)
     own = [e.path for e, is_own in list_files(ports) if is_own and e.path not in kept]
     if _is_newest(ports, end):
         _delete(ports, end, own)
     else:
         ports.coordinator.forget(dropped(end).table_id)
-    return replace(told, n=end.n)
+    return replace(result, n=end.n)
 
 
-def _ended_indexes(ports: TableContext, end: Event) -> frozenset[str]:
+def _end_indexes(ports: TableContext, end: Event) -> frozenset[str]:
     """End the logs of the indexes' tables; return the markers, which stay."""
     found = sorted(indexes_of(entry.path for entry in ports.storage.list(INDEXES)))
     if not _is_newest(ports, end):
@@ -249,12 +249,14 @@ def _is_newest(ports: TableContext, end: Event) -> bool:
     return not overtaken
 
 
-def _told(ports: TableContext, end: Event | None) -> DropResult:
-    """Return what is there: the table, or the rest of one that was dropped by ``end``."""
+def _result(ports: TableContext, end: Event | None) -> DropResult:
+    """Return the contents of the table, or of the remains of a table that ``end`` dropped."""
     action = dropped(end) if end else end_of(ports.log.load())
     chunks = () if end else ports.log.load().timeline.visible_summaries().values()
     files = [*list_files(ports)]
-    own = [each for each, is_own in files if is_own and not (end and _stays(each.path, end))]
+    own = [
+        each for each, is_own in files if is_own and not (end and _is_kept_marker(each.path, end))
+    ]
     coordinator = ports.coordinator
     return DropResult(
         name=action.name,
@@ -268,11 +270,11 @@ def _told(ports: TableContext, end: Event | None) -> DropResult:
     )
 
 
-def _stays(path: str, end: Event) -> bool:
+def _is_kept_marker(path: str, end: Event) -> bool:
     return marks(path, end) or is_index_marker(path)
 
 
-def _ended_alone(ports: TableContext) -> Event:
+def _end_under_lock(ports: TableContext) -> Event:
     """End the log under a lock on all time."""
     request = LockRequest(
         table=ports.log.load().table.table_id,

@@ -86,7 +86,7 @@ def request_index(
     Args:
         ports: the table's ports.
         name: the name of the index.
-        kind: what it keeps.
+        kind: its kind, with the columns and settings.
         replaces: the id of the index of this name that it replaces.
         commit_id: equal ids request it once; random by default.
 
@@ -111,9 +111,9 @@ def request_index(
         create_index_table(ports, index, state.table)
         done = commit_or_raise(ports, state, change)
     except CommitUnknown:
-        raise  # the event may come, and then names the table
+        raise  # the event may still land, and then names the table
     except SegtableError:
-        with suppress(SegtableError):  # what is left is an orphan, which cleaning removes
+        with suppress(SegtableError):  # files that remain are orphans, which cleaning removes
             _delete_files(ports, index.id)  # no other process knows its table
         raise
     if replaces is not None:
@@ -167,7 +167,7 @@ def index_named(state: State, name: str, uri: str) -> IndexState:
     """Return the index of a name.
 
     Raises:
-        InvalidInput: there is none; the message names those that are there.
+        InvalidInput: there is none; the message names the existing ones.
     """
     found = state.indexes.get(name)
     if found is None:
@@ -212,14 +212,14 @@ def _check_free(name: str, replaces: str | None, state: State, uri: str) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What an index knows.
+    """The share of a table's files that an index knows.
 
     Attributes:
-        files: the files that readers of the table see.
-        indexed: those of them that have entries.
-        entries: all entries, also those about files that are gone.
-        own_files: the files of the index's own table, with those of feeds that wait to be copied.
-        own_bytes: their size, with that of feeds in events.
+        files: number of visible files.
+        indexed: number of visible files with entries.
+        entries: number of all entries, including those about replaced files.
+        own_files: number of files of the index's own table and of feeds that wait to be copied.
+        own_bytes: their size, and that of feeds in events.
     """
 
     files: int
@@ -253,7 +253,7 @@ def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
 
 
 def visible_entries(index: IndexState, state: State, found: pa.Table) -> pa.Table:
-    """Return the entries about files that readers of a version see; all that are about records.
+    """Return the entries about visible files of a version; entries about records are all returned.
 
     Args:
         index: the index, in that version.
@@ -299,7 +299,7 @@ def _in_time(index: IndexState, visible: Iterable[Segment]) -> int:
 
 
 def unreadable_index(ports: TableContext, index: IndexState) -> str:
-    """Return why the entries of an index cannot be read, by reading them all; empty if they can."""
+    """Read all entries of an index; return the reason if they cannot be read, else empty."""
     try:
         entries_in(ports, index)
     except (SegtableError, OSError) as error:
@@ -317,7 +317,7 @@ def inner_tables(ports: TableContext, state: State) -> Iterator[tuple[IndexState
 
 
 def forward_all(ports: TableContext, state: State) -> None:
-    """Copy the feeds of all indexes; what cannot be copied waits, with a warning."""
+    """Copy the feeds of all indexes; feeds that cannot be copied wait, with a warning."""
     try:
         forward_feeds(ports, state)
     except (SegtableError, OSError) as error:
@@ -325,7 +325,7 @@ def forward_all(ports: TableContext, state: State) -> None:
 
 
 def files_of_feeds(state: State, index: str) -> frozenset[str]:
-    """Return the files that the indexed table's log names for an index, by id, and no other log."""
+    """Return the files of an index, by id, that only the indexed table's log names."""
     found = index_of(index, state)
     feeds = found.feeds if found else ()
     return frozenset(segment.path for _, feed in feeds for segment in feed.segments)

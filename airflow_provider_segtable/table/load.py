@@ -63,9 +63,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumns:
-    """Which columns of a file to take, under which names, and whether to cast them.
+    """The columns of a file to take, their names in the table, and whether to cast them.
 
-    ``deleted`` says which rows delete their key; ``bad`` takes rows that do not fit.
+    ``deleted`` is the column that flags rows that delete their key; ``bad`` takes rows that do not
+    fit.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class FileColumns:
             table: the table's definition.
 
         Raises:
-            SchemaMismatch: the file does not have a column; the message names those it has.
+            SchemaMismatch: the file lacks a column; the message names the existing ones.
         """
         for old in self.names.values():
             if old not in found:
@@ -126,7 +127,7 @@ class FileColumns:
         return pa.schema([each.with_name(old) for old, each in some.items()])
 
     def read(self, file: "InputFile", table: TableDefinition) -> "pa.Table":
-        """Return the rows of a file as rows to append, without those that are set aside.
+        """Return the rows of a file to append; ``bad`` rows are set aside.
 
         Raises:
             InvalidInput, SchemaMismatch: the file cannot be read, or its columns do not fit.
@@ -142,7 +143,7 @@ class FileColumns:
         return self.bad.complete(rows, numbers, needed_values(table), file.place)
 
     def with_flag(self, schema: "pa.Schema") -> "pa.Schema":
-        """Return the columns to read: the table's, and the one that says what is deleted."""
+        """Return the columns to read: the table's, and ``deleted``."""
         import pyarrow as pa
 
         if self.deleted is None or self.deleted in schema.names:
@@ -200,8 +201,8 @@ def append_rows(
         rows: the rows.
         commit_id: equal ids append once.
         check: compares the rows with the columns.
-        deleted: the column that says which rows delete their key.
-        load: the part of a load that they are.
+        deleted: the column that flags rows that delete their key.
+        load: the part of a load, if the rows are one.
 
     Raises:
         InvalidInput: ``deleted`` is given, and the table has no primary key.
@@ -230,14 +231,14 @@ def append_rows(
 
 
 def check_for(state: State, deleted: str | None, check: Check) -> Check:
-    """Return the check of rows: another one where columns may be left out."""
+    """Return the check of rows: ``check_filled`` where columns may be missing, else ``check``."""
     rules = state.table.kind.rules
     some = rules is not None and (rules.partial or deleted is not None)
     return check_filled if some else check
 
 
 def flagged_rows(rows: Rows, state: State, deleted: str | None, check: Check) -> pa.Table:
-    """Return rows to upsert, checked and with all columns, and with the column ``deleted``."""
+    """Return checked rows to upsert, with all columns and ``deleted``."""
     records = records_of(rows, state, deleted, check=check_for(state, deleted, check))
     if deleted is None:
         return records.rows
@@ -245,12 +246,12 @@ def flagged_rows(rows: Rows, state: State, deleted: str | None, check: Check) ->
 
 
 WHOLE = 2**62
-"""More rows than a file has: the end of a load whose rows the log does not count."""
+"""More rows than any file has: the end of a load without a row count in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A part of a file that is in the table; ``before`` says that an earlier load appended it."""
+    """A part of a file that is in the table; ``before`` means that an earlier load appended it."""
 
     file: str
     result: AppendResult
@@ -279,7 +280,7 @@ def load_rows(
         rows: its rows.
         commit_id: equal ids load a file of this name once.
         rows_per_append: the most rows of an append; by default the file is one append.
-        deleted: the column that says which rows delete their key.
+        deleted: the column that flags rows that delete their key.
 
     Raises:
         InvalidInput: other rows are committed under this id.
@@ -292,7 +293,7 @@ def load_rows(
             done = append_rows(ports, rows.slice(start, size), deleted=deleted)
             yield Loaded(file=file.place, result=done)
         return
-    name, state, given = load_name(commit_id, file), ports.log.load(), _Given(rows)
+    name, state, given = load_name(commit_id, file), ports.log.load(), _FileRows(rows)
     known = loaded_before(state, name)
     if known is not None:
         given.check(known, file)
@@ -357,7 +358,7 @@ def loaded_before(state: State, name: str) -> LastPart | None:
     """Return the last part of a load, if there is one.
 
     Raises:
-        InvalidInput: an earlier segtable loaded parts of it, and did not record which rows.
+        InvalidInput: an earlier segtable loaded parts of it without recording their rows.
     """
     whole = state.commits.get(f"{name}/0")
     if name in state.loads or whole is None:
@@ -371,8 +372,8 @@ def loaded_before(state: State, name: str) -> LastPart | None:
     return LastPart(whole, LoadPart(load=name, start=0, end=WHOLE, total=WHOLE, checksum=""))
 
 
-class _Given:
-    """The rows of a file, with the checksum of as many of the first ones as were asked for."""
+class _FileRows:
+    """The rows of a file, with a running checksum of its first rows."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -394,7 +395,7 @@ class _Given:
         return self._sum.hex
 
     def check(self, known: LastPart, file: InputFile) -> None:
-        """Refuse a file that does not begin with the rows of its load that are committed."""
+        """Refuse a file that does not begin with the committed rows of its load."""
         part, rows = known.part, self._rows.num_rows
         if not part.checksum:  # one append of the whole file, without its rows
             return
