@@ -180,7 +180,7 @@ LOGGED = 10
 """The format of tables with a log store: an older segtable must not commit to them."""
 READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
-buckets; all are read, because the log behind them may be gone."""
+buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
 """First format with a chunk table."""
 SUMMED = 5

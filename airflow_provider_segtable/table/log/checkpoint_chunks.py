@@ -60,7 +60,7 @@ ADDED_LATER: Mapping[str, Any] = {
     "buckets": 0,
     "base": None,
 }
-"""What the columns would hold that older formats with a chunk table lack."""
+"""The values of columns that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
 """Number of decoded chunks that a checkpoint caches."""
 
@@ -115,8 +115,8 @@ class CheckpointChunks:
     def __init__(self, data: bytes, chunks: pa.Table, *, with_bases: bool) -> None:
         """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand.
 
-        Without bases, an older segtable wrote the file: how many segments are beside a base is
-        known only of chunks that cannot have one.
+        Without bases, an older segtable wrote the file: the number of segments beside a base is
+        then known only for chunks that cannot have a base.
         """
         # Single-threaded: a process that ends while Arrow starts its threads is aborted.
         self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
@@ -228,7 +228,7 @@ class CheckpointChunks:
 
 
 def _without_late(chunks: pa.Table) -> pa.Table:
-    """Return chunk rows that do not say what is beside a base, where there may be one."""
+    """Return chunk rows with an unknown number of segments beside a base, if there may be one."""
     unknown = pc.or_(pc.greater(chunks["core"], 0), pc.greater(chunks["bucket"], NO_BUCKET))
     late = pc.if_else(unknown, pa.scalar(None, pa.int64()), chunks["late"])
     return chunks.set_column(SCHEMA.get_field_index("late"), SCHEMA.field("late"), late)
@@ -290,7 +290,7 @@ class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
 
 
 GROUP_ROWS = 4096
-"""Number of segments from which on a row group is complete."""
+"""Number of segments that completes a row group."""
 WRITTEN: Mapping[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
@@ -348,7 +348,7 @@ class ChunkWriter:
         return -1
 
     def _stretch(self, numbered: tuple[int, AnyChunk]) -> int | None:
-        """Return a number that neighbours in the source share; None for all other chunks."""
+        """Return a number that neighbouring chunks of the source share; None for other chunks."""
         at = self._number(numbered[1])
         return None if at < 0 else at - numbered[0]
 
@@ -434,7 +434,7 @@ class ChunkWriter:
 
 
 def _source_of(state: State) -> CheckpointChunks | None:
-    """Return the checkpoint that the state came from; None if it has no packed chunk."""
+    """Return the checkpoint that the state was read from; None if it has no packed chunk."""
     packed = (c.source for c in state.timeline.chunks() if isinstance(c, PackedChunk))
     return next((each for each in packed if isinstance(each, CheckpointChunks)), None)
 

@@ -65,7 +65,7 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def in_columns(rows: pa.Table, schema: pa.Schema, missing: Mapping[str, Any]) -> pa.Table:
-    """Return rows with the columns of a schema, in its order; ``missing`` has values of others."""
+    """Return rows in the columns of a schema, with values from ``missing`` for absent columns."""
     columns = [
         rows.column(field.name)
         if field.name in rows.column_names
@@ -228,8 +228,8 @@ def _shard(row: Any, segment_id: SegmentId) -> Shard:
         core=row.core,
         base=row.base or 0,
     )
-    told = row.base is not None
-    return shard if told else implied(shard, segment_id, carried=bool(row.origin))
+    is_recorded = row.base is not None
+    return shard if is_recorded else implied(shard, segment_id, carried=bool(row.origin))
 
 
 def _footer(row: Any) -> FooterChecksum | None:
