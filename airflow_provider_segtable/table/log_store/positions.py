@@ -80,10 +80,10 @@ Start: TypeAlias = Time | Mapping[int, Position]
 
 
 def buckets_of(state: State, wanted: Collection[int] | None = None) -> tuple[int, ...]:
-    """Return the buckets to read: those wanted, or all that the table has.
+    """Return the buckets to read: the wanted ones, or all buckets of the table.
 
     Raises:
-        InvalidInput: a bucket is not one of the table's.
+        InvalidInput: the table has no such bucket.
     """
     count = LogStoreSettings.read(state.table.properties).buckets
     known = {*range(count), *state.log_store}
@@ -99,10 +99,10 @@ def buckets_of(state: State, wanted: Collection[int] | None = None) -> tuple[int
 def start_positions(
     ports: TableContext, find: Finder, start: Start, buckets: Collection[int]
 ) -> dict[int, Position]:
-    """Return the position of each bucket at which a reader begins.
+    """Return a reader's first position in each bucket.
 
     Raises:
-        InvalidInput: the start is none of these, or is no position of this table.
+        InvalidInput: the start is not a ``Start``, or not a position of this table.
         VersionExpired, NotATable: there is no such version, or it was cleaned.
     """
     if start == Whence.EARLIEST.value:
@@ -125,7 +125,7 @@ def _version(ports: TableContext, start: Time) -> State:
 
 
 def _committed(state: State, bucket: int) -> Position:
-    """Return the position behind a version's records, as they were in its newest epoch."""
+    """Return the position behind a version's records, in its newest epoch."""
     known = bucket_of(state, bucket)
     return Position(epoch=known.epoch, offset=known.end)
 
@@ -153,7 +153,7 @@ def _checked(state: State, bucket: int, at: Position) -> Position:
 
 
 def stored_marks(state: State, group: str) -> Mapping[int, LogMark]:
-    """Return the marks of a consumer group, by bucket; none before it has stored any.
+    """Return the marks of a consumer group, by bucket; empty before the first one is stored.
 
     Raises:
         InvalidName: the name is not a valid file name.
@@ -179,13 +179,13 @@ def store_positions(
     positions: Mapping[int, Position],
     before: Mapping[int, LogMark],
 ) -> dict[int, LogMark]:
-    """Store positions of a consumer group, unless they are stored; return the marks.
+    """Store positions of a consumer group if they changed; return the marks.
 
     Args:
         ports: the table's ports; a coordinator is not needed.
         group: the group's name.
         positions: the new positions, by bucket.
-        before: the marks that the positions went on from; buckets without one are left out.
+        before: the marks from which the members read on; buckets without one are left out.
 
     Raises:
         Fenced: another member has stored a position of a bucket meanwhile.
@@ -208,7 +208,7 @@ def store_positions(
 def _mark(
     ports: TableContext, state: State, bucket: int, at: Position, before: Mapping[int, LogMark]
 ) -> LogMark:
-    """Return the mark of a position: all ranges up to which event end before it."""
+    """Return the mark of a position, with the last event whose ranges end before it."""
     bucket_now, known = bucket_of(state, bucket), before.get(bucket)
     if at.offset >= bucket_now.end:
         return LogMark(position=at, through=state.n)
@@ -219,7 +219,7 @@ def _mark(
 
 
 def log_lag(ports: TableContext, find: Finder, reader: str | Mapping[int, Position]) -> LogLag:
-    """Return how far a reader of a table's log store is behind.
+    """Return the lag of a reader of a table's log store.
 
     Args:
         ports: the table's ports.
@@ -227,7 +227,7 @@ def log_lag(ports: TableContext, find: Finder, reader: str | Mapping[int, Positi
         reader: the name of a consumer group, or positions by bucket.
 
     Raises:
-        InvalidInput: the group has not stored any position, or a bucket is not one of the table's.
+        InvalidInput: the group has not stored any position, or the table has no such bucket.
     """
     before: State | None = None
     if isinstance(reader, str):
@@ -259,7 +259,7 @@ def _unread(ports: TableContext, bucket: int) -> LogMark:
 
 
 def _statuses(find: Finder, buckets: Collection[int]) -> dict[int, BucketStatus]:
-    """Return the status of all buckets whose services answer."""
+    """Return the status of all buckets with services that answer."""
     stores: dict[int, tuple[LogClient, list[int]]] = {}
     found: dict[int, BucketStatus] = {}
     for bucket in buckets:
@@ -275,7 +275,7 @@ def _statuses(find: Finder, buckets: Collection[int]) -> dict[int, BucketStatus]
 def _committed_at(
     ports: TableContext, state: State, bucket: int, offset: int, mark: LogMark
 ) -> Instant | None:
-    """Return when the record at an offset was committed; None if it is not."""
+    """Return the commit time of the record at an offset; None if it is not committed."""
     is_ahead = offset >= mark.position.offset
     through = mark.through_in(bucket_of(state, bucket).epoch) if is_ahead else NOTHING_READ
     found = ranges(ports.log, state, bucket, offset, through)
@@ -284,7 +284,7 @@ def _committed_at(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """Buckets that a member took, each with the stored position if there is one, and gave up."""
+    """Taken buckets of a member, each with the stored position, if any, and given-up ones."""
 
     taken: Mapping[int, Position | None]
     left: frozenset[int]
@@ -320,8 +320,8 @@ class GroupShare:
         return f"log-consumers-{self._group}"
 
     def step(self) -> Moves:
-        """Give up buckets that are not this member's, and take those that are."""
-        self._lose()
+        """Release foreign buckets, take assigned ones."""
+        self._give_up_lost()
         taken: dict[int, Position | None] = {}
         try:
             wanted = self._wanted()
@@ -360,7 +360,7 @@ class GroupShare:
             self._member.release()
 
     def _wanted(self) -> frozenset[int]:
-        """Return the buckets that this member should have, as the claims are now."""
+        """Return the buckets that the present claims assign to this member."""
         if self._member is None or self._member.state is LeaseState.LOST:
             content = {"author": self._ports.author}
             self._member = self._claimed(self._me, content)
@@ -384,7 +384,7 @@ class GroupShare:
         self._marks |= {bucket: stored[bucket] for bucket in got if bucket in stored}
         return {b: stored[b].position if b in stored else None for b in got}
 
-    def _lose(self) -> None:
+    def _give_up_lost(self) -> None:
         lost = {b for b, claim in self._claims.items() if claim.state is LeaseState.LOST}
         self._give_up(lost)
 

@@ -55,9 +55,9 @@ def rehearsed(ports: TableContext, state: State, cut: Cut) -> tuple[TableContext
 
 
 def written_with(ports: TableContext, state: State, cut: Cut) -> State:
-    """Return the newest version whose columns the records have; the given one if none has.
+    """Return the newest version with the columns of the records; by default the given one.
 
-    A store goes on with the columns that it was started with after the table was altered.
+    A store keeps its initial columns after the table was altered.
     """
     found = {batch.content.schema for each in cut.buckets.values() for batch in each.batches[:1]}
     version, n = state, state.n
@@ -113,7 +113,7 @@ def union_scan(ports: TableContext, find: Finder, request: ReadRequest) -> Union
 
     Raises:
         LogStoreUnavailable: see ``live_tail``.
-        SchemaMismatch, TimeOutOfRange, InvalidInput: the tail has records that no checkpoint can
+        SchemaMismatch, TimeOutOfRange, InvalidInput: the tail has records that a checkpoint cannot
             commit; or the request does not fit the table.
     """
     tail = live_tail(ports, find)

@@ -87,9 +87,9 @@ class PublishedNow:
         address: the URI that readers open.
         shown: number of files that were added, or show other rows than before.
         gone: number of files that the version no longer names.
-        unregistered: why the version is not in the catalog that properties name; empty if it is,
-            or none is named.
-        mended: what was wrong with the published table before; empty if nothing was found to be.
+        unregistered: the reason if the version is not in the catalog that properties name; else
+            empty.
+        mended: the damage of the published table that was repaired; empty if none was found.
     """
 
     format: str
@@ -106,7 +106,7 @@ class PublishedNow:
 class AlreadyPublished:
     """The newest published version shows the table as of event ``event``: nothing was put.
 
-    If it was put for an earlier event, no later one has changed what is published.
+    If it was put for an earlier event, no later one has changed published files.
     ``unregistered`` is as for ``PublishedNow``.
     """
 
@@ -127,7 +127,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overtaken:
-    """Other publishers put their versions first, each time; the last one shows ``event``."""
+    """Other publishers put their versions first in each attempt; the last one shows ``event``."""
 
     format: str
     event: int
@@ -138,18 +138,18 @@ PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """How what is published in a format stands to the newest version.
+    """The status of the newest published version of a format (rules 11 to 13).
 
     Attributes:
         format: the name of the format.
         enabled: whether the property is on.
         event: the event that the newest published version shows; None if there is none.
-        lag_events: number of later events that change what is published; None if it is unknown.
+        lag_events: number of events that it lags behind; None if it is unknown.
         late_since: time of the first of them; of the published version if it is unknown.
         lag_seconds: time since then.
         address: the URI that readers open.
-        refusal: why the newest version cannot be published; empty if it can.
-        error: why the published table cannot be read or is not ours; empty if it can.
+        refusal: the reason if the newest version cannot be published, else empty.
+        error: the reason if the target cannot be read or is another tool's, else empty.
     """
 
     format: str
@@ -164,7 +164,7 @@ class PublishedStatus:
 
 
 TRIES = 8
-"""Number of versions that other publishers may put first."""
+"""Most attempts of a publication that other publishers overtake."""
 FIRST_PAUSE_S = 0.005
 """Pause after the first lost race; it doubles each time."""
 
@@ -182,14 +182,14 @@ def publish(
     Args:
         ports: the table's ports.
         form: the format.
-        state: the version, which the caller knows to be the newest; by default the log is read.
-        full: publish all files anew, whatever lies in the place of the target.
-        report: called with what is being done, how many files of it are, and of how many.
+        state: the newest version, if the caller knows it; by default the log is read.
+        full: publish all files anew over any damaged target.
+        report: called with the current step, the number of files done, and of all files.
 
     Raises:
         ForeignTable: another tool's table is in the place of the target.
-        CorruptTable: a file of the table is damaged; or rubbish is in the place of the target
-            which nothing shows to be segtable's, and ``full`` is not given.
+        CorruptTable: a file of the table is damaged; or the target has files that are not known to
+            be segtable's, and ``full`` is not given.
         TableGone: the table was dropped.
         StorageError: the storage failed; publish again.
     """
@@ -203,7 +203,7 @@ def publish(
 
 @dataclass(slots=True)
 class _Publisher:
-    """One publication: ``state`` is the version to publish, ``published`` the newest that is."""
+    """One publication: the version to publish, ``state``, and the newest published one."""
 
     ports: TableContext
     form: Format
@@ -221,7 +221,7 @@ class _Publisher:
         self.switched_on = self._is_on(self.state)
 
     def run(self) -> PublishOutcome:
-        """Attempt it until there is an outcome, a bounded number of times."""
+        """Attempt the publication until there is an outcome, a bounded number of times."""
         for attempt in range(TRIES):
             outcome = self._attempt()
             if outcome is not None:
@@ -246,7 +246,7 @@ class _Publisher:
         return self._already() if changes is None else self._put(changes)
 
     def _load(self, known: Published | None) -> None:
-        """Read the target; of a damaged one, or for a full publication, what a version follows."""
+        """Read the target; if it is damaged, or for a full publication, read its remains."""
         try:
             if not self.full:
                 self.published = self.target.load(known)
@@ -259,19 +259,19 @@ class _Publisher:
             self.published = remains
         else:
             self.published = self.target.remains()
-        self.state = self.ports.log.refresh(self.state)  # whoever put that had read it
+        self.state = self.ports.log.refresh(self.state)  # at least to the event of the remains
 
     def _is_on(self, state: State) -> bool:
         return self.form.name in PublishSettings.read(state.table.properties).formats
 
     def _switched_off(self, state: State) -> str:
-        """Return that the format was switched off meanwhile, if it was."""
+        """Return a message if the format was switched off meanwhile, else empty."""
         if not self.switched_on or self._is_on(state):
             return ""
         return f"{property_of(self.form.name)} was switched off meanwhile"
 
     def _changes(self, last: Publication | None) -> Changes | None:
-        """Return what is to be published; None if the published version shows it already."""
+        """Return the changes to publish; None if the published version shows them already."""
         published = self.published
         if self.full or published is None or not follows(self.ports.log, self.state, published):
             return everything(self.state, published)
@@ -336,12 +336,12 @@ class _Publisher:
             return self.target.put(self.published, wanted)
         except OutcomeUnknown:
             return None
-        except NotFound:  # what it goes on from was removed
+        except NotFound:  # the version before it was removed
             self.ports.publications.forget(self.form.name)
             return None
 
     def _registered(self, published: Published) -> str:
-        """Make a version known in catalogs, unless this process has; return why it is not."""
+        """Register a version in catalogs, unless this process has; return the error, else empty."""
         publications, name = self.ports.publications, self.form.name
         properties = self.state.table.properties
         version = published.number, published.table_id, tuple(sorted(properties.items()))
@@ -428,7 +428,7 @@ def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
 def _status(
     ports: TableContext, form: Format, state: State, status: PublishedStatus
 ) -> PublishedStatus:
-    """Return a status with what the target and the log add to it."""
+    """Return a status completed from the target and the log."""
     if status.enabled:
         status = replace(status, refusal=refusal(form, state))
     try:
@@ -437,7 +437,7 @@ def _status(
         return replace(status, error=f"{type(error).__name__}: {error}")
     if published is None:
         return status
-    times = _late(ports, state, published)
+    times = _lag_times(ports, state, published)
     first = published.time if times is None else next(iter(times), None)
     lag_s = 0.0 if first is None else max(0.0, (ports.clock.now() - first) / 1e6)
     return replace(
@@ -450,7 +450,7 @@ def _status(
     )
 
 
-def _late(ports: TableContext, state: State, published: Published) -> list[Instant] | None:
+def _lag_times(ports: TableContext, state: State, published: Published) -> list[Instant] | None:
     """Return the times of the events that make a published version lag; None if unknown."""
     if not follows(ports.log, state, published):
         return None
@@ -458,11 +458,11 @@ def _late(ports: TableContext, state: State, published: Published) -> list[Insta
         before = ports.log.version(published.event, state)
     except (VersionExpired, CorruptTable):
         return [] if shows(published, state) else None
-    return [*_changing(ports, state, before)]
+    return [*_changing_times(ports, state, before)]
 
 
-def _changing(ports: TableContext, state: State, before: State) -> Iterator[Instant]:
-    """Yield the times of the events after a version that change what is published."""
+def _changing_times(ports: TableContext, state: State, before: State) -> Iterator[Instant]:
+    """Yield the times of the events after a version that change published files or columns."""
     events = ports.log.events(before.n + 1)
     for event in takewhile(lambda each: each.n <= state.n, events):
         after = apply(before, event)

@@ -51,7 +51,7 @@ def published_paths(ports: TableContext, since: Instant) -> frozenset[str]:
 def sweep_targets(
     ports: TableContext, since: Instant, *, dry_run: bool
 ) -> Mapping[str, tuple[str, ...]]:
-    """Delete what is obsolete in all targets; return the paths by format, if there are any."""
+    """Delete obsolete files of all targets; return the paths by format, if there are any."""
     swept = {
         name: each.target(ports.storage).sweep(since, dry_run=dry_run)
         for name, each in ports.formats.items()
@@ -72,7 +72,7 @@ def target_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
 
 
 def target_folders(ports: TableContext) -> tuple[str, ...]:
-    """Return the folders below a table's root that targets of all formats have."""
+    """Return the folders of all formats' targets below a table's root."""
     return tuple(folder for each in ports.formats.values() for folder in each.folders)
 
 
@@ -82,9 +82,9 @@ def own_paths(storage: Storage, each: Format, folder: str) -> list[str]:
 
 
 def withdraw(ports: TableContext, each: Format) -> None:
-    """Delete what is published of a dropped table, as its drop does, unless a new table is there.
+    """Delete the target of a dropped table, as its drop does, unless a new table replaced it.
 
-    Files are listed before the log is asked, so none of a new table is among them.
+    Files are listed before the log is read, so none of a new table is among them.
     """
     own = [path for folder in each.folders for path in own_paths(ports.storage, each, folder)]
     if EventLog(ports.storage).end() is not None:
@@ -94,14 +94,14 @@ def withdraw(ports: TableContext, each: Format) -> None:
 
 def _is_foreign(each: Format, storage: Storage) -> bool:
     try:
-        each.target(storage).remains()  # of a damaged one, files are told by their names
+        each.target(storage).remains()  # files of a damaged target are known by their names
     except ForeignTable:
         return True
     return False
 
 
 LOOKS = 100
-"""How often files are listed at most, if publishers put versions all the while."""
+"""Most listings of files, if publishers put versions meanwhile."""
 
 
 def remove_published(
