@@ -102,7 +102,7 @@ class Box:
 
     @property
     def used(self) -> bool:
-        """Return whether there is anything to remember."""
+        """Return whether the box has any content."""
         numbers = self.counters or self.last_version or self.head >= 0
         claims = any(self.claims.values())
         return bool(self.held or self.queue or self.turns or claims or numbers)

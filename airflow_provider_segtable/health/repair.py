@@ -450,5 +450,5 @@ def _newest_time(plan: RepairPlan) -> int:
 def _commit_id(plan: RepairPlan) -> str:
     """Return the plan's commit id; equal plans have equal ids, so two repairs commit once."""
     n = plan.log.state.n if plan.log.state else 0
-    told = Event(n=n, time=0, commit="", author="", action=plan.event or plan.table)
-    return f"repair-{hashlib.sha256(encode(told)).hexdigest()[:16]}"
+    stand_in = Event(n=n, time=0, commit="", author="", action=plan.event or plan.table)
+    return f"repair-{hashlib.sha256(encode(stand_in)).hexdigest()[:16]}"

@@ -138,7 +138,7 @@ class LayeredStorage:
         self._above.settle(prefix)
 
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
-        """Take no turns: nobody else writes here."""
+        """Take no turns: there is no other writer."""
         return self._above.turn(prefix, wait_s=wait_s)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:

@@ -1,7 +1,7 @@
 """Publish the newest version of a table in a format, after each commit, and report the status.
 
-1. ``read the target -> compare with the log -> open what differs -> put``. The put is
-   put-if-absent: if another publisher has put a version first, the publisher goes round again, a
+1. ``read the target -> compare with the log -> open different files -> put``. The put is
+   put-if-absent: if another publisher has put a version first, the publisher begins again, a
    bounded number of times. No lock is needed, and the event log records nothing of it.
 2. Published events only rise. So if the target shows a later event than the publisher's state, the
    log is read on first. Only if the log was rebuilt is an earlier event published.
@@ -9,11 +9,12 @@
    its own.
 4. After the put the log is read once more. If the version that was put is no longer kept, a
    cleaning may have deleted files of it, and the newest version is published after it. If the
-   table was dropped meanwhile, the target is deleted: the drop may have come before the put.
-   If another table is in its place, or the format was switched off, only this version is.
-5. After the put the target is read once more, too. If versions or other files on which this one
-   relies were removed, it is taken back, and the publisher goes round again. A removal looks once
-   more, too (``table.publishing.targets``).
+   table was dropped meanwhile, the target is deleted: the drop may have listed files before the
+   put. If another table is in its place, or the format was switched off, only this version is
+   deleted.
+5. After the put the target is read once more, too. If versions or other files that this one needs
+   were removed, it is taken back, and the publisher begins again. A removal lists files once more,
+   too (``table.publishing.targets``).
 6. A damaged target that segtable wrote is published over: all files are published anew after the
    remains. So is any rubbish with ``full``; another tool's table never is.
 7. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
