@@ -1,4 +1,4 @@
-"""Entries of indexes that a process keeps in memory, so that it does not read them for each scan.
+"""Cache of index entries in a process, so that it does not read them for each scan.
 
 1. The key of a view includes the events that fed the index. So a later feed makes another key, and
    nothing has to be invalidated.

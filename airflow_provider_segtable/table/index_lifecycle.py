@@ -230,7 +230,7 @@ class Coverage:
 
 
 def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
-    """Return how much of a version of its table an index knows; reads two columns of its entries.
+    """Return an index's coverage of a version; reads two columns of its entries.
 
     Raises:
         SegtableError: the entries cannot be read.

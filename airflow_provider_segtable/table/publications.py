@@ -60,7 +60,7 @@ class Publications:
 
     @contextmanager
     def turn(self, name: str) -> Iterator[bool]:
-        """Take this thread's turn in a format; the value is whether it had to wait for it."""
+        """Take this thread's turn in a format; yield whether it had to wait."""
         with self._lock:
             turn = self._turns.setdefault(name, Lock())
         free = turn.acquire(blocking=False)

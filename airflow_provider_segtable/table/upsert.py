@@ -193,7 +193,7 @@ def commit_logs(
 
 
 def instant_after(ports: TableContext, state: State) -> Instant:
-    """Return the instant of a writer that has read a version: later than all that it read.
+    """Return the instant of a writer that has read a version, which is later than the version.
 
     Raises:
         ClockSkew: the author's clock is off.

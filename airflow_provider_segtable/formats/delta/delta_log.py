@@ -275,7 +275,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 _ATTEMPTS = 4
 _OF_TABLES = {"metaData", "protocol", "add", "remove"}
-"""Actions by which a version is one of a Delta table."""
+"""Actions that only versions of a Delta table have."""
 _Read = TypeVar("_Read")
 
 

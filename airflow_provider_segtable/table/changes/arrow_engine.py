@@ -383,7 +383,7 @@ def file_of(request: ChangeRequest) -> FileRows | None:
 
 
 def why_spark(request: ChangeRequest, snapshot: Snapshot) -> str:
-    """Return why only Spark can carry out a change; empty if this process can.
+    """Return the reason if only Spark can carry out a change, else empty.
 
     Raises:
         SchemaMismatch: the table has no such column, or the column cannot have the value.

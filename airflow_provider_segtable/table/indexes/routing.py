@@ -187,7 +187,7 @@ class Route:
 
     @property
     def corrected(self) -> int:
-        """Return the number of records that it corrects."""
+        """Return the number of corrected records."""
         return sum(segment.rows for segment in self.corrections)
 
 
@@ -333,7 +333,7 @@ def holds(ports: TableContext, route: Route, state: State) -> bool:
 
 
 def _taken_back(ports: TableContext, after: int) -> Iterator[bool]:
-    """Yield for each event after a version whether it may have taken records back."""
+    """Yield a flag for each event after a version: it may have taken records back."""
     for event in ports.log.events(after + 1):
         yield isinstance(event.action, VersionRestored | TableRepaired)
 
