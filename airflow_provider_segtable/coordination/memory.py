@@ -1,19 +1,15 @@
 """Coordination inside one process, for tests, simulation and single-process use.
 
-1. Each ``MemoryCoordinator`` is one client of a ``MemoryService`` and owns one session at a time.
-2. It is deterministic: no randomness, no clock but the given one, and it waits only by
-   ``clock.sleep``, never inside the mutex. A simulation's clock controls every interleaving.
-3. After a lost session the next call opens another; leases of the old one stay LOST.
-
-The server side of coordination inside one process, used by ``MemoryCoordinator``.
-
 1. ``MemoryService`` is the server: locks, queue, counters, heads, sessions, epoch.
-2. Every step is one critical section, so a grant with its revocations and ids is atomic.
-3. The client's view of its session may differ from the server's: ``expire`` with ``told=False``
+2. Each ``MemoryCoordinator`` is one client of a service and owns one session at a time. After a
+   lost session the next call opens another; leases of the old one stay LOST.
+3. It is deterministic: no randomness, no clock but the given one, and it waits only by
+   ``clock.sleep``, never inside the mutex. A simulation's clock controls every interleaving.
+4. Every step is one critical section, so a grant with its revocations and ids is atomic.
+5. The client's view of its session may differ from the server's: ``expire`` with ``told=False``
    ends the locks while the lease still shows HELD, until the client's next contact. That models a
    paused process which wakes up late.
-
-Claims inside one process; each lives as long as its session.
+6. A claim lives as long as its session.
 """
 
 import threading
@@ -106,7 +102,7 @@ class Box:
 
     @property
     def used(self) -> bool:
-        """Return whether there is anything to remember."""
+        """Return whether the box has any content."""
         numbers = self.counters or self.last_version or self.head >= 0
         claims = any(self.claims.values())
         return bool(self.held or self.queue or self.turns or claims or numbers)

@@ -1,23 +1,22 @@
 """Formats: how versions of a table are published for readers of other table formats.
 
-1. A *published version* names data files where they lie, and the rows of them that are hidden. It
-   shows exactly event n of the log, whose number it records. No data file is copied.
+1. A *published version* names data files in their place, and the hidden rows in them. It shows
+   exactly event n of the log, and records this number. No data file is copied.
 2. A *target* is the published table of one format in one table's root. Any number of publishers may
    put versions into it: each version is created by put-if-absent, under the number after the one
    that its publisher has read. A publisher whose number is taken reads the target again.
-3. Published events only rise; a target never goes back.
-4. Readers may have opened any published version. What the newest one names is needed, and what
-   another one names for as long as the retention, counted from when it was replaced.
+3. Published events only rise; a target never returns to an earlier one.
+4. Readers may have opened any published version. The files of the newest one are needed, and those
+   of a replaced one for as long as the retention, counted from its replacement.
 5. Some formats have catalogs beside the target. These follow: a version is published by its put,
    whether or not it becomes known elsewhere.
 6. A target that cannot be read, or was not written by segtable, is an error, never an empty one.
-   A target that is not there is None.
-7. Whatever lies in the place of a target, unless it is another tool's table, a version with all
-   files can be put after it: ``remains`` says after which number. Readers of that version need
-   nothing that was there before.
-8. A target may be removed, or its table dropped, while a version is put. So the publisher looks
+   An absent target is None.
+7. A version with all files can be put after any damaged target, unless it is another tool's table:
+   ``remains`` returns the number to follow. Readers of that version need no earlier file.
+8. A target may be removed, or its table dropped, while a version is put. So the publisher checks
    afterwards whether the version still *holds*; if not, it takes the version back. If it dies in
-   between, the next publication is put after what it left.
+   between, the next publication is put after its remains.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,7 +45,7 @@ __all__ += ["Revision", "ShownFile", "Target"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file that a revision adds, or of which it hides other rows than before.
+    """A file that a revision adds, or whose hidden rows it changes.
 
     ``hidden`` are the positions in the file of all hidden rows.
     """
@@ -66,8 +65,8 @@ class Revision:
         commit: its commit id.
         table: the table's definition in that version.
         gone: paths of files that the version no longer shows.
-        shown: files that it shows anew, or with other hidden rows, by path.
-        data_change: False if the same rows are shown as before (compactions alone).
+        shown: new files, and files with other hidden rows, by path.
+        data_change: False if the rows are the same as before (compactions alone).
         rules: the number of the rules by which its files were chosen (``core.publishing``).
     """
 
@@ -83,7 +82,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
-    """A file of a published version; ``own`` is what its format has to remember of it."""
+    """A file of a published version; ``own`` is its format's private data."""
 
     path: str
     key: str
@@ -97,14 +96,14 @@ class Published:
     Attributes:
         number: its number in its own format.
         event: the event that it shows.
-        commit: the commit id of that event; empty if no version can be put after this one but one
-            with all files, for example because the table was moved.
+        commit: the commit id of that event; empty if only a version with all files can follow this
+            one, for example because the table was moved.
         time: the time of that event.
         table_id: the id of the table.
         schema: the number of the table's schema.
         files: its files, by path.
         address: the URI that readers open.
-        own: what its format has to remember.
+        own: its format's private data.
         rules: the number of the rules by which its files were chosen.
     """
 
@@ -122,14 +121,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a published version itself says of a data file: its rows, and which are hidden."""
+    """The number of rows of a data file, and its hidden rows, as its published version has them."""
 
     rows: int
     hidden: BitMap = field(default_factory=BitMap)
 
     @property
     def shown(self) -> int:
-        """Return the number of rows that readers see."""
+        """Return the number of visible rows."""
         return self.rows - len(self.hidden)
 
 
@@ -145,8 +144,8 @@ class Target(Protocol):
         """Return the newest published version; None if there is none.
 
         Args:
-            known: any earlier version of this target: only later ones are read. If it is not there
-                any more, because the target was deleted, the target is read anew.
+            known: any earlier version of this target: only later ones are read. If it was deleted
+                with the target, the target is read anew.
 
         Raises:
             ForeignTable: the folder has a table that segtable did not write.
@@ -155,13 +154,13 @@ class Target(Protocol):
         ...
 
     def remains(self) -> Published | None:
-        """Return what a version with all files can be put after, whatever is there; or None.
+        """Return the remains of any target, for a version with all files to follow; None if empty.
 
         Its files are those that a decodable part of the target names, its table id is empty, and
-        its event is -1 unless something in it says that segtable wrote it.
+        its event is -1 unless something in it shows that segtable wrote it.
 
         Raises:
-            ForeignTable: what can be decoded is another tool's.
+            ForeignTable: the decodable part is another tool's.
             StorageError: the storage cannot be read.
         """
         ...
@@ -178,7 +177,7 @@ class Target(Protocol):
         ...
 
     def holds(self, put: Published) -> bool:
-        """Return whether a version that was just put has all that its readers need beside it."""
+        """Return whether all files that readers of a version just put need are present."""
         ...
 
     def take_back(self, put: Published) -> None:
@@ -186,12 +185,12 @@ class Target(Protocol):
         ...
 
     def contents(self, head: Published) -> Mapping[str, Contents]:
-        """Return what readers see of each data file, from all that a version refers to, by path.
+        """Return the rows of each data file and its hidden ones, from a version's files, by path.
 
-        Everything is read from the storage, as its readers do; data files alone are not.
+        As its readers do, this reads all files from the storage, except data files.
 
         Raises:
-            CorruptTable: a file that the version refers to is gone or broken.
+            CorruptTable: a file that the version refers to is missing or broken.
         """
         ...
 
@@ -199,8 +198,8 @@ class Target(Protocol):
         """Return the paths of data files that readers may need.
 
         They are those of the newest version, and of each that was replaced after ``since``. If
-        files of the newest version itself are gone, no reader opens it: only what can be decoded
-        is needed.
+        metadata files of the newest version are missing, no reader opens it: only its decodable
+        part is needed.
 
         Raises:
             ForeignTable, CorruptTable, StorageError: it cannot be read: delete nothing.
@@ -208,7 +207,7 @@ class Target(Protocol):
         ...
 
     def sweep(self, since: Instant, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Delete what no version needs that is the newest, or was replaced after ``since``.
+        """Delete files that only versions replaced before ``since`` reference.
 
         Only files of the target itself, such as old metadata; never data files.
 
@@ -219,12 +218,12 @@ class Target(Protocol):
 
 
 class Format(Protocol):
-    """A table format that versions can be published in.
+    """A table format for publishing versions.
 
     Attributes:
         name: its name in properties and on the command line.
         title: its name in sentences.
-        folders: the folders below a table's root that a target has, none other writes into.
+        folders: the target's own folders below a table's root.
     """
 
     name: ClassVar[str]
@@ -241,7 +240,7 @@ class Format(Protocol):
         ...
 
     def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
-        """Return why a version cannot be published, with the way out; empty if it can.
+        """Return the reason if a version cannot be published, with the way out, else empty.
 
         Args:
             table: its definition.
@@ -250,17 +249,17 @@ class Format(Protocol):
         ...
 
     def register(self, published: Published, properties: Mapping[str, str]) -> str:
-        """Make the newest version known elsewhere, such as in a catalog, if properties ask for it.
+        """Register the newest version elsewhere, such as in a catalog, if properties name one.
 
         Args:
             published: the version, which may be known there already.
             properties: those of the table.
 
         Returns:
-            Why it is not known there, with the way out; empty if it is, or need not be.
+            The reason if it could not be registered, with the way out, else empty.
         """
         ...
 
     def is_own(self, path: str) -> bool:
-        """Return whether the name of a file, relative to the root, is one that a target gives."""
+        """Return whether a target gives such a name to its files, relative to the root."""
         ...

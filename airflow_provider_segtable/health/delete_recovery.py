@@ -186,7 +186,7 @@ def recover_deletes(
 
 
 def _decided(doubt: Doubt, verdict: Verdict | None) -> Doubt:
-    """Return a doubt with what was decided about it."""
+    """Return a doubt with the decision about it."""
     if verdict is not None:
         return replace(doubt, blocking=False, note=f"{doubt.note}: --deletes {verdict}")
     return replace(doubt, note=f"{doubt.note}: choose --deletes apply or --deletes ignore")
@@ -308,8 +308,8 @@ def left_out(found: Recovered, past: frozenset[SegmentId]) -> frozenset[SegmentI
 
 
 def _token(rows: Rows) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for root in sorted(rows):
-        told.update(f"{root}\n".encode())
-        told.update(np.asarray(rows[root].to_array(), dtype="<u4").tobytes())
-    return f"restored-{told.hexdigest()[:24]}"
+        digest.update(f"{root}\n".encode())
+        digest.update(np.asarray(rows[root].to_array(), dtype="<u4").tobytes())
+    return f"restored-{digest.hexdigest()[:24]}"

@@ -129,7 +129,7 @@ def log_services(ports: TableContext, state: State, now: Instant) -> Iterator[Fi
 
 
 def _last_checkpoint(ports: TableContext, state: State, bucket: int) -> Instant:
-    """Return when a bucket had its last checkpoint, or lost it by a restore; 0 if it had none."""
+    """Return the time of a bucket's last checkpoint, or of its loss by a restore; 0 for none."""
     waypoints = state.log_store[bucket].waypoints
     event = ports.log.event(max(waypoints[-1].n, state.retained_from)) if waypoints else None
     return event.time if event else 0
@@ -239,7 +239,7 @@ def _of_plan(ports: TableContext, state: State, n: int, action: PlanCompleted) -
 
 
 def _late(ports: TableContext, n: int, action: PlanCompleted) -> Iterator[tuple[int, Segment]]:
-    """Yield the late files with their events, newest first, as far as the log has them."""
+    """Yield the late files with their events, newest first, if the log still has the events."""
     left, at = set(action.late), n - 1
     while left and (event := ports.log.event(at)) is not None:
         for segment in segments_of(event.action):
@@ -376,13 +376,13 @@ def _of_indexes(ports: TableContext, seen: Observed, bounds: Bounds) -> Iterator
 
 
 def _unmerged(seen: Observed) -> Iterator[Finding]:
-    """Yield what readers leave out or merge, because no compaction does."""
+    """Report deletes and log files awaiting compaction."""
     yield from undone_deletions(seen)
     yield from keyed_findings(seen)
 
 
 def _tables_of_indexes(ports: TableContext, state: State) -> dict[str, TableDefinition | str]:
-    """Return the definitions of the indexes' own tables, or why they cannot be read."""
+    """Return the definitions of the indexes' own tables, or the errors of reading them."""
     found: dict[str, TableDefinition | str] = {}
     for index, own in inner_tables(ports, state):
         try:
@@ -393,7 +393,7 @@ def _tables_of_indexes(ports: TableContext, state: State) -> dict[str, TableDefi
 
 
 def _lost_indexes(ports: TableContext, state: State, before: Instant) -> list[str]:
-    """Return the ids of indexes that have a log of their own, and no place in the table."""
+    """Return the ids of indexes that have a log, but are not in the table's state."""
     entries = _listed(ports, INDEXES, [])
     known = {index.definition.id for index in state.indexes.values()}
     young = indexes_with_logs(each.path for each in entries if each.modified > before)
@@ -448,7 +448,7 @@ def _number(entry: Entry) -> int | None:
 
 
 def _beside_data(ports: TableContext, state: State, deletes: list[Entry]) -> Iterator[Finding]:
-    """Yield findings about files of deletions, what is published, and what plans left out."""
+    """Yield findings about files of deletions, published versions, and values that plans lost."""
     yield from _lost_vectors(ports, state, deletes)
     yield from examine_targets(ports, state)
     yield from _lost_values(ports, state)

@@ -1,4 +1,4 @@
-"""Check what is published: read it as others do, and compare it with the log. Reads only.
+"""Check published versions: read them as other tools do, and compare them with the log. Reads only.
 
 1. Each format's newest published version is read by every reader that is installed
    (``published_readers``), and the version of the log that it shows by ``Scan``. Both are streams:
@@ -58,7 +58,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderCheck:
-    """What one reader sees; ``columns`` are those that differ, ``message`` says how."""
+    """The result of one reader; ``columns`` are the differing ones, ``message`` has details."""
 
     reader: str
     version: str
@@ -70,16 +70,16 @@ class ReaderCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishCheck:
-    """What all readers see of one format.
+    """The results of all readers of one format.
 
     Attributes:
         format: its name.
-        address: what readers open.
+        address: the URI that readers open.
         event: the event that the published version shows; None if there is none.
         rows: the number of rows in the log's version.
         checksum: their checksum.
-        readers: what each reader sees.
-        findings: what is wrong.
+        readers: the result of each reader.
+        findings: the problems.
     """
 
     format: str
@@ -98,13 +98,13 @@ def check_published(
     report: Report = lambda *_: None,
     readers: Mapping[str, Collection[PublishedReader]] = READERS,
 ) -> tuple[PublishCheck, ...]:
-    """Compare what is published in some formats with the log.
+    """Compare the published versions of some formats with the log.
 
     Args:
         ports: the table.
         formats: names of formats.
         report: called with the progress.
-        readers: of each format.
+        readers: the readers of each format.
 
     Raises:
         SegtableError: the log, or its version of the rows, cannot be read.
@@ -122,7 +122,7 @@ class _Check:
     expected: dict[int, Checksum] = field(default_factory=dict)
 
     def of_format(self, name: str, readers: Collection[PublishedReader]) -> PublishCheck:
-        """Return what all readers see of a format."""
+        """Return the results of all readers of a format."""
         target = self.ports.formats[name].target(self.ports.storage)
         try:
             head = target.load()
@@ -183,7 +183,7 @@ class _Check:
     def _seen(
         self, reader: PublishedReader, place: PublishedPlace, schema: pa.Schema, expected: Checksum
     ) -> ReaderCheck:
-        """Return what a reader sees."""
+        """Return the result of a reader."""
         version, lacking = installed(reader.package), reader.lacking()
         if lacking:
             return ReaderCheck(
@@ -205,7 +205,7 @@ class _Check:
     def _counted(
         self, what: str, batches: Iterator[pa.RecordBatch], total: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches, and report how many rows there were."""
+        """Yield batches, and report the number of rows."""
         done = 0
         for batch in batches:
             done += batch.num_rows
@@ -230,7 +230,7 @@ class _Check:
 def _read(
     rows: Iterator[pa.RecordBatch], schema: pa.Schema, place: PublishedPlace
 ) -> tuple[Verdict, str, Checksum]:
-    """Return the checksum of a reader's rows, or how it failed."""
+    """Return a reader's verdict, its error, and the checksum of its rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they advise faster ways of reading
         try:
@@ -245,7 +245,7 @@ def _read(
 
 
 def _of_library(error: BaseException) -> bool:
-    """Return whether a library raised it: panics of Rust are no ``Exception``."""
+    """Return whether a library raised an error; panics of Rust are not an ``Exception``."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
@@ -255,7 +255,7 @@ def _said(error: BaseException, place: PublishedPlace) -> str:
 
 
 def _difference(found: Checksum, expected: Checksum) -> str:
-    """Return how the rows of a reader differ from the log's."""
+    """Return the difference between a reader's rows and the log's, in words."""
     if found.rows != expected.rows:
         return f"it shows {counted(found.rows, 'row')}, the log has {expected.rows:,}"
     columns = found.differing(expected)
@@ -265,7 +265,7 @@ def _difference(found: Checksum, expected: Checksum) -> str:
 
 
 def _findings(name: str, head: Published, seen: ReaderCheck, *, sound: bool) -> Iterator[Finding]:
-    """Yield what is wrong with what one reader sees; ``sound``: another one agrees with the log."""
+    """Yield the problems of a reader; ``sound`` means that another one agrees with the log."""
     where = f"{name} version {head.number} in {seen.reader} {seen.version}".rstrip()
     if seen.verdict is Verdict.DIFFERS:
         yield Finding(

@@ -41,7 +41,7 @@ class PublishedPlace:
 
     @property
     def location(self) -> str:
-        """Return what all readers open: a path if it is local, which some take no URI for."""
+        """Return the location for all readers: a path if it is local, because some refuse URIs."""
         return self.address.removeprefix("file://")
 
 
@@ -57,7 +57,7 @@ class PublishedReader(Protocol):
     package: ClassVar[str]
 
     def lacking(self) -> str:
-        """Return what is not installed; empty if the reader can be used."""
+        """Return the missing packages, in words; empty if the reader can be used."""
         ...
 
     def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
@@ -66,7 +66,7 @@ class PublishedReader(Protocol):
 
 
 class Unlike(ValueError):
-    """A reader shows other columns than the table has; the message says which."""
+    """A reader shows other columns than the table has; the message names them."""
 
 
 def installed(package: str) -> str:
@@ -86,7 +86,7 @@ _REFUSALS = ("not supported", "not yet supported", "unsupported", "not implement
 
 
 def refuses(error: BaseException) -> bool:
-    """Return whether a library says that it does not support what it found."""
+    """Return whether an error of a library means that it does not support the table."""
     said = str(error).lower()
     return isinstance(error, NotImplementedError) or any(each in said for each in _REFUSALS)
 
@@ -190,7 +190,7 @@ def lacking_extensions(wanted: Iterable[str]) -> str:
 def rows_of(
     query: str, extensions: Iterable[str], place: PublishedPlace, *, first: Iterable[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a query answers, after the statements ``first``."""
+    """Yield the rows of a query, after the statements ``first``."""
     secret = duckdb_secret(place)
     with _connect() as db:
         for each in (*extensions, *(["httpfs"] if secret else [])):

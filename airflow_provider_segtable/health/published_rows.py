@@ -4,12 +4,12 @@ Rows, compared with a scan of the version that is published:
 
 1. Published contents are taken from the target's own bytes (``Target.contents``): its data files,
    the rows of each, and which of them are hidden. The log's version is read by ``Scan``; of a
-   primary-key table only its base files, which is what is promised there.
+   primary-key table only its base files, because only these are published.
 2. Always compared are the files, and of each time chunk the number of rows, but for that of
    primary-key tables. With ``deep``, the rows: the stored ones of the published files without the
    hidden positions, against those of the scan, by a checksum of each time chunk, as streams.
 3. A primary-key table may have rows in buckets without a base: nothing of these is published. If a
-   compaction has merged such a bucket, readers miss what they were promised. Otherwise its records
+   compaction has merged such a bucket, readers miss its base. Otherwise its records
    merely wait for their first compaction; that is reported if nothing at all is published.
 4. If the log does not have the published version any more, only rule 3 is checked.
 
@@ -95,17 +95,17 @@ def published_state(ports: TableContext, newest: State, head: Published) -> Stat
 def check_rows(
     ports: TableContext, form: Format, head: Published, newest: State, *, deep: bool = False
 ) -> Iterator[Finding]:
-    """Yield how what is published differs from the log's version.
+    """Yield the differences between a published version and the log's version.
 
     Args:
         ports: the table's ports.
         form: the format.
-        head: its newest published version, whose data files are all there.
+        head: its newest published version; all of its data files exist.
         newest: the newest version of the log.
         deep: compare rows by checksums, too.
 
     Raises:
-        CorruptTable: a file that the published version refers to is gone or broken.
+        CorruptTable: a file that the published version refers to is missing or broken.
     """
     contents = form.target(ports.storage).contents(head)
     yield from _unbased(form, newest, sum(each.rows for each in contents.values()))
@@ -230,7 +230,7 @@ def _differing(found: Checksum, wanted: Checksum) -> str:
 
 # Targets
 def check_targets(ports: TableContext, state: State, *, deep: bool = False) -> Iterator[Finding]:
-    """Yield findings about what is published of a table.
+    """Yield findings about the published versions of a table.
 
     Args:
         ports: the table's ports.
@@ -250,7 +250,7 @@ def check_targets(ports: TableContext, state: State, *, deep: bool = False) -> I
 
 
 def examine_targets(ports: TableContext, state: State) -> Iterator[Finding]:
-    """Yield findings about what is published of a table, and how old it is."""
+    """Yield findings about the published versions of a table, and their age."""
     yield from check_targets(ports, state)
     try:
         statuses = published_status(ports)
@@ -290,7 +290,7 @@ def _checked(ports: TableContext, each: Format, state: State, *, deep: bool) -> 
 def _rows(
     ports: TableContext, each: Format, head: Published, state: State, *, deep: bool
 ) -> Iterator[Finding]:
-    """Yield how rows differ; if the version is replaced or removed meanwhile, of what is next."""
+    """Yield differences of rows; if the version is replaced meanwhile, those of its successor."""
     damage: CorruptTable | NotFound | None = None
     found: list[Finding] = []
     try:
@@ -315,7 +315,7 @@ def _unfinished(ports: TableContext, each: Format) -> Iterator[Finding]:
 
 
 def _lost(ports: TableContext, head: Published, state: State) -> list[str]:
-    """Return the files of a published version that are gone; those of the log are there."""
+    """Return the missing files of a published version; those of the log's version exist."""
     shown = {segment.path for segment in state.timeline.each_visible()}
     return [path for path in sorted(head.files.keys() - shown) if _is_gone(ports, path)]
 

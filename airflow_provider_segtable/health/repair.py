@@ -3,8 +3,8 @@
 1. *Read*: the remains of the log (``health.evidence``), the missing files that the log names,
    and, if events were lost, the footers of files that the log does not name.
 2. *Plan*: ``core.recovery.replay`` recovers the segments, ``health.delete_recovery`` the
-   deletions. The plan is a value, equal for a dry run, and lists all doubts. While a doubt
-   blocks, nothing is written.
+   deletions. The plan is a value, equal for a dry run, and lists all doubts: among them lost rows,
+   if the log is still readable, and lost indexes. While a doubt blocks, nothing is written.
 3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted at
    their old place. A folder without ``done`` marks an unfinished repair.
 4. *Write*: if a prefix of the log remains, one event ``TableRepaired`` follows it. Otherwise event
@@ -12,8 +12,6 @@
    table, so no reader ever sees an empty one.
 5. Every step may be repeated, and two repairs write the same events. Writers must be stopped
    meanwhile: a writer that has read the old log could continue it.
-
-Report what a repair would lose: rows, if the log is still readable, and indexes.
 """
 
 import hashlib
@@ -452,5 +450,5 @@ def _newest_time(plan: RepairPlan) -> int:
 def _commit_id(plan: RepairPlan) -> str:
     """Return the plan's commit id; equal plans have equal ids, so two repairs commit once."""
     n = plan.log.state.n if plan.log.state else 0
-    told = Event(n=n, time=0, commit="", author="", action=plan.event or plan.table)
-    return f"repair-{hashlib.sha256(encode(told)).hexdigest()[:16]}"
+    stand_in = Event(n=n, time=0, commit="", author="", action=plan.event or plan.table)
+    return f"repair-{hashlib.sha256(encode(stand_in)).hexdigest()[:16]}"

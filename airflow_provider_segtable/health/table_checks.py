@@ -94,7 +94,7 @@ from airflow_provider_segtable.table.log_store.file_reader import files_of_bucke
 def check_records(
     ports: TableContext, state: State, index: IndexState, found: pa.Table
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the facts of an index; reads the keys of all visible files.
+    """Yield problems of the facts of an index; reads the keys of all visible files.
 
     Args:
         ports: the table's ports.
@@ -172,7 +172,7 @@ Verify = Callable[[TableContext], Iterable[Finding]]
 def check_indexes(
     ports: TableContext, state: State, verify: Verify, *, deep: bool
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the indexes of a table.
+    """Yield problems of the indexes of a table.
 
     Args:
         ports: the table's ports.
@@ -209,7 +209,7 @@ def check_indexes(
 def _of_records(
     ports: TableContext, state: State, index: IndexState, found: pa.Table
 ) -> Iterator[Finding]:
-    """Yield what is wrong with facts about records; they may be newer than the version is."""
+    """Yield problems of facts about records; they may be newer than the version."""
     wrong = [*check_records(ports, state, index, found)]
     newest = ports.log.refresh(state) if wrong else state
     if newest.n == state.n:
@@ -219,7 +219,7 @@ def _of_records(
 
 
 def _of_index(index: IndexState, uri: str, finding: Finding) -> Finding:
-    """Return a finding about the table of an index: its damage makes no read wrong."""
+    """Return a finding about the table of an index; its damage changes no result of a read."""
     where = f"index {index.definition.name}: {finding.where}"
     if finding.severity is not Severity.CRITICAL:
         return replace(finding, where=where, do=f"in {uri}: {finding.do}")
@@ -243,7 +243,7 @@ def _by_file(found: pa.Table) -> dict[str, set[str | None]]:
 def _other_files(
     by_file: Mapping[str, set[str | None]], visible: Iterable[Segment]
 ) -> Iterator[str]:
-    """Yield the files whose entries were made of another file."""
+    """Yield the files with entries that were made from another file."""
     for segment in visible:
         if by_file.get(segment.path, {footer_checksum(segment)}) != {footer_checksum(segment)}:
             yield segment.path
@@ -256,7 +256,7 @@ def _differing(
     found: pa.Table,
     segments: Sequence[Segment],
 ) -> Iterator[str]:
-    """Yield the files of which other entries are computed now."""
+    """Yield the files with entries that differ from those computed now."""
     definition = index.definition
     there = _rows(index, found)
     for start in range(0, len(segments), FILES):
@@ -406,7 +406,7 @@ def _misplaced(
 def _wrong_files(
     ports: TableContext, state: State, event: Event, found: LogRange
 ) -> Iterator[Finding]:
-    """Yield what the footers of a range's files have otherwise."""
+    """Yield differences between a range and the footers of its files."""
     action = event.action
     segments = published(state, action, event.time) if isinstance(action, Appended) else ()
     where = event_path(event.n)

@@ -17,8 +17,8 @@
    (``health.published_rows``).
 7. The indexes: their own tables, and whether entries agree with files (``health.table_checks``).
 8. No coordinator and no lock is needed. The log as first listed is the version to verify. A
-   missing file is reported lost only if the newest version still has its segment; what is found
-   beside the removal of an index, of a target or of the table is not reported either.
+   missing file is reported lost only if the newest version still has its segment; findings during
+   the removal of an index, of a target or of the table are not reported either.
 9. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
@@ -148,7 +148,7 @@ def verify(
     _refuse_dropped(log)
     found = _verified(ports, all_versions=all_versions, deep=deep, threads=threads, report=report)
     if not found.sound:
-        _refuse_dropped(log)  # what a drop removed meanwhile is no damage
+        _refuse_dropped(log)  # files that a drop removed meanwhile are no damage
     return found
 
 
@@ -337,7 +337,7 @@ def _refuse_dropped(log: EventLog) -> None:
     except TableGone:
         raise
     except SegtableError:
-        return  # the walk says what is wrong
+        return  # the walk reports the problem
 
 
 def same_state(one: State, other: State) -> bool:

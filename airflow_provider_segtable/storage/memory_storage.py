@@ -1,14 +1,16 @@
-"""Storage in this process's memory: for tests, simulation, and as the smallest example.
+"""Storage in this process's memory, layers over another storage, and folders as storages.
 
-Deterministic: without a clock, modification times count the writes.
+``MemoryStorage``, for tests, simulation, and as the smallest example:
 
-Storage over another one that is only read: what is written stays in this process's memory.
+1. It is deterministic: without a clock, modification times count the writes.
 
-1. An object of the upper layer hides the one below it. A deletion hides nothing below.
-2. Objects below for which ``hidden`` holds are not there. So a log can be read as it was after an
-   event, whatever other writers append to it.
+``LayeredStorage`` writes to memory over another storage that is only read:
 
-A folder of a storage as a storage of its own: for a table that lies inside another one.
+2. An object of the upper layer hides the one below it. A deletion hides nothing below.
+3. Objects below for which ``hidden`` holds are absent. So a log can be read as of an event, while
+   other writers append to it.
+
+``NestedStorage`` is a folder of a storage, for a table that lies inside another one.
 """
 
 import threading
@@ -136,7 +138,7 @@ class LayeredStorage:
         self._above.settle(prefix)
 
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
-        """Take no turns: nobody else writes here."""
+        """Take no turns: there is no other writer."""
         return self._above.turn(prefix, wait_s=wait_s)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:

@@ -1,15 +1,12 @@
-"""Paths of tables and of objects below them.
+"""Paths of tables and their objects, their pages in consoles, and options from the environment.
 
 1. A table's root without a scheme is made absolute as soon as it is opened: another process, such
-   as a task on another machine, has a working directory of its own.
+   as a task on another machine, has another working directory.
 2. Object paths are relative to the root, ``/`` separated, and never lead out of it.
-
-The page of a folder in its object store's own console.
-
-Options from the environment: all users of a machine can see a command line.
-
-1. A variable holds the options as a JSON object.
-2. If the variable is empty, ``<variable>_FILE`` names a file with the object, such as a container's
+3. ``console_page`` returns the page of a folder in its object store's own console.
+4. Options may be in the environment, because all users of a machine can see a command line. A
+   variable holds them as a JSON object.
+5. If the variable is empty, ``<variable>_FILE`` names a file with the object, such as a container's
    secret: a container's description shows its variables, and not its files.
 """
 

@@ -11,19 +11,18 @@ deleted. A read is one value (``core/requests/read_request``: version, columns, 
 interval). ``table/scan`` (Arrow) or ``spark/reads/dataframe_scan`` (DataFrame) reads the files of
 these groups that may have such rows, and ``data/parquet/segment_scan`` skips parts of a file by
 their statistics. ``table/chosen_files`` chooses files for all of them, step by step
-(``core/reads/selection``), and each step leaves a record: ``Scan.explain`` (``table/scan``,
-``core/reads/selection``) shows the very choice that the read makes. A new way to leave files out
+(``core/reads/selection``), and records each step: ``Scan.explain`` (``table/scan``,
+``core/reads/selection``) shows the same choice as the read. A new way to leave files out
 is one more step. A snapshot is a prefix of the log and never changes. All bytes are compared with
 their checksums on the way (``data/parquet/descriptor``): the event holds the checksum of a file's
 footer, and the footer holds those of the rest of the file.
 
 A window (``table/windows``, ADR 0035) is read in the same way: its parts (``table/parts``) have
-row filters that choose rows by address. The write that made a row, its *origin*, is known by its
-root (``core/reads/effects``, ADR 0046). Rows added since a version are those whose root was
-published since (``core/reads/effects``). A change feed (``table/windows``) goes over the events;
-what each one changes is decided by ``core/reads/effects``, where a new family of events says
-whether it changes rows. In a table with a primary key ``table/windows`` compares the rows of the
-keys that log files name.
+row filters that choose rows by address. The write of a row, its *origin*, is known by its
+root (ADR 0046). A row was added since a version if its root was published since. A change feed
+(``table/windows``) reads event by event; ``core/reads/effects`` decides all of these, and a new
+family of events states there whether it changes rows. In a table with a primary key
+``table/windows`` compares the rows of the keys in log files.
 
 A read of a primary-key table merges the files of each bucket (``data/keyed/file_groups``), here
 (``table/parts``) or in Spark's tasks (``spark/reads/keyed_scan``). Files with nothing to merge
@@ -36,7 +35,7 @@ The way of an upsert:
    (``data/keyed/keyed_rows``), merges those of one key, and writes log files, sorted by key,
    under provisional ids. It takes no lock and needs no coordinator.
 2. One event names them. The log gives them the next ids of their buckets, so root order is the
-   order of completion, and which files a base stands for is overshadowing, as everywhere. A
+   order of completion, and a base overshadows its files like any other segment. A
    delete is an upsert of tombstones; updates and merges read one version and upsert, too
    (``table/changes``, ADR 0045).
 3. Readers (``table/parts``) and compactions (``data/keyed/merge_job``) merge the sorted files of

@@ -36,12 +36,12 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_properties, check_writable
 
 ATTEMPTS = 20
-"""How often an alteration is checked again because others landed first."""
+"""Most checks of one alteration, if others land first each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """What to change in a table's definition."""
+    """Changes of a table's definition."""
 
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def _check_default(field: "pa.Field[Any]") -> None:
 
 
 def _check_order(old: TableDefinition, new: TableDefinition) -> None:
-    """Refuse to take a column from the clustering without a word about it."""
+    """Refuse to remove a column of the clustering unless the clustering changes, too."""
     clustering = Policy.read(new.properties).clustering
     for name in Order.parse(clustering).columns:
         if new.schema.find(name) is None and old.schema.find(name):
@@ -131,7 +131,7 @@ def _check_order(old: TableDefinition, new: TableDefinition) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsAsOf:
-    """Give a table the columns again that it had by an earlier definition."""
+    """Restore the columns of an earlier definition."""
 
     then: TableDefinition
 
@@ -139,7 +139,7 @@ class ColumnsAsOf:
         """Return the event's action for a definition, after checking the result.
 
         Raises:
-            InvalidInput: the table needs a column that would go; the message says what for.
+            InvalidInput: the table needs a column that would be dropped; the message says why.
         """
         schema = as_it_was(self.then.schema, table.earlier, table.schema)
         same = schema.columns == table.schema.columns
@@ -171,7 +171,7 @@ def alter(ports: TableContext, wanted: Alteration | ColumnsAsOf, *, commit_id: s
 
     Args:
         ports: the table's ports.
-        wanted: what to change.
+        wanted: the alteration.
         commit_id: equal ids alter once.
 
     Raises:
@@ -202,5 +202,5 @@ def alter(ports: TableContext, wanted: Alteration | ColumnsAsOf, *, commit_id: s
 
 
 def _definition(table: TableDefinition) -> tuple[object, ...]:
-    """Return what an alteration changes."""
+    """Return the alterable parts of a definition."""
     return dict(table.properties), table.schema.columns

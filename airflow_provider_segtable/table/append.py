@@ -1,17 +1,16 @@
-"""Append: lock new ids, write files, commit them in one event.
+"""Append rows: lock new ids, write files, and commit them in one event.
 
 1. Ids are allocated under a lease before any file is written, because each file's footer contains
    its descriptor. An append locks only its own new ids, so compactions do not block it (except
    rule 4).
-2. All segments of an append become visible together or not at all.
+2. Incoming rows are split by time chunk, and those of each chunk are written as one new segment.
+   All segments of an append become visible together or not at all.
 3. If the ids were voided meanwhile (the writer was presumed dead) or the chunk moved to another
    version, the commit gives the segments other ids; no file is written again. If the granularity
    changed and a segment now spans two chunks, the files are deleted and the rows are split again,
    a bounded number of times.
 4. A major compaction to a finer granularity blocks appends; a more urgent append revokes its lock.
 5. Appends with the same ``commit_id`` take effect once.
-
-Incoming rows: split by time chunk and written as one new segment each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +51,7 @@ TRIES = 5
 
 
 class NewFiles:
-    """The files of one append, whose commits may be under way; one at a time."""
+    """The files of one append; their commits run in the background, one at a time."""
 
     def __init__(self) -> None:
         """Start without files."""
@@ -65,7 +64,7 @@ class NewFiles:
 
     @property
     def ready(self) -> Ready | None:
-        """Return what waits until all files are durable; None if they are."""
+        """Return a function that waits until all files are durable; None if they are."""
         return self._ready and self.settle
 
     def settle(self) -> None:
@@ -83,7 +82,7 @@ class NewFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendTicket:
-    """A writer's allocated ids by time chunk, the creation time, and what commits its files."""
+    """A writer's allocated ids by time chunk, the creation time, and its files."""
 
     ids: Mapping[Interval, tuple[SegmentId, ...]]
     created: Instant
@@ -142,8 +141,8 @@ def append(
         wait_s: how long to wait for the coordinator, and for a compaction to finer granularity.
         priority: lock priority: batch 50, streaming 75; compactions have 25.
         state: a recent state of the table; saves reading the log again.
-        ranges: the ranges of the log store whose records they are, in a checkpoint.
-        load: the part of a load that they are.
+        ranges: in a checkpoint of the log store, the ranges of the records.
+        load: the part of a load, if the rows are one.
 
     Raises:
         LockLost: the session ended while writing; nothing was committed.
@@ -262,9 +261,9 @@ Check: TypeAlias = Callable[[pa.Table, pa.Schema, str], pa.Table]
 
 
 def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
-    """Check rows as ``check_rows`` does, with nulls in the nullable columns that they leave out.
+    """Check rows as ``check_rows`` does, with nulls in missing nullable columns.
 
-    The event time is never left out. Columns that were added later have their own default.
+    The event time is never missing. Columns that were added later have their own default.
     """
     for each in schema:
         known = each.name in (*rows.column_names, time_column) or may_be_left_out(each)
@@ -291,7 +290,7 @@ def incoming(ports: TableContext, rows: pa.Table, seen: State) -> Prepare:
     Args:
         ports: the table's ports.
         rows: checked rows in the table's stored form, in memory.
-        seen: the version whose columns the rows have; a later alteration does not change them.
+        seen: the version with the columns of the rows; a later alteration does not change them.
     """
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
@@ -309,7 +308,7 @@ def parted(ports: TableContext, parts: Parts, seen: State) -> tuple[Mapping[Inte
     Args:
         ports: the table's ports.
         parts: the rows by time chunk.
-        seen: the version whose columns they have.
+        seen: the version with their columns.
     """
     return dict.fromkeys(parts, 1), partial(_written, ports, parts, seen)
 

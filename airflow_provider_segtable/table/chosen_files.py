@@ -1,19 +1,18 @@
-"""Which files a read opens: what the log decides first, then what indexes do.
+"""Choose the files of a read: by the log first, then by the indexes of its version.
 
-Reads in this process and in Spark, changes, and plans of reads all choose their files here.
-
-Leave files out of a read by the indexes of its version.
-
-1. Each index is one step of the choice of files (``core.reads.selection``), after all steps that
-   the log alone decides; kinds with small entries come first.
-2. An index is looked into if it can judge the condition, and at least ``LEAST_FILES`` are left: the
-   footers of fewer are cheaper to read than its entries.
-3. Its entries are read as of the version, with the columns that the condition needs, and are kept
-   in memory (``entry_cache``): apart those that the index's own table has, for the time chunks of
-   the files that are left, and those of feeds that wait. So a new feed costs no reader the others.
-4. A file is left out only by entries about itself. A file without them is opened.
-5. A read never depends on an index. One that cannot be read is not used: the plan of the read says
-   so, and one warning.
+1. All reads choose their files here: those of this process and of Spark, changes, and plans of
+   reads.
+2. The log's steps come first (``core.reads.selection``). Each index is one further step; kinds with
+   small entries come before others.
+3. An index is used if it can judge the condition, and at least ``LEAST_FILES`` are left. The
+   footers of fewer files are cheaper to read than its entries.
+4. Its entries are read as of the version, with the columns that the condition needs, and are kept
+   in memory (``table.entry_cache``). Entries of the index's own table are kept by the time chunks
+   of the files that are left, and apart from those of waiting feeds. So after a new feed only the
+   waiting entries are read again.
+5. A file is left out only by entries about itself. A file without entries is opened.
+6. No read depends on an index. If an index cannot be read, it is not used; the plan of the read
+   and one warning say so.
 """
 
 import logging
@@ -54,11 +53,11 @@ from airflow_provider_segtable.table.indexes.index_entries import table_entries,
 from airflow_provider_segtable.table.parts import Clipped, Wanted, groups_to_read
 
 LEAST_FILES = 16
-"""Number of files from which on entries are read to leave some of them out.
+"""Least number of files for which the entries of an index are read.
 
-Below it, a read of a table that was just opened is slower with an index. Measured with one row
-wanted, files of 5,000 rows on a local disk, and both kinds that judge conditions; the time with an
-index as a share of the time without it, of a first read, and with the entries in memory:
+With fewer files, the first read of a table is slower with an index. Measured with one wanted row,
+files of 5,000 rows on a local disk, and both kinds that judge conditions; the time with an index as
+a share of the time without it, of a first read, and with the entries in memory:
 
 =====  ============  ============
 files  first read    later reads
@@ -84,8 +83,8 @@ def pruned(
     Args:
         ports: the table's ports.
         state: the version that is read.
-        found: what is left by all other steps.
-        wanted: what the read wants.
+        found: the selection after all other steps.
+        wanted: the conditions of the read.
     """
     for index in _by_cost(state.indexes):
         try:
@@ -220,15 +219,15 @@ def chosen_groups(
 
 @dataclass(frozen=True, slots=True)
 class _WantedGroups:
-    """What a read wants of a table with a primary key."""
+    """The conditions of a read of a primary-key table."""
 
     records: RecordTests
 
     @property
     def tests(self) -> tuple[Predicate, ...]:
-        """Return the conditions that files are judged by."""
+        """Return the conditions on files."""
         return self.records.all
 
     def narrow(self, group: FileGroup, may_hold: MayHold) -> FileGroup | None:
-        """Return the group with the files that matching rows may depend on; None without any."""
+        """Return the group with the files that matching rows may need; None without any."""
         return group.narrowed(self.records, may_hold)

@@ -14,17 +14,17 @@
    put the log's first number is read; if it is above ours, our event is not in the log: it is
    deleted, and the commit repeated.
 6. Each attempt is made in the storage's turn, so that the writers of one host do not race. A
-   committer that lost a race all the same takes its place in the coordinator's queue, so that
-   rivals neither keep each other from committing nor starve each other. Both are hints.
+   committer that still loses a race queues up at the coordinator, so that rivals neither keep each
+   other from committing nor starve each other. Both are hints.
 7. In a stream of events only every eighth is announced at once. Another one is announced a little
    later, and only if no event has followed it: announcements cost more than the commits.
-8. Every event brings what keeps keys unique (``table.indexes.routing``), then entries about all its
-   files, with these, for all indexes of the table (``table.indexes.feeding``). Both are written
-   outside of the turn.
+8. Every event has the corrections that keep keys unique (``table.indexes.routing``), then entries
+   about all its files, including corrections, for all indexes of the table
+   (``table.indexes.feeding``). Both are written outside of the turn.
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
-
-10. Then the version is published in other formats (``table.publishing``), outside of the turn.
+10. After a commit the version is published in other formats (``table.publishing``), outside of the
+    turn.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` applies this rule.
@@ -68,9 +68,9 @@ TURN_WAIT_S = 2.0
 HOST_WAIT_S = 0.5
 """Longest wait for a turn among the writers of this host."""
 STREAM_US = 20_000
-"""Events that follow each other faster are a stream."""
+"""Events at shorter intervals are a stream."""
 ANNOUNCED_EVERY = 8
-"""Events of a stream between those that are announced at once."""
+"""In a stream, every event with a multiple of this number is announced at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def commit(
     Args:
         ports: the table's ports.
         state: any earlier state of the table; saves reading the log again.
-        change: what to commit; equal commit ids commit once.
+        change: the change; equal commit ids commit once.
         retry: bounds of the loop.
 
     Returns:
@@ -181,7 +181,7 @@ def commit_files(
 
 def _discard(ports: TableContext, change: Change, segments: Sequence[Segment]) -> None:
     if change.ready is not None:
-        with suppress(SegtableError):  # a file that was not committed is not there
+        with suppress(SegtableError):  # a file that was not committed does not exist
             change.ready()
     for segment in segments:
         if segment.path:  # a segment without rows has no file
@@ -260,7 +260,7 @@ class _Loop:
         if isinstance(outcome, Committed):
             self.router.tidy()
             self.feeder.tidy()
-            self._spread(outcome.n)
+            self._follow_up(outcome.n)
             if self._feeds():
                 with suppress(SegtableError):  # readers see feeds wherever they are
                     forward(self.ports, self.state, _put_feed, at_least=MANY)
@@ -391,8 +391,8 @@ class _Loop:
         self.state = self.log.remember(apply(self.state, event))
         return Committed(n=event.n, state=self.state)
 
-    def _spread(self, n: int) -> None:
-        """Announce the newest event, write the checkpoint that is due, and publish the version."""
+    def _follow_up(self, n: int) -> None:
+        """Announce the newest event, write a checkpoint if it is due, and publish the version."""
         self._announce()
         if n % checkpoint_every(len(self.state.timeline)) == 0 and not self.state.dropped:
             self.log.checkpoint(self.state)

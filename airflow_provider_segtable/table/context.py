@@ -50,8 +50,8 @@ class TableContext:
     Kernels rebuild ``files`` inside Spark tasks from ``uri`` and ``storage_options``. ``author``
     names this process in events and locks. ``most_skew_s`` is the largest accepted clock
     difference. A local ``uri`` is absolute, because tasks run in other working directories.
-    ``formats`` are those in which versions can be published. ``log_store_options`` are what log
-    stores of other processes are reached with; what they lack is taken from the environment.
+    ``formats`` are the formats for publishing versions. ``log_store_options`` are the options for
+    log stores of other processes; missing ones are taken from the environment.
     """
 
     uri: str
@@ -127,9 +127,9 @@ class TableContext:
 
     @contextmanager
     def leased(self, lease: Lease, table: str) -> Iterator[Lease]:
-        """Hold a lease of a table, by id, that was granted by a clock that agrees with ours.
+        """Hold a lease of a table, by id, if its grantor's clock agrees with ours.
 
-        If the table was dropped, the records that the request made anew are deleted.
+        If the table was dropped, the new records of the request are deleted.
 
         Raises:
             ClockSkew: the clocks differ too much.

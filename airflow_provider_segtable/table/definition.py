@@ -1,12 +1,10 @@
-"""Checks of a table's definition, made when it is given: at creation and at alteration.
+"""Check a table's definition, and create the table by the first event of its log.
 
-Properties are checked against the rest of the definition, so that no later plan fails by them.
-
-Creation of a table: the first event of its log.
-
-Its number is 0, or, where a table was dropped, the number of the marker that ends the old log
-(``table.log.event_log``, rule 8). The marker becomes one of expiry then. A table that is published
-in other formats is published at once, without rows.
+1. A definition is checked when it is given: at creation and at alteration. Properties are checked
+   against the rest of the definition, so that no later plan fails because of them.
+2. The first event has number 0. Where a table was dropped, it has the number of the marker that
+   ends the old log (``table.log.event_log``, rule 8); the marker then becomes one of expiry.
+3. A table with publication in other formats is published at once, without rows.
 """
 
 from collections.abc import Iterable
@@ -74,7 +72,7 @@ def check_properties(table: TableDefinition, given: Iterable[str]) -> None:
         given: the keys that are new. Older ones may be unknown: another segtable may know them.
 
     Raises:
-        InvalidInput: naming the property, its value and what it may be.
+        InvalidInput: with the property, its value and the allowed values.
         SchemaMismatch: the clustering names a column that the table does not have.
         PublishingRefused: it cannot be published in a format that is switched on.
     """
@@ -192,7 +190,7 @@ def given_schema(definition: TableDefinition) -> pa.Schema:
 
 
 def needed_values(definition: TableDefinition) -> Needed:
-    """Return what each row of a file needs so that it can be appended."""
+    """Return the values that a row of a file needs to be appended."""
     rules = definition.kind.rules
     key = rules.key if rules is not None else ()
     columns = (each.name for each in given_schema(definition) if not each.nullable)
@@ -202,7 +200,7 @@ def needed_values(definition: TableDefinition) -> Needed:
 
 
 def of_kind(definition: TableDefinition, kind: TableKind) -> TableDefinition:
-    """Return the definition of a table of a kind, given one with the columns of incoming rows."""
+    """Return the definition with a kind, whose stored columns replace those of incoming rows."""
     found, schema = kind.bound(
         definition.schema,
         time_column=definition.time_column,
@@ -222,7 +220,7 @@ def begin_log(ports: TableContext, definition: TableDefinition) -> None:
         TableExists: there is a table already.
         TableGone: a table that was dropped there has files left; no table was created.
         UnsafeStorage: the store does not honour put-if-absent.
-        CommitUnknown: the reply was lost; the table may be there, or come later.
+        CommitUnknown: the reply was lost; the table may exist, or be created later.
         ClockSkew: this host's clock is off; no table was created.
     """
     check_properties(definition, definition.properties)

@@ -1,43 +1,29 @@
 """Drop a table: end its log first, then delete its files.
 
-1. A drop locks all time, which waits for the holders of other locks, and revokes none. If they do
-   not end within ``WAIT_S``, it is refused, unless it is forced: then it needs no lock. That is
-   a courtesy to people. What is safe does not rest on it: the log decides.
+1. A drop locks all time. It waits for the holders of other locks, and revokes none. If they do not
+   end within ``WAIT_S``, it is refused, unless it is forced: then it needs no lock. The lock is a
+   courtesy to users; safety rests on the log alone.
 2. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
    with ``TableGone``; authors then delete the files that they have written.
 3. The marker above the event keeps the event as its content (``table.log.event_log``, rule 8), and
-   is durable before the first deletion. So the rest of the log may go in any order: an incomplete
-   log always leads to the marker, and never looks like a smaller table.
+   is durable before the first deletion. So the rest of the log may be deleted in any order: an
+   incomplete log always leads to the marker, and never looks like a smaller table. The marker, one
+   small file, stays. Without it an author that was paused right before its put could put an old
+   table's event into a new table's log.
 4. The logs of the indexes' own tables are ended likewise, so that a late copy of a feed, or a late
    compaction of an index, is refused. Their markers stay.
-5. Deleted are: data files, deletion vectors, hints, the tables of indexes, what was published in
-   other formats, the coordinator's records of all of these, last the events and older markers.
-   While an event is left, no table can be created there. Only files whose names segtable gives are
-   deleted (``table.dropping``); the others are kept and named, and with them a table of
-   another tool.
-6. The files are listed before the log is asked whether a new table begins at the marker, or has
-   begun there and put a later marker. So a dropper that was paused deletes no file of a later
+5. Deleted are data files, deletion vectors, hints, the tables of indexes, published targets, and
+   the coordinator's records of all of these; last the events and older markers. While an event is
+   left, no table can be created there.
+6. The files are listed before the log is checked for a new table that begins at the marker, or that
+   began there and put a later marker. So a dropper that was paused deletes no file of a later
    table, and no later marker: numbers would be used twice.
-7. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
-   what authors left who came too late for the first.
-
-The marker stays, one small file. Without it an author that was paused right before its put could
-put an old table's event into a new table's log.
-
-End a log for good: its last event, and a marker above it.
-
-1. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
-   with ``TableGone``.
-2. The marker above the event has the event as its content, and is durable before anything else of
-   the log is deleted. So a writer that was paused right before its put puts nothing that counts.
-3. Both may be repeated: what another process did is found.
-
-The files below a table's root that segtable itself wrote, told by their names.
-
-A drop deletes these and no others. The names are those of ``docs/FORMAT.md``: every writer makes
-its files by them, so neither the log nor a footer has to be readable. The table of an index has
-files of the same names below its own folder. What was published in other formats lies in folders
-of its own (``table.publishing.targets``).
+7. Every step may be repeated. A killed drop is finished by another one, which also deletes the
+   files of authors that were too late for the first.
+8. Only files with segtable's names (``docs/FORMAT.md``) are deleted; other files are kept and
+   reported, and with them a table of another tool. Every writer gives these names, so neither the
+   log nor a footer has to be readable. An index's table has files of the same names below its own
+   folder. Published targets lie in folders of their own (``table.publishing.targets``).
 """
 
 import re
@@ -103,7 +89,7 @@ def mark_end(ports: TableContext, end: Event) -> None:
 def end_index_log(ports: TableContext, index: str) -> frozenset[str]:
     """End the log of an index's own table; return its marker, which must not be deleted with it.
 
-    A log that cannot be read or ended has no marker: what comes late there, cleaning deletes.
+    A log that cannot be read or ended has no marker. Cleaning deletes any files written later.
     """
     own = ports.within(folder(index))
     try:
@@ -125,7 +111,7 @@ def end_of(state: State) -> TableDropped:
 
 
 def dropped(end: Event) -> TableDropped:
-    """Return what the last event of a log says.
+    """Return the action of the last event of a log.
 
     Raises:
         CorruptTable: it is another event.
@@ -166,7 +152,7 @@ _MARKER = re.compile(rf"{_OF_INDEX}{LOG}/expired/{_NUMBER}")
 
 
 def is_own(path: str) -> bool:
-    """Return whether the name of a file is one that segtable gives."""
+    """Return whether segtable gives files such a name."""
     return bool(_OWN.fullmatch(path))
 
 
@@ -176,13 +162,13 @@ def is_index_marker(path: str) -> bool:
 
 
 def indexes_with_logs(paths: Iterable[str]) -> frozenset[str]:
-    """Return the ids of indexes whose tables have a log; of an ended one a marker stays."""
+    """Return the ids of indexes with a log in their tables; an ended log has only a marker."""
     found = (_LOG_OF_INDEX.match(path) for path in paths)
     return frozenset(match[1] for match in found if match)
 
 
 def indexes_of(paths: Iterable[str]) -> frozenset[str]:
-    """Return the ids of the indexes to whose tables segtable's own files belong."""
+    """Return the ids of the indexes with files of segtable in their tables."""
     found = (_OWN.fullmatch(path) for path in paths)
     return frozenset(match[1] for match in found if match and match[1])
 
@@ -200,7 +186,7 @@ WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropResult:
-    """What a drop deleted, or a dry run would delete.
+    """The deleted parts of a table; in a dry run, those that a drop would delete.
 
     Attributes:
         name: the table's name.
@@ -226,22 +212,22 @@ class DropResult:
 def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> DropResult:
     """Drop a table; see ``Table.drop``."""
     end = ports.log.end()
-    told = _told(ports, end)
+    result = _result(ports, end)
     if dry_run:
-        return told
+        return result
     if end is None:
-        end = end_log(ports) if force else _ended_alone(ports)
+        end = end_log(ports) if force else _end_under_lock(ports)
     mark_end(ports, end)
-    kept = _ended_indexes(ports, end)
+    kept = _end_indexes(ports, end)
     own = [e.path for e, is_own in list_files(ports) if is_own and e.path not in kept]
     if _is_newest(ports, end):
         _delete(ports, end, own)
     else:
         ports.coordinator.forget(dropped(end).table_id)
-    return replace(told, n=end.n)
+    return replace(result, n=end.n)
 
 
-def _ended_indexes(ports: TableContext, end: Event) -> frozenset[str]:
+def _end_indexes(ports: TableContext, end: Event) -> frozenset[str]:
     """End the logs of the indexes' tables; return the markers, which stay."""
     found = sorted(indexes_of(entry.path for entry in ports.storage.list(INDEXES)))
     if not _is_newest(ports, end):
@@ -263,12 +249,14 @@ def _is_newest(ports: TableContext, end: Event) -> bool:
     return not overtaken
 
 
-def _told(ports: TableContext, end: Event | None) -> DropResult:
-    """Return what is there: the table, or the rest of one that was dropped by ``end``."""
+def _result(ports: TableContext, end: Event | None) -> DropResult:
+    """Return the contents of the table, or of the remains of a table that ``end`` dropped."""
     action = dropped(end) if end else end_of(ports.log.load())
     chunks = () if end else ports.log.load().timeline.visible_summaries().values()
     files = [*list_files(ports)]
-    own = [each for each, is_own in files if is_own and not (end and _stays(each.path, end))]
+    own = [
+        each for each, is_own in files if is_own and not (end and _is_kept_marker(each.path, end))
+    ]
     coordinator = ports.coordinator
     return DropResult(
         name=action.name,
@@ -282,11 +270,11 @@ def _told(ports: TableContext, end: Event | None) -> DropResult:
     )
 
 
-def _stays(path: str, end: Event) -> bool:
+def _is_kept_marker(path: str, end: Event) -> bool:
     return marks(path, end) or is_index_marker(path)
 
 
-def _ended_alone(ports: TableContext) -> Event:
+def _end_under_lock(ports: TableContext) -> Event:
     """End the log under a lock on all time."""
     request = LockRequest(
         table=ports.log.load().table.table_id,

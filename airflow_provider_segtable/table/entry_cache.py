@@ -1,8 +1,8 @@
-"""Entries of indexes that a process keeps in memory, so that it does not read them for each scan.
+"""Cache of index entries in a process, so that it does not read them for each scan.
 
-1. What is kept is known by the events that fed the index, among others: a later feed makes another
-   key, and nothing has to be invalidated.
-2. The kept views have at most ``MOST_BYTES`` of entries; those not used for longest go first.
+1. The key of a view includes the events that fed the index. So a later feed makes another key, and
+   nothing has to be invalidated.
+2. The kept views have at most ``MOST_BYTES`` of entries; the least recently used are dropped first.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ View = TypeVar("View")
 
 @dataclass(slots=True)
 class EntryCache:
-    """Views of entries by what they were made of, and the indexes that a warning named."""
+    """Views of entries by their keys, and the indexes named by a warning."""
 
     most: int = MOST_BYTES
     held: int = 0
@@ -47,7 +47,7 @@ class EntryCache:
             return new
 
     def _keep(self, key: Hashable, view: object, size: int) -> None:
-        """Keep a view in place of those not used for longest; too large a one is not kept."""
+        """Keep a view in place of the least recently used; a view that is too large is not kept."""
         if size > self.most or key in self._views:
             return
         self._views[key] = (view, size)

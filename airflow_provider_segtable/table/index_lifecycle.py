@@ -1,28 +1,29 @@
-"""Create, rebuild and drop indexes of a table.
+"""Create, rebuild and drop indexes, measure their coverage, and find their tables for upkeep.
+
+Life of an index:
 
 1. An index begins with its own table, then with the event that requests it. If that certainly
    fails, the table is deleted again; if the process dies in between, cleaning removes it as an
    orphan.
-2. From the event on writers feed the index. What was there before is built by its runs
+2. From the event on writers feed the index. Entries about older files are built by its runs
    (``services.indexing``).
 3. A rebuild is a new index of the same name, which replaces the old one at once.
-4. A drop is an event, which ends the index's plans, too. Then the log of the index's own table is
-   ended (``table.dropping``), so that a late copy of a feed, or a late compaction, is
-   refused; then its files are deleted. The marker of the end stays until cleaning deletes what is
-   left of the folder.
+4. A drop is an event, which also ends the index's plans. Then the log of the index's own table is
+   ended (``table.dropping``), so that a late copy of a feed, or a late compaction, is refused; then
+   its files are deleted. The marker of the end stays until cleaning deletes the rest of the folder.
 
-Coverage: how many of the files that readers see an index knows, and what it takes to keep it.
+Coverage: how many of the visible files an index knows, and the size of its own files.
 
-A file counts if there is an entry of its path with the checksum of its footer, as for readers. If
-entries are about records, it counts if its time is not lacking.
+5. A file is known, as to readers, if an entry has its path and the checksum of its footer. In an
+   index about records, a file is known if its time is not lacking.
 
-The tables inside a table: those of its indexes, which need the same upkeep.
+Upkeep of the indexes' tables, which lie inside their table and need the same upkeep:
 
-1. Each is a table of its own, with its own log, locks and properties.
-2. Its log may lag behind: files of feeds that were not copied yet are named by the indexed table's
+6. Each is a table with its own log, locks and properties.
+7. Its log may lag behind: files of feeds that are not copied yet are named by the indexed table's
    log alone (``files_of_feeds``). So upkeep copies the feeds first, and takes none of these files
    for an orphan.
-3. What fails for one of them concerns no other table.
+8. A failure in one of them concerns no other table.
 """
 
 import logging
@@ -84,7 +85,7 @@ def request_index(
     Args:
         ports: the table's ports.
         name: the name of the index.
-        kind: what it keeps.
+        kind: its kind, with the columns and settings.
         replaces: the id of the index of this name that it replaces.
         commit_id: equal ids request it once; random by default.
 
@@ -109,9 +110,9 @@ def request_index(
         create_index_table(ports, index, state.table)
         done = commit_or_raise(ports, state, change)
     except CommitUnknown:
-        raise  # the event may come, and then names the table
+        raise  # the event may still land, and then names the table
     except SegtableError:
-        with suppress(SegtableError):  # what is left is an orphan, which cleaning removes
+        with suppress(SegtableError):  # files that remain are orphans, which cleaning removes
             _delete_files(ports, index.id)  # no other process knows its table
         raise
     if replaces is not None:
@@ -165,7 +166,7 @@ def index_named(state: State, name: str, uri: str) -> IndexState:
     """Return the index of a name.
 
     Raises:
-        InvalidInput: there is none; the message names those that are there.
+        InvalidInput: there is none; the message names the existing ones.
     """
     found = state.indexes.get(name)
     if found is None:
@@ -210,14 +211,14 @@ def _check_free(name: str, replaces: str | None, state: State, uri: str) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What an index knows.
+    """The share of a table's files that an index knows.
 
     Attributes:
-        files: the files that readers of the table see.
-        indexed: those of them that have entries.
-        entries: all entries, also those about files that are gone.
-        own_files: the files of the index's own table, with those of feeds that wait to be copied.
-        own_bytes: their size, with that of feeds in events.
+        files: number of visible files.
+        indexed: number of visible files with entries.
+        entries: number of all entries, including those about replaced files.
+        own_files: number of files of the index's own table and of feeds that wait to be copied.
+        own_bytes: their size, and that of feeds in events.
     """
 
     files: int
@@ -228,7 +229,7 @@ class Coverage:
 
 
 def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
-    """Return how much of a version of its table an index knows; reads two columns of its entries.
+    """Return an index's coverage of a version; reads two columns of its entries.
 
     Raises:
         SegtableError: the entries cannot be read.
@@ -251,7 +252,7 @@ def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
 
 
 def visible_entries(index: IndexState, state: State, found: pa.Table) -> pa.Table:
-    """Return the entries about files that readers of a version see; all that are about records.
+    """Return the entries about visible files of a version; entries about records are all returned.
 
     Args:
         index: the index, in that version.
@@ -297,7 +298,7 @@ def _in_time(index: IndexState, visible: Iterable[Segment]) -> int:
 
 
 def unreadable_index(ports: TableContext, index: IndexState) -> str:
-    """Return why the entries of an index cannot be read, by reading them all; empty if they can."""
+    """Read all entries of an index; return the reason if they cannot be read, else empty."""
     try:
         entries_in(ports, index)
     except (SegtableError, OSError) as error:
@@ -315,7 +316,7 @@ def inner_tables(ports: TableContext, state: State) -> Iterator[tuple[IndexState
 
 
 def forward_all(ports: TableContext, state: State) -> None:
-    """Copy the feeds of all indexes; what cannot be copied waits, with a warning."""
+    """Copy the feeds of all indexes; feeds that cannot be copied wait, with a warning."""
     try:
         forward_feeds(ports, state)
     except (SegtableError, OSError) as error:
@@ -323,7 +324,7 @@ def forward_all(ports: TableContext, state: State) -> None:
 
 
 def files_of_feeds(state: State, index: str) -> frozenset[str]:
-    """Return the files that the indexed table's log names for an index, by id, and no other log."""
+    """Return the files of an index, by id, that only the indexed table's log names."""
     found = index_of(index, state)
     feeds = found.feeds if found else ()
     return frozenset(segment.path for _, feed in feeds for segment in feed.segments)

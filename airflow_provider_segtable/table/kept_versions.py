@@ -1,4 +1,6 @@
-"""Tags: versions that are kept by name.
+"""Keep versions of a table for tags and consumers, and list its history as short values.
+
+Tags, versions that are kept by name:
 
 1. A tag's checkpoint is written first, so that the version can be opened after its events have
    expired; then ``Tagged`` is committed. Without the event the file has no meaning.
@@ -6,16 +8,14 @@
    files that the tag needs, and a later cleaner reads the tag from the log.
 3. The file of a version that is neither kept nor tagged is an orphan: no later event can name it.
 
-Consumers of a table: readers of windows, whose positions are events of the log.
+Consumers, readers of windows with an event of the log as their position:
 
-1. A consumer reads the window after its position, handles the rows, and then advances. If it dies
+4. A consumer reads the window after its position, handles the rows, and then advances. If it dies
    in between, it reads the same window again: at least once. A consumer that writes its results and
    the end of the window in one transaction of its own handles each row once.
-2. While no row changes, its position stays where it is, and cleaning keeps it. From the first
-   change on that it leaves unread, cleaning keeps it for ``retention.consumer_hours``.
-3. Two processes of one name notice each other if they name the position that they went on from.
-
-The history of a table: its events as short values.
+5. While no row changes, its position stays where it is, and cleaning keeps it. From the first
+   unread change on cleaning keeps it for ``retention.consumer_hours``.
+6. Two processes of one name notice each other if they give the position that they started from.
 """
 
 import re
@@ -93,7 +93,7 @@ def known_tag(state: State, name: str) -> int:
 
 
 LOOKED = 32
-"""Number of events up to which it is looked whether one of them changed rows."""
+"""Most events that are read to find one that changed rows."""
 
 
 def advance(
@@ -120,17 +120,18 @@ def advance(
             f"consumer {name!r} reads the log store: its readers store their positions "
             "(Table.log_reader); use another name, or drop it first"
         )
-    if known and before in (None, known.version) and _nothing_read(ports.log, known, wanted):
+    if known and before in (None, known.version) and _nothing_changed(ports.log, known, wanted):
         return known.version
     action = ConsumerAdvanced(name=name, version=wanted, before=before)
     commit_or_raise(ports, newest, Change(action=action, commit_id=ports.randomness.token()))
     return wanted
 
 
-def _nothing_read(log: EventLog, known: Consumer, wanted: int) -> bool:
+def _nothing_changed(log: EventLog, known: Consumer, wanted: int) -> bool:
     """Return whether no row changed between a position and the next one.
 
-    Otherwise a consumer of an idle table would read its own last event, and record that by another.
+    Without this check a consumer of an idle table would read its own last event, and record it by
+    another event.
     """
     if not 0 <= wanted - known.version <= LOOKED:
         return False
@@ -139,7 +140,7 @@ def _nothing_read(log: EventLog, known: Consumer, wanted: int) -> bool:
 
 
 def unread_since(log: EventLog, state: State, consumer: Consumer) -> Instant | None:
-    """Return the time of the first event that a consumer has yet to read; None if there is none."""
+    """Return the time of a consumer's first unread event; None if there is none."""
     first = needed_from(state, consumer) + 1
     if consumer.log and first > state.n:
         return None
@@ -147,7 +148,7 @@ def unread_since(log: EventLog, state: State, consumer: Consumer) -> Instant | N
     return next((event.time for event in log.events(first) if unread(event, consumer)), None)
 
 
-def _changes_rows(event: Event, consumer: Consumer) -> bool:  # noqa: ARG001 - as the other one
+def _changes_rows(event: Event, consumer: Consumer) -> bool:  # noqa: ARG001 - one signature
     return bool(effects(event.action))
 
 
@@ -188,10 +189,10 @@ class HistoryEntry:
 
     Attributes:
         n: its number, which is a version of the table.
-        time: when it was committed, UTC.
+        time: the time of its commit, UTC.
         what: ``appended``, ``delete``, ``update``, ``merge``, ``plan completed``, and so on.
-        rows: the rows that it adds to the table, less those that it deletes; None if these were
-            not counted, as in a rollup table.
+        rows: the number of rows that it adds, minus its deleted rows; None if these were not
+            counted, as in a rollup table.
         author: the process that committed it.
     """
 
@@ -217,7 +218,7 @@ def _backwards(log: EventLog, newest: int, first: int) -> Iterator[Event]:
 
 
 def _entry(event: Event) -> HistoryEntry:
-    what, rows = _words(event.kind), 0
+    what, rows = _kind_name(event.kind), 0
     match event.action:
         case Appended(segments=segments):
             rows = sum(segment.rows for segment in segments)
@@ -225,16 +226,16 @@ def _entry(event: Event) -> HistoryEntry:
             what = change.kind
             rows = sum(segment.rows for segment in change.segments) - change.deleted
             if change.predicate is not None:
-                return _made(event, what, None)
-    return _made(event, what, rows)
+                return _history_entry(event, what, None)
+    return _history_entry(event, what, rows)
 
 
-def _made(event: Event, what: str, rows: int | None) -> HistoryEntry:
+def _history_entry(event: Event, what: str, rows: int | None) -> HistoryEntry:
     return HistoryEntry(
         n=event.n, time=moment(event.time), what=what, rows=rows, author=event.author
     )
 
 
-def _words(kind: str) -> str:
+def _kind_name(kind: str) -> str:
     """Return e.g. ``plan completed`` for ``PlanCompleted``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()

@@ -1,27 +1,29 @@
-"""Load files: each is appended or upserted, as a whole or in parts, under one name or none.
+"""Load rows and files: each file is appended or upserted, as a whole or in parts.
 
-1. Without a commit id each part is an append of its own. With one the log knows the load of each
-   file (``core.log.state``): a part begins where the log says that the last one ended, however
-   large parts were then, so each row is appended once, also after a failure and beside another
+Rows as a user gives them are appended, or upserted if the table has a primary key:
+
+1. Rows to upsert may lack columns if records fill each other (``partial_update``) or delete their
+   key. Otherwise the check decides, because a missing column would be set to null.
+
+Files, under a commit id or without one:
+
+2. Without a commit id each part is an append of its own. With one the log knows the load of each
+   file (``core.log.state``). A part begins where the log says that the last one ended, whatever
+   the size of earlier parts. So each row is appended once, also after a failure and beside another
    process that carries out the same load.
-2. Rows that are committed must be the first rows of the file. A complete load must have all of
-   them. Otherwise the load is refused, and nothing is appended: rows that differ are another load.
-3. A load of an earlier segtable, or of Spark, is one append of the whole file.
+3. Committed rows must be the first rows of the file, and those of a complete load all of its rows.
+   Otherwise it is another load: it is refused, and nothing is appended.
+4. A load of an earlier segtable, or of Spark, is one append of the whole file.
 
-The columns of a file that a table gets: ``segtable ingest --columns``, ``--deleted`` and more.
+The columns of a file (``segtable ingest --columns``, ``--deleted``, ``--cast``):
 
-1. Without ``--columns`` a table gets what its kind needs: an append table all columns, so that none
-   is left out silently; a rollup table its time, dimensions and sources of metrics.
-2. ``--columns`` names the columns to take; ``NEW=OLD`` takes the file's OLD as the table's NEW.
-3. ``--deleted`` names a further column of the file, of booleans: rows that delete their key in a
-   primary-key table. It is always taken, and it is no column of the table.
-4. Without ``--cast`` only types that hold the same values fit. With it texts become numbers and
+5. Without ``--columns`` the table's kind decides: an append table takes all columns, so that none
+   is left out silently; a rollup table takes its time, dimensions and sources of metrics.
+6. ``--columns`` names the columns to take; ``NEW=OLD`` takes the file's OLD as the table's NEW.
+7. ``--deleted`` names a further column of the file, of booleans: the rows that delete their key in
+   a primary-key table. It is always taken, and is no column of the table.
+8. Without ``--cast`` only types that hold the same values fit. With it texts become numbers and
    times, and numbers other numbers, as long as no value is lost.
-
-Rows as a user gives them: appended, or upserted if the table has a primary key.
-
-Columns may be left out of rows to upsert where records fill each other (``partial_update``) or
-delete their key. Otherwise the check decides: a missing column would be set to null.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,9 +63,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumns:
-    """Which columns of a file to take, under which names, and whether to cast them.
+    """The columns of a file to take, their names in the table, and whether to cast them.
 
-    ``deleted`` says which rows delete their key; ``bad`` takes rows that do not fit.
+    ``deleted`` is the column that flags rows that delete their key; ``bad`` takes rows that do not
+    fit.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +107,7 @@ class FileColumns:
             table: the table's definition.
 
         Raises:
-            SchemaMismatch: the file does not have a column; the message names those it has.
+            SchemaMismatch: the file lacks a column; the message names the existing ones.
         """
         for old in self.names.values():
             if old not in found:
@@ -124,7 +127,7 @@ class FileColumns:
         return pa.schema([each.with_name(old) for old, each in some.items()])
 
     def read(self, file: "InputFile", table: TableDefinition) -> "pa.Table":
-        """Return the rows of a file as rows to append, without those that are set aside.
+        """Return the rows of a file to append; ``bad`` rows are set aside.
 
         Raises:
             InvalidInput, SchemaMismatch: the file cannot be read, or its columns do not fit.
@@ -140,7 +143,7 @@ class FileColumns:
         return self.bad.complete(rows, numbers, needed_values(table), file.place)
 
     def with_flag(self, schema: "pa.Schema") -> "pa.Schema":
-        """Return the columns to read: the table's, and the one that says what is deleted."""
+        """Return the columns to read: the table's, and ``deleted``."""
         import pyarrow as pa
 
         if self.deleted is None or self.deleted in schema.names:
@@ -198,8 +201,8 @@ def append_rows(
         rows: the rows.
         commit_id: equal ids append once.
         check: compares the rows with the columns.
-        deleted: the column that says which rows delete their key.
-        load: the part of a load that they are.
+        deleted: the column that flags rows that delete their key.
+        load: the part of a load, if the rows are one.
 
     Raises:
         InvalidInput: ``deleted`` is given, and the table has no primary key.
@@ -228,14 +231,14 @@ def append_rows(
 
 
 def check_for(state: State, deleted: str | None, check: Check) -> Check:
-    """Return the check of rows: another one where columns may be left out."""
+    """Return the check of rows: ``check_filled`` where columns may be missing, else ``check``."""
     rules = state.table.kind.rules
     some = rules is not None and (rules.partial or deleted is not None)
     return check_filled if some else check
 
 
 def flagged_rows(rows: Rows, state: State, deleted: str | None, check: Check) -> pa.Table:
-    """Return rows to upsert, checked and with all columns, and with the column ``deleted``."""
+    """Return checked rows to upsert, with all columns and ``deleted``."""
     records = records_of(rows, state, deleted, check=check_for(state, deleted, check))
     if deleted is None:
         return records.rows
@@ -243,12 +246,12 @@ def flagged_rows(rows: Rows, state: State, deleted: str | None, check: Check) ->
 
 
 WHOLE = 2**62
-"""More rows than a file has: the end of a load whose rows the log does not count."""
+"""More rows than any file has: the end of a load without a row count in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A part of a file that is in the table; ``before`` says that an earlier load appended it."""
+    """A part of a file that is in the table; ``before`` means that an earlier load appended it."""
 
     file: str
     result: AppendResult
@@ -277,7 +280,7 @@ def load_rows(
         rows: its rows.
         commit_id: equal ids load a file of this name once.
         rows_per_append: the most rows of an append; by default the file is one append.
-        deleted: the column that says which rows delete their key.
+        deleted: the column that flags rows that delete their key.
 
     Raises:
         InvalidInput: other rows are committed under this id.
@@ -290,7 +293,7 @@ def load_rows(
             done = append_rows(ports, rows.slice(start, size), deleted=deleted)
             yield Loaded(file=file.place, result=done)
         return
-    name, state, given = load_name(commit_id, file), ports.log.load(), _Given(rows)
+    name, state, given = load_name(commit_id, file), ports.log.load(), _FileRows(rows)
     known = loaded_before(state, name)
     if known is not None:
         given.check(known, file)
@@ -355,7 +358,7 @@ def loaded_before(state: State, name: str) -> LastPart | None:
     """Return the last part of a load, if there is one.
 
     Raises:
-        InvalidInput: an earlier segtable loaded parts of it, and did not record which rows.
+        InvalidInput: an earlier segtable loaded parts of it without recording their rows.
     """
     whole = state.commits.get(f"{name}/0")
     if name in state.loads or whole is None:
@@ -369,8 +372,8 @@ def loaded_before(state: State, name: str) -> LastPart | None:
     return LastPart(whole, LoadPart(load=name, start=0, end=WHOLE, total=WHOLE, checksum=""))
 
 
-class _Given:
-    """The rows of a file, with the checksum of as many of the first ones as were asked for."""
+class _FileRows:
+    """The rows of a file, with a running checksum of its first rows."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -392,7 +395,7 @@ class _Given:
         return self._sum.hex
 
     def check(self, known: LastPart, file: InputFile) -> None:
-        """Refuse a file that does not begin with the rows of its load that are committed."""
+        """Refuse a file that does not begin with the committed rows of its load."""
         part, rows = known.part, self._rows.num_rows
         if not part.checksum:  # one append of the whole file, without its rows
             return

@@ -1,22 +1,17 @@
-"""Parts of a read: which segments of a version are read, clipped to which interval, filtered how.
+"""Parts of a read: the segments or file groups to read, their clips, and their row filters.
 
 1. Only segments that may have wanted rows are parts: by the interval, and by the event times for
    which a condition can hold. They are chosen step by step (``core.reads.selection``).
-2. A segment of which a higher version hides a part is clipped to the rest.
+2. If a higher version hides a part of a segment, the segment is clipped to the rest.
 3. A part's row filter drops deleted rows, and chooses rows by their root addresses. The filter and
-   the descriptor are plain data, so that any reader may read a part, in Spark's tasks, too.
-
-The root addresses of the rows of a part, as one bitmap per root.
-
-Where the log records the addresses of a segment that is not clipped, no file is opened. Otherwise
-the hidden columns are read.
-
-Merge on read: the rows of a primary-key table, one for each key.
-
-1. The files of each bucket are merged as compaction merges them (``data.keyed.file_groups``), one
-   bucket after another, in bounded memory. Rows come sorted by key within a bucket.
-2. Buckets are skipped if no record in them may match the condition, and of a window those all of
-   whose files were there before.
+   the descriptor are plain data, so any reader may read a part, also in Spark's tasks.
+4. The root addresses of a part's rows are one bitmap per root. If the log records the addresses of
+   a segment and it is not clipped, no file is opened. Otherwise the hidden columns are read.
+5. The rows of a primary-key table are merged on read, one for each key. The files of each bucket
+   are merged as in a compaction (``data.keyed.file_groups``), one bucket after another, in bounded
+   memory. Rows are sorted by key within a bucket.
+6. A bucket is skipped if no record in it may match the condition. In a window it is skipped, too,
+   if all of its files are in the start's version.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -55,8 +50,8 @@ from airflow_provider_segtable.ports.files import DataFiles
 class Part:
     """A segment to read, with its row filter, and the interval to clip it to, if any.
 
-    ``change`` is what happened to its rows, in a change feed; ``origins`` are those of its rows, if
-    they are asked for.
+    ``change`` is the change of its rows, in a change feed; ``origins`` are the origins of its rows,
+    if they are requested.
     """
 
     segment: Segment
@@ -88,14 +83,14 @@ class Clipped(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The rows that a read wants, as far as descriptors tell.
+    """The wanted rows of a read, as a test of descriptors.
 
     Attributes:
-        interval: outside of it no row is wanted; everywhere if None.
+        interval: the interval with all wanted rows; None means all time.
         conditions: conditions that all wanted rows satisfy.
         time_column: the event time.
-        merged: whether conditions are on merged rows of a rollup table: of the rows in files, only
-            the event times are theirs.
+        merged: whether conditions are on merged rows of a rollup table: rows in files then share
+            only the event times with them.
     """
 
     interval: Interval | None
@@ -105,13 +100,13 @@ class Wanted:
 
     @property
     def tests(self) -> tuple[Predicate, ...]:
-        """Return what all wanted rows in files satisfy, as far as it is known as predicates."""
+        """Return the known predicates that all wanted rows in files satisfy."""
         return () if self.merged else tuple(p for each in self.conditions for p in each.predicates)
 
     def among(self, state: State, roots: Collection[SegmentId] | None = None) -> Selection[Clipped]:
         """Return the visible segments that may have wanted rows.
 
-        With ``roots``, only those that may hold rows of these.
+        With ``roots``, only segments that may hold rows of these roots.
         """
         near = Selection.begun(PrunedBy.TIME_CHUNKS, clipped(visible_groups(state, self.interval)))
         if roots is not None:
@@ -241,7 +236,7 @@ def _by_root(batch: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, BitMap]]:
 
 
 def _of_runs(part: Part) -> dict[SegmentId, BitMap]:
-    """Return the addresses of a segment's live rows, as the log records them."""
+    """Return the addresses of a segment's rows that are not deleted, from its runs in the log."""
     found: dict[SegmentId, BitMap] = {}
     gone = None if part.row_filter.passes_all else part.row_filter.gone()
     at = 0
@@ -266,7 +261,7 @@ class MergedScan:
         found: the file groups to read.
         where: a condition on merged rows.
         checked: compare data files with their checksums.
-        since: only rows with a record that completed after this time.
+        since: only rows of keys with a record that completed after this time.
     """
 
     files: DataFiles
@@ -319,8 +314,8 @@ def groups_to_read(
     Args:
         state: the version.
         interval: only rows with event times in it.
-        start: the version after which records completed, if only rows with such are wanted.
-        base_only: of each, only the base.
+        start: only groups with records that completed after this version.
+        base_only: only the base of each group.
     """
     found = Selection.begun(PrunedBy.TIME_CHUNKS, state.timeline.lookup(interval))
     if base_only:

@@ -1,12 +1,12 @@
-"""What a process remembers of the published versions of a table.
+"""Publications: a process's memory of the published versions of a table.
 
-1. Of each format: the newest published version that the process has put or read, and a state of
-   the log that shows the same files. So after a commit only the difference is looked at.
-2. It is a hint. The target is read on from there, and read anew if that version is gone.
+1. For each format it has the newest published version that the process has put or read, and a
+   state of the log that shows the same files. So after a commit only the difference is read.
+2. It is a hint. The target is read on from there, and read anew if that version was removed.
 3. Threads take turns: one of them publishes for all that waited meanwhile.
-4. A version that is in a catalog is not registered again. A catalog that failed rests for a minute,
-   so that it holds up no commit.
-5. A reason for not publishing is named once, until the format is published again.
+4. A version that is in a catalog is not registered again. A catalog that failed is not called for a
+   minute, so that it delays no commit.
+5. A reason for not publishing is reported once, until the format is published again.
 """
 
 from collections.abc import Hashable, Iterator
@@ -19,14 +19,14 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.formats.format import Published
 
 REST_S = 60.0
-"""How long a catalog that failed is not asked again."""
+"""Pause after a failed registration in a catalog."""
 
 _NO_DIGITS = str.maketrans("", "", digits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A published version, and a state whose files it shows."""
+    """A published version, and a state with the same files."""
 
     published: Published
     state: State
@@ -44,7 +44,7 @@ class Registration:
     at: float
 
     def stands(self, version: Hashable, now: float) -> bool:
-        """Return whether its outcome is that of a new attempt, as far as can be known."""
+        """Return whether a new attempt would most likely have the same outcome."""
         return now - self.at < REST_S if self.why else self.version == version
 
 
@@ -60,7 +60,7 @@ class Publications:
 
     @contextmanager
     def turn(self, name: str) -> Iterator[bool]:
-        """Take this thread's turn in a format; the value is whether it had to wait for it."""
+        """Take this thread's turn in a format; yield whether it had to wait."""
         with self._lock:
             turn = self._turns.setdefault(name, Lock())
         free = turn.acquire(blocking=False)

@@ -1,13 +1,13 @@
-"""Restore: an earlier version's rows come back by one event, without a lock or a new file.
+"""Restore an earlier version's rows by one event, without a lock or a new file.
 
-1. The event is computed by the log's admission (``core.log.families.restore_events``), which a dry
-   run asks, too: so it shows what the event would change.
-2. A version that shows the same rows as the newest one is not restored: no event is written.
-3. Columns stay, unless they are asked for: then they come back by an alteration right after the
-   rows' event, which is checked before it. If the process ends between both, the same restore
-   completes it (same commit id), or another one with the version.
+1. The log's admission computes the event (``core.log.families.restore_events``). A dry run calls
+   it, too, and so shows the changes of the event.
+2. If a version shows the same rows as the newest one, no event is written.
+3. Columns stay, unless the request includes them: then an alteration brings them back right after
+   the rows' event. It is checked before that event. If the process ends between both, the same
+   restore completes it (same commit id), or another one with the version.
 
-What a table does with its versions: names, tags and consumers that keep them, and restores.
+``TableVersions`` is the part of ``Table`` about whole versions: tags, consumers and restores.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,11 +37,11 @@ from airflow_provider_segtable.table.windows import version_read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """The result of a restore: event ``n``, and what it changed.
+    """The result of a restore: event ``n``, and the restored version, time, segments and rows.
 
     ``n`` is None in a dry run, and if the version shows the same rows as the newest one.
     ``columns`` are the differences between the columns at the restore and those of the version;
-    ``columns_n`` is the event that brought these back, None if they stay.
+    ``columns_n`` is the event that restored the columns, None if they stay.
     """
 
     n: int | None
@@ -88,7 +88,7 @@ def restore(
 
 
 def _named(ports: TableContext, asked: ReadRequest, state: State, commit_id: str) -> State:
-    """Return the version that a request names; by number the one that it restored before."""
+    """Return the version that a request names; in a repeated request, the one that it restored."""
     n = state.commits.get(commit_id)
     event = None if n is None else ports.log.event(n)
     if event is not None and isinstance(event.action, VersionRestored):
@@ -173,13 +173,13 @@ class TableVersions:
         """Record that a consumer has read everything up to a version; return its position.
 
         The first call makes the consumer. If no row changed since its position, it stays there.
-        Cleaning keeps the versions from its position on, so that ``scan(consumer=name)`` can read
-        what follows, for ``retention.consumer_hours`` at most.
+        Cleaning keeps the versions from its position on, for ``retention.consumer_hours`` at most,
+        so that ``scan(consumer=name)`` can read the later ones.
 
         Args:
             name: the consumer's name.
-            version: usually ``Scan.version`` of what was read; the newest by default.
-            before: the position that the consumer went on from; refused if it has another one.
+            version: usually the ``Scan.version`` that was read; the newest by default.
+            before: the position that the consumer started from; refused if it has another one.
 
         Raises:
             InvalidName: the name is not a valid file name.
@@ -224,14 +224,14 @@ class TableVersions:
             as_of: the table at this time, inclusive; a naive time is UTC.
             tag: the table at this tag.
             commit_id: equal ids restore once; random by default.
-            dry_run: only find out what would change.
-            columns: also give the table its columns of then, by a second event: dropped ones come
-                back with their values, later ones go, names and order are as they were. Types that
-                were widened stay wide, and what became nullable stays so, for rows written since.
+            dry_run: only compute the changes.
+            columns: also restore the columns of the version, by a second event: dropped ones with
+                their values, names and order; later columns are dropped. Widened types stay wide,
+                and nullable columns stay nullable, for rows written since.
 
         Raises:
             InvalidInput: no version, or more than one, is named. Or an index, or the clustering,
-                needs a column that would go; nothing is restored.
+                needs a column that would be dropped; nothing is restored.
             VersionExpired: the version is no longer kept.
             RestoreRefused: a repair has changed its segments, or its deletes cannot be carried
                 over; the message has the way out.

@@ -1,26 +1,23 @@
-"""Scans: the rows of a table that a read request asks for, as Arrow.
+"""Scan a table: read the rows of a request as Arrow, or return the plan of the read.
 
 1. Only segments that may have such rows are opened: by the interval, and by the event times for
-   which the condition can hold. Of an opened file, row groups in which no row can match are
-   skipped by their statistics (``data.parquet.segment_scan``). Indexes leave out files before they
-   are opened (``table.chosen_files``).
+   which the condition can hold. Indexes leave out files before they are opened
+   (``table.chosen_files``). In an opened file, row groups in which no row can match are skipped by
+   their statistics (``data.parquet.segment_scan``).
 2. Deleted rows are left out before the condition is evaluated, and hidden columns are read only
    where needed, whatever columns are requested.
 3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
    of a chunk, the chunk is read with its event times clipped. Tombstones are not shown.
-4. ``explain`` returns the plan of the read: the same choice of files, columns and row groups.
-5. A window is read in the same way: its parts have row filters that choose the rows added since the
-   start, or are those of a change feed, each with the change of its rows (``change_feed``).
-6. The origin of rows (``core.reads.effects``) is computed only if its columns are asked for.
-7. With a limit, no file is opened after the one that fills it.
-
-The plan of a scan: the scan's own choice of files, and what their footers decide.
-
-1. The files come from the scan's selection, with what each of its steps left. Before its first step
-   there are the segments that the version does not show; only their chunks are decoded.
-2. Each chosen file is opened as it is for reading (``SegmentRead.plan``): its footer, and no rows.
-   Deletion vectors are read, because they decide which row groups are.
-3. Other files are not opened.
+4. A window is read in the same way. The row filters of its parts choose the rows added since the
+   start; parts of a change feed carry the change of their rows (``table.windows``).
+5. The origin of rows (``core.reads.effects``) is computed only if its columns are requested.
+6. Once the limit is reached, no further file is opened.
+7. ``explain`` returns the plan of the read: the same choice of files, columns and row groups, with
+   the files left by each step. The first step leaves out the segments that the version does not
+   show; only their chunks are decoded.
+8. For a plan each chosen file is opened as it is for reading (``SegmentRead.plan``): its footer,
+   and no rows. Deletion vectors are read, because they decide which row groups are read. Other
+   files are not opened.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -75,7 +72,7 @@ from airflow_provider_segtable.table.windows import ChangeFeed, KeyedFeed, added
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
-    """The files that a scan chose, and how it reads them."""
+    """The chosen files of a scan, and their reads."""
 
     selection: Selection[Any]
     reads: Sequence[SegmentRead]
@@ -196,7 +193,7 @@ class Scan:
     Attributes:
         ports: the table's ports.
         state: the version.
-        request: what to read of it.
+        request: the columns, rows and version to read.
         start: the version before the window, if only a window is read.
         where: its condition, over the table's columns.
 
@@ -226,7 +223,7 @@ class Scan:
         object.__setattr__(self, "where", found)
 
     def __repr__(self) -> str:
-        """Return the table, the version, and what is read of it."""
+        """Return the table, the version, and the request."""
         of = self.request
         since, changes = self.start and self.start.n, of.changes or None
         asked = {"columns": of.columns, "where": of.where, "interval": of.interval}
@@ -288,13 +285,13 @@ class Scan:
                 ).select(names)
 
     def explain(self) -> ReadPlan:
-        """Return how the rows are read: which files, what each step leaves out, bytes to read.
+        """Return the plan of the read: the files, the files left out by each step, and bytes.
 
         Footers of the files that are read are opened, and deletion vectors; no rows are read.
         ``print`` shows the plan, ``facts`` has it as JSON values.
 
         Raises:
-            InvalidInput: a change feed is asked for, which goes from event to event.
+            InvalidInput: a change feed is requested, which is read event by event.
         """
         if self.request.changes:
             raise InvalidInput(
@@ -308,7 +305,7 @@ class Scan:
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a reader of the rows, which are read while it is used."""
+        """Return a reader of the rows; it reads lazily."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -332,7 +329,7 @@ class Scan:
         return polars_frame(self.to_arrow())
 
     def to_duckdb(self) -> Any:
-        """Return a DuckDB relation over the rows, which are read when a query runs over it.
+        """Return a DuckDB relation over the rows; each query reads them.
 
         Raises:
             DependencyMissing: duckdb is not installed.
@@ -366,7 +363,7 @@ class Scan:
             yield part.segment, self._rows_in(part)
 
     def parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
-        """Yield the segments to read; with ``roots``, only those that may hold rows of these."""
+        """Yield the parts to read; with ``roots``, only parts that may hold rows of these roots."""
         yield from self._with_origins(self._plain_parts(roots))
 
     def _plain_parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
@@ -394,13 +391,13 @@ class Scan:
         return self._with_origins(self._filtered(selection))
 
     def _with_origins(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield parts with the origins of their rows, if these are asked for."""
+        """Yield parts with the origins of their rows, if these are requested."""
         known = KnownOrigins(self.state.timeline)
         for part in parts:
             yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
 
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
-        """Yield the parts of a selection, with the row filters that they are read by."""
+        """Yield the parts of a selection, with their row filters."""
         found = selection.left
         filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
         for segment, clip in found:
@@ -408,7 +405,7 @@ class Scan:
             yield part if self.start is None else added_part(part, self.start)
 
     def readings(self, parts: Iterable[Part]) -> Iterator[tuple[Part, SegmentRead]]:
-        """Yield parts, each with how its file is read for this scan."""
+        """Yield parts, each with the read of its file for this scan."""
         reader, schema = self.reader, self._physical if self._rolls_up else None
         where = None if self._rolls_up else self.where  # rows are merged first, then filtered
         columns = None if self._rolls_up else self._needed
@@ -440,7 +437,7 @@ class Scan:
         return PartReader(files=self.ports.files, table=table, checked=checked)
 
     def _wanted(self) -> Wanted | None:
-        """Return which segments may have wanted rows; None if no row can be wanted."""
+        """Return the wanted rows as a test of segments; None if no row can be wanted."""
         interval, where = self.interval(), self.where
         if interval is None:
             return None

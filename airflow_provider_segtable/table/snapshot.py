@@ -117,7 +117,7 @@ class Snapshot:
     def rolled_up(
         self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None
     ) -> pa.Table:
-        """Read the rows with those of equal keys merged: of a rollup table, one row per group.
+        """Read the rows with equal keys merged: in a rollup table, one row per group.
 
         Tables that merge no rows are read as ``to_arrow`` does.
 

@@ -78,8 +78,8 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             name: display name; the last part of the URI by default.
             properties: settings of compaction and retention (``segtable table set --help``
                 lists them).
-            kind: what the table keeps of incoming rows, e.g. a ``Rollup``; by default the rows
-                as they come, or one row for each key if there is a primary key.
+            kind: the stored form of incoming rows, e.g. a ``Rollup``; by default the rows
+                themselves, or one row for each key if there is a primary key.
             primary_key: the columns of the primary key; rows are upserted by it.
             buckets: with a primary key: the number of buckets of a time chunk.
             ordering: with a primary key: of records with one key, the highest value of this column
@@ -150,7 +150,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
     ) -> DropResult:
         """Delete the table at ``uri``: its rows, all its versions, its records in ZooKeeper.
 
-        The table is gone at once for everyone, by one event; then its files are deleted. If that
+        One event ends the table at once for all users; then its files are deleted. If that
         is interrupted, drop it again. A new table may be created there afterwards. Files that
         segtable did not make are kept. pyiceberg has ``purge_table``, Spark
         ``DROP TABLE ... PURGE``.
@@ -158,7 +158,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         Args:
             uri: as for ``open``.
             force: drop it although others hold locks on it: their work fails with ``TableGone``.
-            dry_run: return what would be deleted; delete nothing.
+            dry_run: only return the sizes and files; delete nothing.
             zookeeper: as for ``open``; needed.
             storage_options: as for ``open``.
             zookeeper_options: as for ``open``.
@@ -265,7 +265,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             SchemaMismatch: there is no such column.
             InvalidInput: the condition is not parsable, or more than one version is named.
             VersionExpired: the version is no longer kept.
-            WindowExpired: what was committed since then is no longer kept.
+            WindowExpired: a version of the window is no longer kept.
             LogStoreUnavailable: with ``include_log``, a published service does not answer.
         """
         return self.read(

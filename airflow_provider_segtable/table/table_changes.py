@@ -113,12 +113,12 @@ class TableChanges:
         """Merge source rows into the table by key columns, in one atomic event.
 
         In a table with a primary key it writes records of the keys, without a lock: their order
-        decides between them and those of other writers (``table.changes.keyed``).
+        decides between them and those of other writers (``table.changes.run_change``).
 
         Args:
             source: rows, as for ``append``, with some of the table's columns and all of ``on``;
                 with ``set``, others, too.
-            on: the key columns; null equals nothing. If the table has a primary key, that.
+            on: the key columns; null equals nothing. With a primary key, its columns.
             matched: if a table row has a source key, it gets the source's other columns
                 (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
             unmatched: if a source row has no match, it is inserted (``"insert"``; columns that the
@@ -157,11 +157,12 @@ class TableChanges:
         """Replace rows by others, in one atomic event; without rows, delete.
 
         Rows that others append while it runs stay. Of two overwrites of the same time, the later
-        one replaces what the earlier one wrote. In deltalake this is ``write_deltalake`` with
+        one replaces the rows of the earlier one. In deltalake this is ``write_deltalake`` with
         ``mode="overwrite"`` and a predicate, in pyiceberg ``Table.overwrite``.
 
         Args:
-            rows: the new rows, as for ``append``; each must be among those that are replaced.
+            rows: the new rows, as for ``append``; each must be in the replaced interval, or match
+                the condition.
             interval: replace the rows with event times in it, as for ``Table.scan``;
                 ``"chunks"`` means the time chunks that ``rows`` touch.
             where: instead, replace the rows that match a condition, as for ``delete``.

@@ -1,4 +1,4 @@
-"""The indexes of ``Table``: create, rebuild, drop and look into them.
+"""The indexes of ``Table``: create, rebuild, drop and read them.
 
 An index keeps facts about data files, so that reads open fewer of them. ``library.Table`` builds
 indexes, too (``run_index``).
@@ -37,7 +37,7 @@ class TableIndexes:
     ) -> int:
         """Add an index, to be fed and built from now on; return the version that has it.
 
-        Writers feed it in their own events from then on. What is there already is built by
+        Writers feed it in their own events from then on. Entries about older files are built by
         ``library.Table.run_index``, ``segtable index run`` or an index DAG run, while writers and
         readers go on.
 
@@ -64,22 +64,22 @@ class TableIndexes:
         return index_lifecycle.request_index(self.ports, name, chosen, commit_id=commit_id).n
 
     def indexes(self) -> Mapping[str, IndexState]:
-        """Return the indexes by their names: what each keeps, and what it lacks."""
+        """Return the indexes by their names, each with its definition and its lacks."""
         return MappingProxyType(dict(self.ports.log.load().indexes))
 
     def index(self, name: str) -> IndexState:
         """Return one index.
 
         Raises:
-            InvalidInput: there is none of that name; the message names those that are there.
+            InvalidInput: there is none of that name; the message names the existing ones.
         """
         return index_lifecycle.index_named(self.ports.log.load(), name, self.ports.uri)
 
     def rebuild_index(self, name: str) -> int:
         """Begin an index anew with the same settings; return the version that has the new one.
 
-        The new index replaces the old one at once, so it lacks all files until it is built. Nothing
-        asks for this but a damaged index (``segtable doctor``).
+        The new index replaces the old one at once, so it lacks all files until it is built. Only a
+        damaged index needs this (``segtable doctor``).
 
         Raises:
             InvalidInput: there is no index of this name, or a column of it was dropped.
@@ -103,24 +103,24 @@ class TableIndexes:
     def index_entries(
         self, name: str, *, version: int | None = None, replaced: bool = False
     ) -> pa.Table:
-        """Return what an index keeps: a row for each file, row group of a file, or record.
+        """Return the entries of an index: a row for each file, row group of a file, or record.
 
-        Of kinds about files these are the files that readers of a version see. What the index lacks
-        (``index(name).current``) is left out.
+        Kinds about files have entries about the visible files of a version. Files that the index
+        lacks (``index(name).current``) have none.
 
         Kinds about files have the columns ``file``, ``start`` (of its time chunk), ``checksum`` (of
         its footer) and ``rows``. ``column_stats`` adds ``row_group`` and, for the column with id 3,
         ``low_3``, ``high_3``, ``nulls_3``, ``nan_3`` and ``distinct_3``; ``bloom_filter`` adds
         ``bloom_3``; ``files`` adds ``end`` and ``bytes``.
         ``record_index`` has ``start`` (the event time), ``key_3``, ``ordering``, ``instant``,
-        ``log_version``, ``write_token`` and ``deleted``; records that are gone may have entries.
+        ``log_version``, ``write_token`` and ``deleted``; removed records may still have entries.
 
         Args:
             name: the index.
             version: the version of the table; the newest by default. Entries about files that were
-                cleaned since are gone.
-            replaced: also entries about files that readers do not see any more; they stay until the
-                files are cleaned.
+                cleaned since are missing.
+            replaced: also return entries about replaced files; they stay until the files are
+                cleaned.
 
         Raises:
             InvalidInput: there is no index of this name in this version.

@@ -1,7 +1,7 @@
-"""The publishing of ``Table``: its versions as tables of other formats, which others read in place.
+"""The publishing of ``Table``: its versions as tables of other formats, read in place.
 
-Published are the data files as they are; nothing is copied. ``publish.delta`` and
-``publish.iceberg`` say in which formats each commit is published by its author.
+The data files are published as they are; nothing is copied. With ``publish.delta`` and
+``publish.iceberg`` the author of each commit publishes it in these formats.
 
 Source of the idea: Delta's UniForm and Apache XTable, which write the metadata of one format beside
 that of another.
@@ -44,17 +44,16 @@ class TablePublishing:
         ``Overtaken`` if other publishers put their versions first, again and again.
 
         Args:
-            formats: ``delta``, ``iceberg``, or several; by default those that are switched on in
-                the properties.
-            full: publish all files anew, whatever lies where they are published: damage of any
-                kind is published over, but for another tool's table.
-            report: called with what is being done, how many files of it are, and of how many.
+            formats: ``delta``, ``iceberg``, or several; by default the formats that the properties
+                switch on.
+            full: publish all files anew over any damaged target, except another tool's table.
+            report: called with the current step, the number of files done, and of all files.
 
         Raises:
             InvalidInput: a format is unknown, or none is given and none is switched on.
-            ForeignTable: another tool's table is where the version would be published.
-            CorruptTable: a file of the table is damaged; or rubbish is where the version would be
-                published that nothing shows to be segtable's: publish it with ``full``.
+            ForeignTable: another tool's table is in the place of the target.
+            CorruptTable: a file of the table is damaged; or the target has files that are not
+                known to be segtable's: publish it with ``full``.
             StorageError: the storage failed; publish again.
         """
         state = self.ports.log.load()
@@ -70,20 +69,20 @@ class TablePublishing:
         return tuple(publish(self.ports, form, state, full=full, report=report) for form in forms)
 
     def published(self) -> Mapping[str, PublishedStatus]:
-        """Return what is published, by format: its event, its lag, and where readers open it.
+        """Return the published version by format: its event, its lag, and its address.
 
-        Formats that are switched on are there even if nothing is published in them yet.
+        Formats that are switched on are included even if nothing is published in them yet.
         """
         return published_status(self.ports)
 
     def unpublish(self, name: str, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Delete what is published in a format; return the paths of the files of it.
+        """Delete the target of a format; return the paths of its files.
 
         Its property is switched off first. The table and its data files stay as they are.
 
         Args:
             name: ``delta`` or ``iceberg``.
-            dry_run: return what would be deleted; delete nothing.
+            dry_run: only return the paths; delete nothing.
 
         Raises:
             InvalidInput: the format is unknown.

@@ -1,14 +1,14 @@
 """Files that the log does not name, in little memory.
 
 1. Files are listed before the log is read, so that files committed meanwhile are named.
-2. A million entries and a million names need half a gigabyte. So nearly all entries are dropped
-   while they are listed: those that an earlier state names, of whose names only hashes are held.
-   The newest state's names are then compared one at a time with the entries that are left.
+2. A million entries and a million names need half a gigabyte. So entries that an earlier state
+   names, nearly all, are dropped while they are listed; only hashes of its names are held. The
+   newest state's names are then compared one at a time with the remaining entries.
 3. Two names of equal hash make a file count as named, which keeps it. A named file never counts as
    unnamed.
 4. A file that only the earlier state named counts as named, too; the next listing finds it.
-5. A file in the folder of an index counts as named if the state has the index: the index's own
-   table says which of its files are needed.
+5. A file in the folder of an index counts as named if the state has the index: the log of the
+   index's own table names its files.
 """
 
 from collections.abc import Iterable, Iterator

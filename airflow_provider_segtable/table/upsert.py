@@ -2,12 +2,12 @@
 
 1. Rows are split by time chunk and bucket. Each part is written as log files, sorted by key, with
    provisional ids; the event gives them their ids, in order of completion.
-2. No lock is taken, no id is allocated, no coordinator is needed. Nobody waits, and nobody can
-   conflict: records that meet are merged by their order, whenever they complete. If a major
+2. No lock is taken, no id is allocated, no coordinator is needed. Writers neither wait nor
+   conflict: records of one key are merged by their order, whenever they complete. If a major
    compaction changed time chunks or buckets meanwhile, the records are split again by these.
-3. The *instant* of the records is when this write began, and later than everything that its author
-   had read, however far clocks are apart. Of records with equal ordering values, the later instant
-   wins. The event is not earlier than the instant.
+3. The *instant* of the records is the start of this write, and later than all events that its
+   author had read, however far clocks are apart. Of records with equal ordering values, the later
+   instant wins. The event is not earlier than the instant.
 4. With an index of records a key has one row in the whole table: the commit corrects records in
    other time chunks (``table.indexes.routing``), and of equal keys in one write one record is
    written.
@@ -57,8 +57,8 @@ def records_of(
     Args:
         given: the rows.
         state: the table.
-        deleted: the name of a column that says which rows delete their key, if any.
-        check: compares the rows with the columns; by default nullable ones may be left out.
+        deleted: the name of a column that flags rows that delete their key, if any.
+        check: compares the rows with the columns; by default nullable ones may be missing.
 
     Raises:
         SchemaMismatch, TimeOutOfRange: the rows do not fit.
@@ -75,7 +75,7 @@ def records_of(
 
 
 def check_deleted(state: State, deleted: str | None) -> None:
-    """Refuse a column of the table as the one that says which rows are deleted.
+    """Refuse a column of the table as the flag of deleted rows.
 
     Raises:
         InvalidInput: the table has such a column.
@@ -101,9 +101,9 @@ def upsert(
         ports: the table's ports; a coordinator is not needed.
         records: the records.
         commit_id: equal ids commit once.
-        state: the version whose columns the records have; the newest if left out. An alteration
+        state: the version with the columns of the records; the newest if left out. An alteration
             that lands meanwhile does not change them.
-        load: the part of a load that they are.
+        load: the part of a load, if the records are one.
 
     Raises:
         InvalidInput: a key is null.
@@ -136,9 +136,9 @@ def log_writer(
 
     Args:
         ports: the table's ports.
-        seen: the version whose columns the records have.
-        state: the version by whose layout they are divided.
-        instant: when the write began.
+        seen: the version with the columns of the records.
+        state: the version with the layout that divides them.
+        instant: the start of the write.
         files: the files of the write.
     """
     return LogWriter(
@@ -164,7 +164,7 @@ def commit_logs(
 ) -> AppendResult:
     """Write log files and commit them in one event; arguments and errors as for ``upsert``.
 
-    ``ranges`` are those of the log store whose records they are, in a checkpoint.
+    ``ranges`` are the ranges of the records, in a checkpoint of the log store.
     """
     log = ports.log
     if commit_id in state.commits:
@@ -193,7 +193,7 @@ def commit_logs(
 
 
 def instant_after(ports: TableContext, state: State) -> Instant:
-    """Return the instant of a writer that has read a version: later than all that it read.
+    """Return the instant of a writer that has read a version, which is later than the version.
 
     Raises:
         ClockSkew: the author's clock is off.

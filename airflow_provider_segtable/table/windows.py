@@ -1,4 +1,6 @@
-"""Windows of a table's versions: where a read begins and ends, and the rows added in between.
+"""Windows of a table's versions: their ends, the rows added in between, and change feeds.
+
+Ends of a window:
 
 1. The end is a version as of any read, the newest by default. The start is exclusive: an event
    number, the newest version at a time, or a consumer's position.
@@ -9,29 +11,30 @@
    within retention, so that all later versions are kept, too.
 4. A start before the creation of the table means the creation.
 
-Change feeds: every change of a row in a window of versions, event by event.
+Change feeds, every change of a row in a window, event by event:
 
-1. The events of the window are read in order, each with the state before it. What an event changes
-   is decided by ``core.reads.effects``; here it becomes parts to read, in the order of the events:
-   deleted rows first, then inserted ones.
-2. Inserted rows are those of the event's own files. Deleted rows are found by their root addresses
+5. The events of the window are read in order, each with the state before it.
+   ``core.reads.effects`` decides the changes of an event. They become parts to read here, in the
+   order of the events: deleted rows first, then inserted ones.
+6. Inserted rows are those of the event's own files. Deleted rows are found by their root addresses
    in the files that the version before showed. Retention keeps both as long as it keeps the start
    of the window, whatever is compacted meanwhile.
-3. Of a restore or repair, the rows visible before and after are compared by root address. Segments
-   that both sides show with the same deletions are not opened.
-4. Every part has the change of its rows, from which ``data.rows`` makes columns.
+7. For a restore or repair, the rows visible before and after are compared by root address. Segments
+   that both versions show with the same deletions are not opened.
+8. Every part has the change of its rows, from which ``data.rows`` makes columns.
 
-Change feeds of primary-key tables: which files have the changes of each event of a window.
+Change feeds of primary-key tables, the files with the changes of each event:
 
-1. The feed is divided into pieces (``data.keyed.file_groups``), by file group: each reads its own
-   files, so a library reads one after another, and Spark all at once.
-2. Only file groups with records in the window are looked at, and of these only the keys with such
-   records.
-3. Compactions change nothing that readers see. But one that makes a base file may drop tombstones,
-   which decide what a later record changes. So it ends a *stretch* of events: after it the rows are
-   read anew. So does a restore or repair: the rows of the versions before and after it are compared
-   as a whole, across all file groups of a region if their time chunks or buckets differ.
-4. Memory holds the rows of these keys. Retention keeps the files of the start and of the window.
+9. The feed is divided into pieces by file group (``data.keyed.file_groups``). Each piece reads its
+   own files, so a library reads one after another, and Spark all at once.
+10. Only file groups with records in the window are read, and of these only the keys with such
+    records. Memory holds the rows of these keys. Retention keeps the files of the start and of the
+    window.
+11. Compactions change no visible row. But one that makes a base file may drop tombstones, which
+    decide the change that a later record makes. So it ends a *stretch* of events: after it the rows
+    are read anew. A restore or repair ends one, too: the rows of the versions before and after it
+    are compared as a whole, across all file groups of a region if their time chunks or buckets
+    differ.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,12 +104,12 @@ def version_read(log: EventLog, request: ReadRequest) -> State:
 
 
 def start_read(log: EventLog, request: ReadRequest, end: State) -> State | None:
-    """Return the version that a request's window begins after; None if it reads a whole version.
+    """Return the version before a request's window; None if it reads a whole version.
 
     Raises:
         WindowExpired: the start is no longer kept; the message names the oldest one.
-        InvalidInput: the start is after the end, there is no such consumer, or rows of this kind of
-            table cannot be told apart by events.
+        InvalidInput: the start is after the end, there is no such consumer, or the log of this kind
+            of table does not record the rows of an event.
     """
     if not request.windowed:
         return None
@@ -115,13 +118,14 @@ def start_read(log: EventLog, request: ReadRequest, end: State) -> State | None:
     try:
         start = _started(log, request, newest)
     except VersionExpired:
-        raise expired(log, _words(request), newest) from None
+        raise expired(log, _start_name(request), newest) from None
     if start.n > end.n:
         raise InvalidInput(
-            f"{_words(request)} is version {start.n}, after the end of the window, version {end.n}"
+            f"{_start_name(request)} is version {start.n}, after the end of the window, "
+            f"version {end.n}"
         )
     if request.changes and start.n < newest.retained_from:
-        raise expired(log, _words(request), newest)
+        raise expired(log, _start_name(request), newest)
     return start
 
 
@@ -152,7 +156,7 @@ def walked(log: EventLog, start: State, end: State) -> Iterator[tuple[Event, Sta
     """Yield the events of a window, each with the states before and after it.
 
     Raises:
-        WindowExpired: an event is gone.
+        WindowExpired: an event has expired.
     """
     before = start
     for n in range(start.n + 1, end.n + 1):
@@ -185,7 +189,7 @@ def _started(log: EventLog, request: ReadRequest, newest: State) -> State:
     return log.at(n)
 
 
-def _words(request: ReadRequest) -> str:
+def _start_name(request: ReadRequest) -> str:
     if request.since is not None:
         return f"since={iso(request.since)}"
     if request.consumer is not None:
@@ -194,12 +198,12 @@ def _words(request: ReadRequest) -> str:
 
 
 Rows: TypeAlias = Mapping[SegmentId, BitMap]
-Said: TypeAlias = Callable[[RowEffect], RowChange]
+ChangeOf: TypeAlias = Callable[[RowEffect], RowChange]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFeed:
-    """The change feed of a table, as far as its rows are wanted."""
+    """The change feed of a table, restricted to the wanted rows."""
 
     reader: PartReader
     log: EventLog
@@ -209,29 +213,29 @@ class ChangeFeed:
         """Yield the parts of the window after ``start``, up to ``end``.
 
         Raises:
-            WindowExpired: an event or a file of the window is gone.
+            WindowExpired: an event or a file of the window was cleaned.
         """
         for event, before, after in walked(self.log, start, end):
             yield from self._changed(event, before, after)
 
     def _changed(self, event: Event, before: State, after: State) -> Iterator[Part]:
-        def said(effect: RowEffect) -> RowChange:
+        def change_of(effect: RowEffect) -> RowChange:
             return RowChange(effect, event.n, event.time)
 
         for each in effects(event.action):
             match each:
                 case RowsInserted(segments=segments, effect=effect):
-                    yield from self._came(segments, said(effect))
+                    yield from self._inserted(segments, change_of(effect))
                 case RowsDeleted(vectors=files, effect=effect):
                     read = (read_vectors(self.reader.files, f.path, f.checksum) for f in files)
-                    yield from self._went(united(read), before, said(effect))
+                    yield from self._deleted(united(read), before, change_of(effect))
                 case RowsDiffer(intervals=intervals):
                     for interval in intervals:
-                        yield from self._differing(interval, before, after, said)
+                        yield from self._differing(interval, before, after, change_of)
                 case _:
                     assert_never(each)
 
-    def _came(self, segments: Iterable[Segment], change: RowChange) -> Iterator[Part]:
+    def _inserted(self, segments: Iterable[Segment], change: RowChange) -> Iterator[Part]:
         filled = (segment for segment in segments if segment.rows)
         for segment, clip in filter(
             self.wanted.may_hold, (Clipped(s, clip_of(s, self.wanted.interval)) for s in filled)
@@ -240,13 +244,13 @@ class ChangeFeed:
                 segment=segment, row_filter=RowFilter.idle(segment), clip=clip, change=change
             )
 
-    def _went(self, rows: Rows, before: State, change: RowChange) -> Iterator[Part]:
+    def _deleted(self, rows: Rows, before: State, change: RowChange) -> Iterator[Part]:
         for segment, clip in self.wanted.among(before, rows).left:
             part = Part(segment=segment, row_filter=RowFilter.idle(segment), clip=clip)
-            yield _choosing(part, rows, change)
+            yield _with_chosen(part, rows, change)
 
     def _differing(
-        self, interval: Interval, before: State, after: State, said: Said
+        self, interval: Interval, before: State, after: State, change_of: ChangeOf
     ) -> Iterator[Part]:
         """Yield the rows of an interval that only one of two versions shows."""
         asked = self.wanted.interval
@@ -255,50 +259,52 @@ class ChangeFeed:
             return
         here = replace(self.wanted, interval=inside)
         try:
-            old, new = self._alone(here, before, after), self._alone(here, after, before)
+            old, new = self._only_in(here, before, after), self._only_in(here, after, before)
             was, now = addresses_among(self.reader, old), addresses_among(self.reader, new)
-            gone = [*_choices(old, _less(was, now), said(RowEffect.DELETE))]
+            gone = [*_chosen_parts(old, _minus(was, now), change_of(RowEffect.DELETE))]
             for part in gone:
                 with self.reader.files.open(part.segment.path):
                     pass
         except NotFound as error:
-            n = said(RowEffect.DELETE).n
+            n = change_of(RowEffect.DELETE).n
             raise WindowExpired(
                 f"{self.log.storage.uri}: event {n} removed rows whose file is gone ({error}): "
                 f"read version {n} whole, and go on from there (since_version={n})"
             ) from None
         yield from gone
-        yield from _choices(new, _less(now, was), said(RowEffect.INSERT))
+        yield from _chosen_parts(new, _minus(now, was), change_of(RowEffect.INSERT))
 
-    def _alone(self, wanted: Wanted, mine: State, other: State) -> list[Part]:
-        """Return the parts of a version that another one does not show in the same way."""
-        theirs = {_shown(other, *found) for found in wanted.among(other).left}
-        found = [each for each in wanted.among(mine).left if _shown(mine, *each) not in theirs]
+    def _only_in(self, wanted: Wanted, mine: State, other: State) -> list[Part]:
+        """Return the parts of a version that another version shows differently or not at all."""
+        theirs = {_visible_key(other, *found) for found in wanted.among(other).left}
+        found = [
+            each for each in wanted.among(mine).left if _visible_key(mine, *each) not in theirs
+        ]
         filters = row_filters(self.reader.files, mine, (segment for segment, _ in found))
         return [Part(segment=s, row_filter=filters[s.id], clip=clip) for s, clip in found]
 
 
-def _shown(state: State, segment: Segment, clip: Interval | None) -> tuple[object, ...]:
-    """Return what decides which rows a version shows of a file; the segment's id does not."""
+def _visible_key(state: State, segment: Segment, clip: Interval | None) -> tuple[object, ...]:
+    """Return the key of a file's visible rows in a version; the segment's id is no part of it."""
     deletions = state.deletions(segment).items()
     vectors = ((root, each.path) for root, some in deletions for each in some)
     return segment.path, clip, frozenset(vectors)
 
 
-def _less(rows: Rows, others: Rows) -> dict[SegmentId, BitMap]:
+def _minus(rows: Rows, others: Rows) -> dict[SegmentId, BitMap]:
     left = {root: some - others.get(root, BitMap()) for root, some in rows.items()}
     return {root: some for root, some in left.items() if some}
 
 
-def _choices(parts: Iterable[Part], rows: Rows, change: RowChange) -> Iterator[Part]:
+def _chosen_parts(parts: Iterable[Part], rows: Rows, change: RowChange) -> Iterator[Part]:
     for part in parts:
-        chosen = _choosing(part, rows, change)
+        chosen = _with_chosen(part, rows, change)
         if chosen.row_filter.chosen:
             yield chosen
 
 
-def _choosing(part: Part, rows: Rows, change: RowChange) -> Part:
-    """Return a part with only the rows at these addresses."""
+def _with_chosen(part: Part, rows: Rows, change: RowChange) -> Part:
+    """Return the part restricted to the rows at these addresses."""
     chosen: dict[str, Bits | None] = {
         str(root): bits_of(rows[root].to_array()) for root in roots_among(part.segment, rows)
     }
@@ -317,17 +323,14 @@ class KeyedFeed:
         """Yield the changes of the window after ``start``, up to ``end``, in order.
 
         Raises:
-            WindowExpired: an event of the window is gone.
+            WindowExpired: an event of the window has expired.
         """
         for pieces in self.pieces(start, end):
             read = (piece.changes(reader, rules) for piece in pieces)
             yield from merge(*read, key=lambda changed: changed[0].n)
 
     def pieces(self, start: State, end: State) -> Iterator[Sequence[FeedPiece]]:
-        """Yield the pieces of a window, those of the same events together; errors as ``changes``.
-
-        The events of later pieces are later.
-        """
+        """Yield the pieces of a window, grouped by events in order; errors as ``changes``."""
         stretch: list[Event] = []
         begin = start
         for event, before, after in walked(self.log, start, end):

@@ -8,8 +8,8 @@ Actions:
    the first vector, except for times without a zone. ``FENCE`` is a feature that no writer knows:
    they all refuse to write, and to delete files, and readers have to ignore it.
 3. A file whose vector changes is removed, with its old vector, and added in the same version.
-4. A version of another table, or the first one, removes what it does not show, and has protocol
-   and metadata: its checkpoint is made of it alone.
+4. The first version, or one after another table's, removes all other files, and has protocol and
+   metadata: its checkpoint is made of it alone.
 
 Statistics, by which readers skip files:
 
@@ -124,7 +124,7 @@ def _number(value: Decimal) -> float | int | None:
 
 
 def _text_up(text: str) -> str | None:
-    """Return a text of few characters that is not before another one; None if there is none."""
+    """Return a text of few characters that is not less than another one; None if there is none."""
     if len(text) <= TEXT:
         return text
     for end in range(TEXT, 0, -1):
@@ -258,7 +258,7 @@ class _Commit:
         }
 
     def _head(self, vectors: bool) -> list[Json]:  # noqa: FBT001
-        """Return protocol and metadata, as far as they differ from the last ones."""
+        """Return the protocol and metadata if they differ from the last ones."""
         own: Own | None = self.known.own if self.known else None
         last: Json = own.protocol if own else {}
         needed = {*(last.get("readerFeatures") or ())} | ({VECTORS} if vectors else set())
@@ -318,7 +318,7 @@ class _Commit:
         }
 
     def _after(self) -> Json:
-        """Return what the mark says of the version which this one changes."""
+        """Return the mark's field about the version that this one changes."""
         known: Own | None = self.known.own if self.known else None
         if known and known.attempt and known.sound:
             return {AFTER: known.attempt}
@@ -338,7 +338,7 @@ class _Commit:
 
 
 def protocol_with(needed: set[str]) -> Json:
-    """Return the protocol of a table whose readers need these features."""
+    """Return the protocol of a table that needs these features of its readers."""
     readers = {"readerFeatures": sorted(needed)} if needed else {}
     return {
         "minReaderVersion": 3 if needed else 1,
@@ -351,7 +351,7 @@ def protocol_with(needed: set[str]) -> Json:
 def configuration(table: TableDefinition, *, vectors: bool) -> Mapping[str, str]:
     """Return the properties of the published table.
 
-    Files and versions are kept as long as segtable says; no other writer deletes them by age.
+    Only segtable decides how long files and versions are kept; no other writer deletes them by age.
     """
     return {
         "delta.deletedFileRetentionDuration": _FOR_EVER,

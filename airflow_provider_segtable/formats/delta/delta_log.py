@@ -1,36 +1,36 @@
-"""The log of a Delta table in storage: its versions, its checkpoints, and what is swept.
+"""The log of a Delta table in storage: its versions, its checkpoints, and its sweeps.
 
 Reading the log:
 
 1. A version is read from the newest checkpoint and the versions after it.
 2. It is read from a known version, too, if that one and all after it are still there: a version
    that has its number and another content is of another log.
-3. The newest version itself records whose event it shows, also behind a checkpoint.
-4. Storage may be swept meanwhile: if files are gone, the log is listed again (``again``).
-5. Of a damaged log, the part that can be decoded is read on its own (``remains``): the newest
-   checkpoint that can, and all versions after it. A table is another tool's if some of its versions
-   can be decoded, and none of these is segtable's.
+3. The newest version itself records its event and table, also behind a checkpoint.
+4. Storage may be swept meanwhile: if files are missing, the log is listed again (``again``).
+5. In a damaged log, only the decodable part is read (``remains``): the newest decodable checkpoint,
+   and all decodable versions after it. A table is another tool's if some of its versions can be
+   decoded, and none of these is segtable's.
 
 Checkpoints (a version as one Parquet file; pure functions):
 
 6. A checkpoint has a row for each action that still counts: protocol, metadata, transactions and
    added files. It has no removed files: a tool that deletes files by these would delete files that
    the table's own log still needs.
-7. Files stay columns of Arrow all the way, from one checkpoint to the next one: only those that
-   changed in between are Python values.
+7. Files stay columns of Arrow from one checkpoint to the next one: only files that changed in
+   between are Python values.
 
 Retention: which files readers of the published versions may need, and which are swept:
 
 8. A version is replaced when the next one was put: the storage's time of that file, or the time of
    the event if it is later. If clocks differ, more is kept.
-9. Needed are the files of the newest version, and all that a version put after ``since`` added or
-   removed: these are the files of each version that was replaced after ``since``.
-10. A sweep leaves everything for ``ATTEMPT_US`` longer. So no attempt to put a version finds its
-    number free again because that version was swept, nor its file of vectors gone.
+9. Needed are the files of the newest version, and all files that a version put after ``since``
+   added or removed: these are the files of each version that was replaced after ``since``.
+10. A sweep keeps all files for ``ATTEMPT_US`` longer. So no attempt to put a version finds its
+    number free again because that version was swept, nor its file of vectors missing.
 11. The log is swept below a checkpoint from which all these versions can be read. Later versions
-    and checkpoints stay. A file of vectors is swept if no version that can be read names it.
-12. A version that cannot be decoded, and has been published over, needs nothing that is not known
-    by other versions: its readers fail.
+    and checkpoints stay. A file of vectors is swept if no readable version names it.
+12. A version that cannot be decoded, and has been published over, needs no further files: its
+    readers fail.
 """
 
 import io
@@ -153,7 +153,7 @@ class Checkpoint:
     """A checkpoint that was read."""
 
     def __init__(self, data: bytes, number: int, where: str, *, whole: bool = False) -> None:
-        """Read the checkpoint of version ``number``: what loading needs, or the whole of it.
+        """Read the checkpoint of version ``number``: the columns for loading, or all of them.
 
         Raises:
             CorruptTable: it is not a checkpoint.
@@ -171,7 +171,7 @@ class Checkpoint:
 
     @property
     def base(self) -> Base:
-        """Return the version, as what later versions change."""
+        """Return the version as the base of later changes."""
         return Base(
             files=self._files(),
             protocol=self.last("protocol"),
@@ -186,7 +186,7 @@ class Checkpoint:
         return found[-1] if found else None
 
     def all(self, kind: str) -> list[Json]:
-        """Return the actions of a kind, as versions have them."""
+        """Return the actions of a kind, in the form of versions."""
         column = self._rows.column(kind).drop_null()
         return [_plain(each, column.type) for each in column.to_pylist()]
 
@@ -234,7 +234,7 @@ def encoded_checkpoint(before: Checkpoint | None, changes: Changes) -> tuple[byt
 
 
 def _changed(adds: pa.StructArray, changes: Changes) -> pa.StructArray:
-    """Return the added files without those that changed, then the changed ones."""
+    """Return the unchanged added files, then the changed ones."""
     touched = pa.array([encoded_path(path) for path in changes.files], pa.string())
     kept = adds.filter(pc.invert(pc.is_in(adds.field("path"), touched)))
     new = pa.array([each for each in changes.files.values() if each is not None], _ADD)
@@ -261,7 +261,7 @@ def _adds(column: pa.ChunkedArray) -> pa.StructArray:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as versions have it: maps as objects, without nulls."""
+    """Return a value in the form of versions: maps as objects, without nulls."""
     if pa.types.is_map(kind):
         return dict(value)
     if pa.types.is_struct(kind):
@@ -275,7 +275,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 _ATTEMPTS = 4
 _OF_TABLES = {"metaData", "protocol", "add", "remove"}
-"""Actions by which a version is one of a Delta table."""
+"""Actions that only versions of a Delta table have."""
 _Read = TypeVar("_Read")
 
 
@@ -288,10 +288,12 @@ class DeltaLog:
 
     def newest(self, known: Published | None = None) -> Published | None:
         """Return the newest version; None if there is none."""
-        return again(lambda: (self._later(known) if known else None) or self._anew())
+        return again(
+            lambda: (self._from_known(known) if known else None) or self._from_checkpoint()
+        )
 
     def remains(self) -> Published | None:
-        """Return what can be decoded, under the highest number; None if nothing is there."""
+        """Return the decodable part, under the highest number; None if there are no files."""
         with suppress(CorruptTable, NotFound):
             if (found := self.newest()) and found.number == highest(self.storage):
                 return remains_of(found)
@@ -319,7 +321,7 @@ class DeltaLog:
         """Return the rows of each file of the newest version, and its hidden ones.
 
         Raises:
-            CorruptTable: a part of the log, or a file of vectors, is gone or broken.
+            CorruptTable: a part of the log, or a file of vectors, is missing or broken.
         """
         listing = listed_from_checkpoint(self.storage).through(head.number)
         adds: dict[str, Json | None] = {}
@@ -346,9 +348,9 @@ class DeltaLog:
             ) from error
 
     def named(self) -> frozenset[str]:
-        """Return the paths of all data files that anything says which can be decoded.
+        """Return the paths of all data files that the decodable part names.
 
-        A disordered log may be whole again soon, when the version is taken back that is misplaced.
+        A disordered log may be whole again soon, when its misplaced version is taken back.
         """
         listing = listed(self.storage)
         paths = {*self._readable_base(listing).files}
@@ -366,12 +368,12 @@ class DeltaLog:
         return Base()
 
     def checkpoint(self, number: int, *, whole: bool = False) -> Checkpoint:
-        """Read a checkpoint: what loading needs, or the whole of it."""
+        """Read a checkpoint: the columns for loading, or all of them."""
         path = checkpoint_path(number)
         return Checkpoint(self.storage.read(path), number, self._uri(path), whole=whole)
 
     def changes(self, numbers: Sequence[int], before: str = "") -> Changes:
-        """Read what versions change, one after another.
+        """Read the changes of versions, one after another.
 
         Args:
             numbers: those of the versions, without gaps.
@@ -399,7 +401,7 @@ class DeltaLog:
         changes.apply(actions)
 
     def attempt(self, numbers: Sequence[int]) -> str:
-        """Return the attempt that put the version before some; empty if that is not known."""
+        """Return the attempt that put the version before the given ones; empty if unknown."""
         with suppress(CorruptTable):  # a checkpoint stands for it
             if numbers and numbers[0] > 0:
                 return str(self.info(numbers[0] - 1).get("txnId", ""))
@@ -411,7 +413,7 @@ class DeltaLog:
         return decoded(self.storage.read(path), self._uri(path))
 
     def info(self, number: int) -> Json:
-        """Read what a version says of itself in its first action; empty if it is not there."""
+        """Read the ``commitInfo`` of a version, its first action; empty if it does not exist."""
         path = commit_path(number)
         try:
             first, _, _ = self.storage.read(path).partition(b"\n")
@@ -424,7 +426,7 @@ class DeltaLog:
     def _uri(self, path: str) -> str:
         return f"{self.storage.uri}/{path}"
 
-    def _anew(self) -> Published | None:
+    def _from_checkpoint(self) -> Published | None:
         listing = listed_from_checkpoint(self.storage)
         start = listing.checkpoint
         later = listing.after(start, self.storage.uri)
@@ -432,14 +434,14 @@ class DeltaLog:
             return self._version(Base(), listing, later) if later else None
         return self._version(self.checkpoint(start).base, listing, later)
 
-    def _later(self, known: Published) -> Published | None:
-        """Return the newest version, if it follows a known one.
+    def _from_known(self, known: Published) -> Published | None:
+        """Return the newest version if it follows a known one, else None.
 
-        One with all files does not: readers start from its checkpoint.
+        A version with all files follows none: readers start from its checkpoint.
         """
         listing = listed(self.storage, known.number)
         entry = listing.commits.get(known.number)
-        if entry is None or listing.gap(known.number) >= 0 or not self._same(known, entry):
+        if entry is None or listing.gap(known.number) >= 0 or not self._is_unchanged(known, entry):
             return None
         if later := listing.after(known.number, self.storage.uri):
             with suppress(Disordered):
@@ -447,7 +449,7 @@ class DeltaLog:
             return None
         return replace(known, own=replace(known.own, seen=Seen(entry.size, entry.modified)))
 
-    def _same(self, known: Published, entry: Entry) -> bool:
+    def _is_unchanged(self, known: Published, entry: Entry) -> bool:
         own: Own = known.own
         if own.seen:
             return own.seen == (entry.size, entry.modified)
@@ -456,7 +458,7 @@ class DeltaLog:
     def _version(
         self, base: Base, listing: Listing, later: tuple[int, ...], before: str = ""
     ) -> Published:
-        """Return a base, which the attempt ``before`` put, with the changes of later versions."""
+        """Return a base, put by the attempt ``before``, with the changes of later versions."""
         changes = self.changes(later, before)
         number = later[-1] if later else listing.checkpoint
         if not later:
@@ -469,7 +471,7 @@ class DeltaLog:
 
 
 def again(read: Callable[[], _Read]) -> _Read:
-    """Read, and read again if files are swept meanwhile."""
+    """Read; repeat if files are swept meanwhile."""
     for _ in range(_ATTEMPTS - 1):
         with suppress(NotFound):
             return read()
@@ -488,7 +490,7 @@ ATTEMPT_US = DAY_US
 # Needed files, and files to sweep
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What is needed of a target; ``head`` was its newest version."""
+    """The needed files of a target; ``head`` was its newest version."""
 
     log: DeltaLog
     head: Published
@@ -510,7 +512,7 @@ class Retention:
         return frozenset(touched | self.head.files.keys())
 
     def swept(self, *, dry_run: bool) -> tuple[str, ...]:
-        """Delete what is not needed; return the paths."""
+        """Delete the files that are not needed; return the paths."""
         listing = listed(self.log.storage)
         kept = min(self._first_after(self._swept_before, listing) - 1, self.head.number)
         base = listing.through(kept).checkpoint
@@ -532,7 +534,7 @@ class Retention:
         return self.since - ATTEMPT_US
 
     def _first_after(self, since: Instant, listing: Listing) -> int:
-        """Return the first version put after a time; the one after the newest if none was."""
+        """Return the first version put after a time; the newest plus one if there is none."""
         numbers = sorted(listing.commits)
         first = next(
             (n for n in numbers if listing.commits[n].modified > since),

@@ -1,14 +1,12 @@
-"""The target of Delta Lake: the published table in ``_delta_log`` of a table's root.
+"""Delta Lake as a format: a log of actions in ``_delta_log`` of a table's root, and vectors.
 
-1. *Put*: first the file of vectors, then the version, by put-if-absent. If its outcome is unknown,
-   or the number is taken, the version that is there says whose it is.
+1. *Put*: first the file of vectors, then the version, by put-if-absent. If the outcome is unknown,
+   or the number is taken, the content of the stored version shows its author.
 2. A checkpoint follows a version from time to time: after some versions, more if there are many
    files, or after many changes. It saves time only: if it cannot be written, the next version is
    followed by one.
-3. A version after those of another table, or after a damaged log, is followed by a checkpoint of
-   itself alone at once: readers then need nothing that was there before.
-
-Delta Lake as a format: a log of actions in the table's own root, and vectors beside it.
+3. A version after another table's, or after a damaged log, is followed by a checkpoint of itself
+   alone at once: readers then need no earlier file.
 """
 
 from collections.abc import Collection, Mapping
@@ -64,7 +62,7 @@ from airflow_provider_segtable.storage.system_clock import SystemRandomness
 FEWEST, MOST = 10, 100
 """Versions from one checkpoint to the next one."""
 FILES = 1000
-"""Files for each version between checkpoints, and changes that are as good as ``FEWEST``."""
+"""Files that add one version between checkpoints, and least changes that call for a checkpoint."""
 
 
 class DeltaTarget:
@@ -90,7 +88,7 @@ class DeltaTarget:
         attempt = UUID(self._random.token() + self._random.token())
         commit = commit_of(known, revision, attempt)
         if commit.vectors:
-            with suppress(AlreadyExists):  # an earlier request of this very attempt
+            with suppress(AlreadyExists):  # an earlier request of the same attempt
                 self._storage.create(vectors_path(attempt), commit.vectors)
         if not self._created(commit):
             return None
@@ -109,11 +107,11 @@ class DeltaTarget:
         return self._with_checkpoint(made, commit) if _due(made) else made
 
     def remains(self) -> Published | None:
-        """Return what a version with all files can be put after, whatever is there; or None."""
+        """Return the remains of any target, for a version with all files to follow; or None."""
         return self._log.remains()
 
     def holds(self, put: Published) -> bool:
-        """Return whether the version before, or a checkpoint, is there, and the vectors are.
+        """Return whether the vectors, and the version before or a checkpoint, are present.
 
         After a removal another version may have the number of the one before.
         """
@@ -129,7 +127,7 @@ class DeltaTarget:
         return own not in named or own in {each.path for each in self._storage.list(VECTORS)}
 
     def _follows(self, put: Published) -> bool:
-        """Return whether the version before is the one that this was put after, or not known."""
+        """Return whether the version before is the one that this one follows, or is unknown."""
         before = put.own.before
         return not before or self._log.attempt((put.number,)) in ("", before)
 
@@ -145,7 +143,7 @@ class DeltaTarget:
             self._storage.delete(vectors_path(UUID(attempt)))
 
     def contents(self, head: Published) -> Mapping[str, Contents]:
-        """Return what readers see of each data file, from the log and the files of vectors."""
+        """Return the rows of each data file and its hidden ones, from the log and the vectors."""
         return again(lambda: self._log.contents(head))
 
     def needed(self, since: Instant) -> frozenset[str]:
@@ -153,7 +151,7 @@ class DeltaTarget:
         return again(lambda: self._needed(since))
 
     def sweep(self, since: Instant, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Delete what no version needs that is the newest, or was replaced after ``since``."""
+        """Delete files that only versions replaced before ``since`` reference."""
         return again(lambda: self._swept(since, dry_run=dry_run))
 
     def _needed(self, since: Instant) -> frozenset[str]:
@@ -185,13 +183,13 @@ class DeltaTarget:
         """Create a version; return whether it is this attempt's.
 
         Raises:
-            OutcomeUnknown: it is not there, but may yet come.
+            OutcomeUnknown: it does not exist, but may still be created.
         """
         path, data = commit_path(commit.number), commit.data
         try:
             self._storage.create(path, data)
         except AlreadyExists:
-            return self._is_there(path, data)
+            return self._has_content(path, data)
         except OutcomeUnknown:
             try:
                 return self._storage.read(path) == data
@@ -200,7 +198,7 @@ class DeltaTarget:
             raise
         return True
 
-    def _is_there(self, path: str, data: bytes) -> bool:
+    def _has_content(self, path: str, data: bytes) -> bool:
         try:
             return self._storage.read(path) == data
         except NotFound:  # swept
@@ -209,12 +207,12 @@ class DeltaTarget:
     def _with_checkpoint(self, made: Published, commit: Commit) -> Published:
         """Write the checkpoint of a version, if it can be written."""
         try:
-            kept = self._go_on_from_checkpoint(commit)
+            kept = self._write_next_checkpoint(commit)
         except (StorageError, CorruptTable):
             return made
         return _checkpointed(made) if kept else made
 
-    def _go_on_from_checkpoint(self, commit: Commit) -> bool:
+    def _write_next_checkpoint(self, commit: Commit) -> bool:
         number = commit.number
         listing = listed_from_checkpoint(self._storage).through(number - 1)
         if listing.newest != number - 1:
@@ -230,9 +228,9 @@ class DeltaTarget:
     def _write_checkpoint(
         self, commit: Commit, before: Checkpoint | None, changes: Changes
     ) -> bool:
-        """Write the checkpoint of a version; return whether that is still there afterwards.
+        """Write the checkpoint of a version; return whether the version still exists afterwards.
 
-        Otherwise it was removed meanwhile, and readers of what is put anew would take the
+        Otherwise the version was removed meanwhile, and readers of its successors would take the
         checkpoint for the newest version: it is deleted.
         """
         number = commit.number
@@ -240,17 +238,17 @@ class DeltaTarget:
         path = checkpoint_path(number)
         with suppress(AlreadyExists):
             self._storage.create(path, data)
-        if self._stays(commit):
+        if self._still_exists(commit):
             self._storage.replace(HINT, hinted(number, rows))
-            if self._stays(commit):
+            if self._still_exists(commit):
                 return True
-            self._storage.delete(HINT)  # some readers fail if it names what is not there
-        if self._is_there(path, data):  # not that of another publisher
+            self._storage.delete(HINT)  # some readers fail if it names a missing checkpoint
+        if self._has_content(path, data):  # not that of another publisher
             self._storage.delete(path)
         return False
 
-    def _stays(self, commit: Commit) -> bool:
-        """Return whether a version that was put is still there."""
+    def _still_exists(self, commit: Commit) -> bool:
+        """Return whether a version that was put still exists."""
         return self._log.info(commit.number).get("txnId") == str(commit.attempt)
 
 
@@ -277,7 +275,7 @@ class DeltaFormat:
         return DeltaTarget(storage, randomness)
 
     def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
-        """Return why a version cannot be published, with the way out; empty if it can."""
+        """Return the reason if a version cannot be published, with the way out, else empty."""
         return refusal(table, schemas)
 
     def register(self, published: Published, properties: Mapping[str, str]) -> str:  # noqa: ARG002
@@ -285,5 +283,5 @@ class DeltaFormat:
         return ""
 
     def is_own(self, path: str) -> bool:
-        """Return whether the name of a file is one that a target gives."""
+        """Return whether a target gives such a name to its files."""
         return is_own(path)

@@ -4,16 +4,16 @@ Names and listings:
 
 1. ``_delta_log/<n, 20 digits>.json`` is version n, a line for each action. Versions have no gaps.
 2. ``_delta_log/<n>.checkpoint.parquet`` is the state in version n. With it, older versions are not
-   needed to read n and what follows. ``_last_checkpoint`` is a hint that names one of them.
+   needed to read n and later ones. ``_last_checkpoint`` is a hint that names one of them.
 3. ``dv/deletion_vector_<uuid>.bin`` has all vectors of one version.
 4. Checkpoints in parts or with other names, which other writers make, are neither read nor deleted.
 
 Schemas in Delta's form:
 
 5. Types that all readers read right are published; a table with another one is refused.
-6. Readers find a column in a file by its name alone. Column mapping would tell them more, but some
-   refuse it and others ignore the ids of columns without a word. So a version is refused while it
-   shows files in which a column has another name or type, or in which its name is another column's.
+6. Readers find a column in a file by its name alone. Column mapping would add ids, but some readers
+   refuse it and others silently ignore the ids of columns. So a version is refused while it shows
+   files in which a column has another name or type, or in which its name is another column's.
    Files that lack a column are right if its value there is null.
 7. Once these files are compacted, they have the present columns, and the table is published again.
 
@@ -90,18 +90,18 @@ def checkpoint_path(number: int) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Return whether a path is one that this format gives."""
+    """Return whether this format gives such a path."""
     return path == HINT or any(each.fullmatch(path) for each in (_COMMIT, _CHECKPOINT, _VECTORS))
 
 
 def is_vectors(path: str) -> bool:
-    """Return whether a path is one of a file of vectors."""
+    """Return whether a path is that of a file of vectors."""
     return _VECTORS.fullmatch(path) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Versions and checkpoints that are there, ascending."""
+    """The listed versions and checkpoints, ascending."""
 
     commits: Mapping[int, Entry]
     checkpoints: tuple[int, ...]
@@ -124,12 +124,12 @@ class Listing:
         )
 
     def gap(self, number: int) -> int:
-        """Return the first version after one that is missing before later ones; else -1."""
+        """Return the first missing version between one and later ones; -1 if there is none."""
         later = (n for n in self.commits if n > number)
         return next((at for at, n in enumerate(later, start=number + 1) if at != n), -1)
 
     def after(self, number: int, uri: str) -> tuple[int, ...]:
-        """Return the versions after one.
+        """Return the versions after a given one.
 
         Raises:
             Disordered: one of them is missing.
@@ -144,13 +144,13 @@ class Listing:
 
 
 def highest(storage: Storage) -> int:
-    """Return the highest version that a file of any writer is named after; -1 if none is."""
+    """Return the highest version in the name of any writer's file; -1 if there is none."""
     found = (_NUMBERED.fullmatch(entry.path) for entry in storage.list(LOG))
     return max((int(match[1]) for match in found if match), default=-1)
 
 
 def has_number(storage: Storage, number: int) -> bool:
-    """Return whether a file of any writer is named after a version."""
+    """Return whether any writer's file has a version in its name."""
     listed = storage.list(LOG, after=f"{LOG}/{number:020d}")
     first = next(iter(listed), None)
     return first is not None and first.path.startswith(f"{LOG}/{number:020d}.")
@@ -170,7 +170,7 @@ def listed(storage: Storage, since: int = 0) -> Listing:
 
 
 def listed_from_checkpoint(storage: Storage) -> Listing:
-    """List what is needed to read the newest version, and perhaps more."""
+    """List the files that are needed to read the newest version, and perhaps more."""
     hinted = hint(storage)
     if hinted > 0:
         found = listed(storage, hinted)
@@ -180,7 +180,7 @@ def listed_from_checkpoint(storage: Storage) -> Listing:
 
 
 def hint(storage: Storage) -> int:
-    """Return the version whose checkpoint the hint names; -1 if it names none."""
+    """Return the version of the checkpoint that the hint names; -1 if it names none."""
     try:
         found = json.loads(storage.read(HINT))
         return int(found["version"])
@@ -192,7 +192,7 @@ def decoded(data: bytes, where: str) -> list[Json]:
     """Return the actions of a version.
 
     Raises:
-        CorruptTable: its lines are no actions.
+        CorruptTable: its lines are not actions.
     """
     try:
         actions = [json.loads(line) for line in data.split(b"\n") if line.strip()]
@@ -204,7 +204,7 @@ def decoded(data: bytes, where: str) -> list[Json]:
 
 
 def _is_action(found: Any) -> bool:
-    """Return whether all that is read of an action has its type."""
+    """Return whether all used fields of an action have the right types."""
     if not isinstance(found, dict):
         return False
     return all(
@@ -219,7 +219,7 @@ class Disordered(CorruptTable):
 
 
 def way_out() -> str:
-    """Return how a damaged target is made anew."""
+    """Return the way to repair a damaged target."""
     return (
         "publish it anew: segtable publish TABLE --format delta --full; or remove it: segtable "
         "publish TABLE --format delta --remove"
@@ -246,18 +246,18 @@ _SIMPLE = {
 
 # Schemas, and tables that Delta Lake cannot express
 def schema_json(schema: Schema) -> str:
-    """Return a schema whose types ``refusal`` has not refused, as Delta's JSON."""
+    """Return a schema as Delta's JSON; ``refusal`` has accepted its types."""
     fields = [_field(c.name, parse_type(c.type), c.nullable) for c in schema.columns]
     return written({"type": "struct", "fields": fields})
 
 
 def has_naive_times(schema: Schema) -> bool:
-    """Return whether a column has times without a zone, which readers have to know."""
+    """Return whether a column has times without a zone, which need a feature of readers."""
     return f'"{NAIVE}"' in schema_json(schema)
 
 
 def refusal(table: TableDefinition, schemas: Collection[int]) -> str:
-    """Return why a version cannot be published, with the way out; empty if it can."""
+    """Return the reason if a version cannot be published, with the way out, else empty."""
     for column in table.schema.columns:
         if unknown := _unknown(parse_type(column.type)):
             way = "add a column of another type, fill it by an update, and drop this one"
@@ -285,7 +285,7 @@ def refusal(table: TableDefinition, schemas: Collection[int]) -> str:
 
 
 def _differs(schema: Schema, older: Schema) -> str:
-    """Return how a column differs in files of an older schema; empty if it does not."""
+    """Return the difference of a column in files of an older schema; empty if there is none."""
     by_id = {column.id: column for column in older.numbered}
     for column in schema.numbered:
         before = by_id.get(column.id)
@@ -301,7 +301,7 @@ def _differs(schema: Schema, older: Schema) -> str:
 
 
 def _unlike_missing(column: Column, older: Schema) -> str:
-    """Return what readers find in place of a column that files lack; empty for null."""
+    """Return the wrong content that readers find for a column that files lack; empty for null."""
     if any(each.name.lower() == column.name.lower() for each in older.columns):
         return "is another column"
     return f"(default {column.default}) is missing" if column.default is not None else ""
@@ -338,7 +338,7 @@ def _delta_type(kind: pa.DataType) -> Any:
 
 
 def _unknown(kind: pa.DataType) -> str:
-    """Return a type, or one inside of it, that Delta does not have; empty if it has all."""
+    """Return the type, or one inside of it, that Delta does not have; empty if there is none."""
     if kind in _SIMPLE:
         return ""
     if is_.is_timestamp(kind):
@@ -410,7 +410,7 @@ def decoded_vector(data: bytes, descriptor: Json) -> BitMap:
 
 
 def named_file(descriptor: Json | None) -> str:
-    """Return the path of the file that a descriptor names; empty if it is none of ours."""
+    """Return the path of the file that a descriptor names; empty if it is another writer's."""
     if not descriptor or descriptor.get("storageType") != "u":
         return ""
     name = str(descriptor["pathOrInlineDv"])

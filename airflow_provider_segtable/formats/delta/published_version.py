@@ -1,10 +1,10 @@
-"""A published version, as the actions of a Delta log add up to it.
+"""A published version, folded from the actions of a Delta log.
 
-1. Actions of a version apply at once: first what it removes, then what it adds.
+1. Actions of a version apply at once: first its removes, then its adds.
 2. A version that segtable put names its event in ``commitInfo`` (``MARK``); an added file has the
    key of its hidden rows as a tag. The newest mark counts.
-3. What another writer put on top has no mark. Then the version is of no known commit, so that
-   its publisher compares all files, and the files that the other writer added have no known key.
+3. A version that another writer put on top has no mark. Then the commit is unknown, so that its
+   publisher compares all files, and the files that the other writer added have no known key.
 4. A table without segtable's property in its metadata is another writer's.
 """
 
@@ -21,13 +21,13 @@ from airflow_provider_segtable.formats.format import Published, PublishedFile
 MARK = "segtable"
 """The name of the mark in ``commitInfo``, and of segtable among the writers of transactions."""
 AFTER = "after"
-"""What the mark says of the version before: the id of the attempt that put it.
+"""The field of the mark with the id of the attempt that put the version before.
 
-It is empty in the first version, and in one with all files that was put over what could not be
-read as a whole: that one needs its checkpoint.
+It is empty in the first version, and in a version with all files over a log that could not be read
+as a whole: readers need the checkpoint of that version.
 """
 RULES = "rules"
-"""What the mark says of the rules by which files were chosen; an older segtable said nothing."""
+"""The field of the mark with the rules by which files were chosen; older segtables lack it."""
 KEY = "segtable.key"
 """The tag of an added file."""
 TABLE = "segtable.table"
@@ -37,14 +37,14 @@ UNKNOWN = "unknown"
 
 
 class Placed(NamedTuple):
-    """What a remove of a file has to repeat: its size, and the descriptor of its vector."""
+    """The facts of a file that its remove repeats: its size, and the descriptor of its vector."""
 
     size: int
     vector: Json | None
 
 
 class Seen(NamedTuple):
-    """How storage lists the newest version."""
+    """The newest version's entry in a listing."""
 
     size: int
     modified: Instant
@@ -52,19 +52,19 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What the target remembers of a version.
+    """The private data of the target about a version.
 
     Attributes:
         protocol: the protocol.
         metadata: the metadata.
         stamp: its in-commit timestamp, in milliseconds.
         attempt: the id of the attempt that put the newest version.
-        seen: how it is listed; None if this process put it, and has not listed it yet.
+        seen: its entry in a listing; None if this process put it, and has not listed it yet.
         checkpoint: the newest checkpoint; -1 if there is none.
         changes: the number of files that were added or removed since.
         sound: whether the whole log could be read, each version after the one before.
-        before: the id of the attempt that put the version before; known of a version that this
-            process put.
+        before: the id of the attempt that put the version before; known only if this process put
+            the version.
     """
 
     protocol: Json
@@ -80,9 +80,9 @@ class Own:
 
 @dataclass(slots=True)
 class Changes:
-    """What versions change, as far as they say: the last protocol, metadata, mark and so on.
+    """The changes of versions: the last protocol, metadata, mark and so on, if any.
 
-    ``files`` has the last add of each file, None for one that is removed.
+    ``files`` has the last add of each file, None for a removed one.
     """
 
     files: dict[str, Json | None] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Changes:
         self.note(by_kind.get("commitInfo", [{}])[0], {*by_kind} - {"commitInfo", "txn"})
 
     def note(self, info: Json, kinds: Iterable[str] = ()) -> None:
-        """Note what ``commitInfo`` says of a version that has these kinds of other actions."""
+        """Apply the ``commitInfo`` of a version that has these kinds of other actions."""
         self.attempt = str(info.get("txnId", ""))
         stamp = info.get("inCommitTimestamp")
         self.stamp = max(self.stamp, stamp if isinstance(stamp, int) else 0)
@@ -124,7 +124,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What versions change: nothing, a checkpoint, or a version that was read before."""
+    """The base of changes: nothing, a checkpoint, or a version that was read before."""
 
     files: Mapping[str, PublishedFile] = field(default_factory=dict)
     protocol: Json | None = None
@@ -137,7 +137,7 @@ class Base:
 
     @staticmethod
     def of(known: Published) -> "Base":
-        """Return a version as what later ones change."""
+        """Return a version as the base of later changes."""
         own: Own = known.own
         return Base(
             files=known.files,
@@ -154,12 +154,12 @@ class Base:
 
 
 def mark(event: int, commit: str, time: Instant, table_id: str, schema: int) -> Json:
-    """Return what ``commitInfo`` says of the event that a version shows."""
+    """Return the mark in ``commitInfo`` of the event that a version shows."""
     return {"event": event, "commit": commit, "time": time, "table": table_id, "schema": schema}
 
 
 def marked(info: Json) -> Json | None:
-    """Return what ``commitInfo`` says of the event that a version shows; None if it is not ours."""
+    """Return the mark in ``commitInfo``; None if segtable did not write one."""
     found = info.get(MARK)
     expected = mark(0, "", 0, "", 0).items()
     if not isinstance(found, dict):
@@ -171,9 +171,9 @@ def marked(info: Json) -> Json | None:
 def is_misplaced(actions: Iterable[Json], number: int, before: str) -> bool:
     """Return whether a version changes another one than that of the attempt ``before``.
 
-    What was published was removed and put anew while its publisher slept; or it was put over a
-    damaged log, and its publisher died before its checkpoint was there, without which readers need
-    what is damaged. A version of which either id is not known is where it belongs.
+    Either the target was removed and put anew while the version's publisher slept. Or the version
+    was put over a damaged log, and its publisher died before its checkpoint, without which readers
+    need the damaged part. If either id is unknown, the version is not misplaced.
     """
     infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
     after = (marked(next(infos, {})) or {}).get(AFTER)
@@ -224,7 +224,7 @@ def published(
 
 
 def is_segtables(base: Base, changes: Changes) -> bool:
-    """Return whether anything in a base or in changes says that segtable wrote it (rule 4)."""
+    """Return whether anything in a base or in changes shows that segtable wrote it (rule 4)."""
     metadata = changes.metadata or base.metadata
     if metadata is not None:
         return TABLE in (metadata.get("configuration") or {})
@@ -232,13 +232,13 @@ def is_segtables(base: Base, changes: Changes) -> bool:
 
 
 def remains_of(found: Published) -> Published:
-    """Return a version that could be read as what one with all files can follow."""
+    """Return a readable version as remains, for a version with all files to follow."""
     own = replace(found.own, protocol={}, metadata={}, seen=None, checkpoint=-1, changes=0)
     return replace(found, commit="", table_id="", schema=-1, own=own)
 
 
 def ruined(base: Base, changes: Changes, number: int, attempt: str, address: str) -> Published:
-    """Return what could be decoded of a damaged log, as what one with all files can follow.
+    """Return the decodable part of a damaged log as remains, for a version with all files.
 
     ``attempt`` is the id of the attempt that put the version of the highest number, if it is known.
     """
@@ -267,7 +267,7 @@ def ruined(base: Base, changes: Changes, number: int, attempt: str, address: str
 
 
 def encoded_path(path: str) -> str:
-    """Return a path as actions have it: a relative URI."""
+    """Return a path in the form of actions: a relative URI."""
     return quote(path, safe="/=")
 
 
@@ -292,6 +292,6 @@ def _file(path: str, add: Json) -> PublishedFile:
 
 
 def _unmarked(metadata: Json, transactions: Mapping[str, Json]) -> Json:
-    """Return what a checkpoint alone says of its event: its number, and not which commit it was."""
+    """Return the mark that a checkpoint alone implies: its event's number, without the commit."""
     last: Mapping[str, Any] = transactions.get(MARK, {})
     return mark(last.get("version", -1), "", 0, metadata["configuration"][TABLE], 0)

@@ -5,10 +5,11 @@
 2. A table that the catalog does not know is registered with the newest version's metadata. After
    that, each version's snapshot is committed to the catalog, which then has metadata of its own,
    on the condition that its newest snapshot is still the one that was read.
-3. A catalog never goes back: it stays as it is if its sequence number is not lower than ours.
-4. A table of another id, as after a drop, or of another place, is registered anew, and so is one
-   whose metadata is gone. A table that segtable did not write is left alone.
-5. Whatever goes wrong is a reason, never an error: the version is published, and readers by its
+3. A catalog never returns to an earlier version: it stays as it is if its sequence number is not
+   lower than ours.
+4. A table with another id, as after a drop, or in another place, is registered anew, and so is one
+   with missing metadata. A table that segtable did not write is left alone.
+5. A failure is returned as a reason, never raised: the version is published, and readers by its
    address see it. The next publication makes up for it.
 """
 
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 TRIES = 3
-"""How often a commit that another publisher was before is tried."""
+"""Most attempts of a commit that other publishers overtake."""
 
 
 def register(published: Published, catalog: str, table: str) -> str:
-    """Bring a catalog to a published version; return why it could not be, else nothing.
+    """Bring a catalog to a published version; return the reason if it failed, else empty.
 
     Args:
         published: the version.
@@ -79,15 +80,15 @@ def _register(catalog: "Catalog", identifier: str, published: Published) -> None
         try:
             table = catalog.load_table(identifier)
         except NoSuchTableError:
-            _enter(catalog, identifier, published)
+            _register_new(catalog, identifier, published)
             return
         except FileNotFoundError:  # it was moved, or swept before its first commit there
             catalog.drop_table(identifier)
             continue
         known: Json = json.loads(table.metadata.model_dump_json())
-        if not _same(known, wanted, identifier):
+        if not _is_published_table(known, wanted, identifier):
             catalog.drop_table(identifier)
-            _enter(catalog, identifier, published)
+            _register_new(catalog, identifier, published)
             return
         if known["last-sequence-number"] >= wanted["last-sequence-number"]:
             return
@@ -102,14 +103,14 @@ def _register(catalog: "Catalog", identifier: str, published: Published) -> None
     )
 
 
-def _enter(catalog: "Catalog", identifier: str, published: Published) -> None:
+def _register_new(catalog: "Catalog", identifier: str, published: Published) -> None:
     """Register a table that the catalog does not know."""
     catalog.create_namespace_if_not_exists(catalog.namespace_from(identifier))
     folder = published.address.removesuffix(names.FOLDER)
     catalog.register_table(identifier, f"{folder}{names.version_path(published.number)}")
 
 
-def _same(known: Json, wanted: Json, identifier: str) -> bool:
+def _is_published_table(known: Json, wanted: Json, identifier: str) -> bool:
     """Return whether a catalog's table is the published one; rule 4."""
     if TABLE_ID not in known["properties"]:
         raise ForeignTable(
@@ -142,7 +143,7 @@ def _requirements(known: Json) -> list[Json]:
 
 
 def updates(known: Json, wanted: Json) -> list[Json]:
-    """Return what brings a catalog's metadata to those wanted, as updates of Iceberg's API."""
+    """Return the updates, in Iceberg's API, from a catalog's metadata to the wanted ones."""
     found: list[Json] = []
     number, newest = wanted["current-schema-id"], wanted["current-snapshot-id"]
     if number != known["current-schema-id"]:

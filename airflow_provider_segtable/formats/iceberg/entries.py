@@ -8,17 +8,17 @@ Entries:
    name in full: readers of other files do not open it. Each of its rows has the data file's URI and
    a hidden row's position, in order, as Iceberg wants it.
 3. A position hides a row if the data file's sequence number is not above the delete's.
-4. Entries are added, carried on as existing with the numbers they were added with, or deleted in
-   the version that no longer has them; the version after that leaves them out.
+4. Entries are added; then they are existing ones, with the numbers of their addition; then deleted,
+   in the first version without their files. The version after that leaves them out.
 
 Lower and upper bounds of columns, in Iceberg's binary form of single values:
 
 5. A bound holds for every row of its file: readers leave files out by it. Where a value cannot
    be given, or is not a number, there is no bound.
-6. Texts and bytes are cut to 16 characters. An upper bound then gets its last one raised; without
-   one that can be raised there is none.
-7. Values that are no numbers are in no bound. Many readers count them as the greatest, so a column
-   that may have some has no upper bound. Zero is -0.0 as a lower and 0.0 as an upper bound.
+6. Texts and bytes are cut to 16 characters. In an upper bound the last one is then raised; if none
+   can be raised, there is no bound.
+7. NaN is in no bound. Many readers count it as the greatest value, so a column that may have one
+   has no upper bound. Zero is -0.0 as a lower and 0.0 as an upper bound.
 8. Bounds of a column that was widened since are brought to its present type (``widened``).
 
 Partitions: the time chunk that a file lies in, as Iceberg's partition specs know it:
@@ -27,7 +27,8 @@ Partitions: the time chunk that a file lies in, as Iceberg's partition specs kno
    its type has one. A file belongs to it if all its rows lie in one of these chunks.
 10. All other files are not partitioned: of tables by the week or of one chunk, and files that span
     several chunks of the table's granularity, where it was changed to a coarser one.
-11. A file of deleted positions belongs to the partition of its data file: elsewhere it hides none.
+11. A file of deleted positions belongs to the partition of its data file: in another one it hides
+    no row.
 12. Readers leave out whole manifests by the partitions that are in them.
 """
 
@@ -185,7 +186,7 @@ PLAIN = Spec()
 
 
 def spec_of(table: TableDefinition, kinds: Mapping[int, str], time_id: int) -> Spec:
-    """Return the spec of a table; ``PLAIN`` if its chunks are none of Iceberg's.
+    """Return the spec of a table; ``PLAIN`` if Iceberg has no transform for its chunks.
 
     Args:
         table: the table.
@@ -200,7 +201,7 @@ def spec_of(table: TableDefinition, kinds: Mapping[int, str], time_id: int) -> S
 
 
 def summary(spec: Spec, partitions: Iterable[Mapping[str, Any]]) -> list[Json]:
-    """Return what a list says of the partitions in a manifest: the least and the greatest."""
+    """Return the record of a manifest's partitions in lists: the least and the greatest."""
     if not spec.transform:
         return []
     values = [each[spec.field] for each in partitions]
@@ -209,7 +210,7 @@ def summary(spec: Spec, partitions: Iterable[Mapping[str, Any]]) -> list[Json]:
 
 
 def decoded(partition: Mapping[str, Any]) -> dict[str, int]:
-    """Return a partition as Avro's reader has it, with days as numbers."""
+    """Return a partition from Avro's reader, with days as numbers."""
     epoch = date(_EPOCH, 1, 1)
     return {
         name: (value - epoch).days if isinstance(value, date) else value
@@ -237,7 +238,7 @@ PATH_ID, POSITION_ID = 2_147_483_546, 2_147_483_545
 # Entries of data files and of deleted positions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What marks the entries of a version: its snapshot's id, and its sequence number."""
+    """The stamp on the entries of a version: its snapshot's id, and its sequence number."""
 
     snapshot: int
     sequence: int
@@ -254,7 +255,7 @@ def data_entry(
         kinds: the types of the table's columns, by id; those without fields within them.
         spec: the table's partition spec.
         time_id: the id of the event time.
-        stamp: of the version that adds it.
+        stamp: the stamp of the version that adds it.
     """
     segment, facts = new.shown.segment, new.facts
     known = {number: facts.columns[number] for number in kinds if number in facts.columns}
@@ -286,11 +287,11 @@ def deletes_entry(uri: str, data_uri: str, span: range, rows: int, size: int, st
 
     Args:
         uri: its URI.
-        data_uri: that of its data file.
+        data_uri: the URI of its data file.
         span: from its first position to its last one, which is included.
         rows: the number of positions.
-        size: its bytes.
-        stamp: of the version that adds it.
+        size: its size in bytes.
+        stamp: the stamp of the version that adds it.
     """
     path = data_uri.encode()
     first, last = (at.to_bytes(8, "little") for at in (span.start, span.stop))
@@ -307,7 +308,7 @@ def deletes_entry(uri: str, data_uri: str, span: range, rows: int, size: int, st
 
 
 def existing(entry: Json, kinds: Mapping[int, str] | None = None) -> Json:
-    """Return an entry carried on; with ``kinds`` its bounds are brought to these types."""
+    """Return an entry of an existing file; with ``kinds`` its bounds are brought to these types."""
     if kinds is None:
         return {**entry, "status": EXISTING}
     file = dict(entry["data_file"])
@@ -320,7 +321,7 @@ def existing(entry: Json, kinds: Mapping[int, str] | None = None) -> Json:
 
 
 def deleted(entry: Json, stamp: Stamp) -> Json:
-    """Return an entry as the version has it that deletes its file."""
+    """Return an entry in the version that deletes its file."""
     return {**entry, "status": DELETED, "snapshot_id": stamp.snapshot}
 
 
@@ -337,7 +338,7 @@ def within(entry: Json, partition: Json | None) -> Json:
 
 
 def uri_of(entry: Json) -> str:
-    """Return the URI of the data file of an entry, or that which its deletes are of."""
+    """Return the URI of an entry's data file, or of the data file of its deletes."""
     file = entry["data_file"]
     return str(file.get("referenced_data_file") or file["file_path"])
 

@@ -1,13 +1,11 @@
-"""The published Iceberg table in the root of a table: putting versions.
+"""Apache Iceberg, version 2, as a format: put versions into the table in a table's root.
 
 1. A version is ``vN.metadata.json``, created by put-if-absent after all files that it names. If the
-   reply is lost, the stored bytes tell whose it is: they have the snapshot's random id.
-2. The hint is brought to the newest version afterwards. Readers that go by the hint alone may be
+   reply is lost, the stored bytes show its author: they have the snapshot's random id.
+2. The hint is brought to the newest version afterwards. Readers that use the hint alone may be
    one version behind for a moment, or until the next put if the hint could not be written.
 3. Files have ids of all columns and of all fields within them, or none and the columns of schema
-   0: Iceberg's readers go either by ids alone, or by names alone. Others are refused.
-
-Apache Iceberg, version 2 of its format, as a format in which versions are published.
+   0: Iceberg's readers use either ids alone, or names alone. Others are refused.
 """
 
 import json
@@ -74,7 +72,7 @@ _AT_ONCE = 8
 _SNAPSHOTS = 1 << 62
 """Number of ids that a snapshot may have: positive numbers of 63 bits, as readers expect them."""
 _READS = 3
-"""How often versions are read whose files are gone: later ones may have been put meanwhile."""
+"""Most reads of a version with missing files: later versions may have been put meanwhile."""
 _NOTHING = Chain(metadata=None, manifests=(), snapshot=None, sequence=0, oldest=1)
 
 
@@ -99,7 +97,7 @@ class IcebergTarget:
         while stored := self._versions.stored():
             try:
                 return self._versions.load(max(stored), min(stored), known)
-            except NotFound as error:  # swept or removed meanwhile, unless it is still there
+            except NotFound as error:  # swept or removed meanwhile, unless it is still stored
                 gone += max(stored) in self._versions.stored()
                 if gone == _READS:
                     raise CorruptTable(
@@ -109,11 +107,11 @@ class IcebergTarget:
         return None
 
     def remains(self) -> Published | None:
-        """Return what a version with all files can be put after, whatever is there; or None."""
+        """Return the remains of any target, for a version with all files to follow; or None."""
         return self._versions.remains()
 
     def holds(self, put: Published) -> bool:
-        """Return whether all its files are there, and it follows the version that is before it.
+        """Return whether all its files exist, and it follows the version before it.
 
         After a removal another version may have the number of the one before.
         """
@@ -131,7 +129,7 @@ class IcebergTarget:
     def take_back(self, put: Published) -> None:
         """Delete the files of a version that this process put, unless another one follows it."""
         path = names.version_path(put.number)
-        if max(self._versions.stored_anyhow(), default=0) > put.number or self._found(
+        if max(self._versions.stored_anyhow(), default=0) > put.number or self._stored_bytes(
             path
         ) != _json(put.own.metadata):
             return
@@ -160,7 +158,7 @@ class IcebergTarget:
         return made
 
     def contents(self, head: Published) -> Mapping[str, Contents]:
-        """Return what readers see of each data file, from manifests and deleted positions."""
+        """Return the rows of each data file and its hidden ones, from manifests and positions."""
         return self._versions.contents(head.own.manifests)
 
     def needed(self, since: Instant) -> frozenset[str]:
@@ -172,11 +170,11 @@ class IcebergTarget:
         return keeping.swept(self._versions, self._storage, since, dry_run=dry_run)
 
     def _created(self, path: str, data: bytes) -> bool:
-        """Create a version's metadata; return whether it is ours that is there."""
+        """Create a version's metadata; return whether the stored one is ours."""
         try:
             self._storage.create(path, data)
         except (AlreadyExists, OutcomeUnknown) as error:
-            found = self._found(path)
+            found = self._stored_bytes(path)
             if found is None and isinstance(error, OutcomeUnknown):
                 raise
             if found != data:
@@ -184,14 +182,14 @@ class IcebergTarget:
             self._storage.settle(names.METADATA)
         return True
 
-    def _found(self, path: str) -> bytes | None:
+    def _stored_bytes(self, path: str) -> bytes | None:
         try:
             return self._storage.read(path)
         except NotFound:
             return None
 
     def _hint(self, number: int) -> None:
-        """Bring the hint to the newest version, though another one may be put meanwhile."""
+        """Bring the hint to the newest version, even if another one is put meanwhile."""
         written = 0
         while written < number:
             self._storage.replace(names.HINT, str(number).encode())
@@ -199,7 +197,7 @@ class IcebergTarget:
 
 
 class _Attempt:
-    """One attempt to put a version: its files have names of their own."""
+    """One attempt to put a version: its files have unique names."""
 
     def __init__(
         self,
@@ -225,7 +223,7 @@ class _Attempt:
         self._stamp = Stamp(snapshot=snapshot, sequence=self._old.sequence + 1)
 
     def written(self) -> Published:
-        """Write all files of the version, besides its metadata, which is in the result."""
+        """Write all files of the version except its metadata, which is in the result."""
         changed = self._changed()
         found = revised(
             self._old.manifests, changed, self._stamp, self._root, self._versions.entries
@@ -284,7 +282,7 @@ class _Attempt:
         self._written = tuple(
             names.deletes_path(self._number, self._token, at) for at in range(len(files))
         )
-        return _each(write, list(enumerate(files)))
+        return _results(write, list(enumerate(files)))
 
     def _manifests(self, parts: Sequence[Part]) -> list[Manifest]:
         schema = schema_json(self._revision.table.schema)
@@ -300,7 +298,7 @@ class _Attempt:
             )
             return Manifest(record=record, keys=part.keys)
 
-        return _each(write, list(enumerate(parts)))
+        return _results(write, list(enumerate(parts)))
 
     def _metadata(
         self, path: str, manifests: Sequence[Manifest], parts: Sequence[Part], spec: Spec
@@ -354,7 +352,7 @@ def _list_of(put: Published) -> str:
 
 
 def _check_ids(revision: Revision) -> None:
-    """Refuse files that Iceberg's readers would not all read right; rule 3."""
+    """Refuse files that some of Iceberg's readers would misread; rule 3."""
     within = nested(revision.table.schema)
     bare = [
         path
@@ -370,8 +368,8 @@ def _check_ids(revision: Revision) -> None:
         )
 
 
-def _each(act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return what an action returns for each item; many at once if there are many."""
+def _results(act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return the results of an action for all items, in parallel if there are many."""
     if len(items) <= _AT_ONCE:
         return [act(item) for item in items]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -394,16 +392,16 @@ class IcebergFormat:
         return IcebergTarget(storage, randomness)
 
     def refusal(self, table: TableDefinition, schemas: Collection[int]) -> str:
-        """Return why a version cannot be published, with the way out; empty if it can."""
+        """Return the reason if a version cannot be published, with the way out, else empty."""
         return next(refusals(table, schemas), "")
 
     def register(self, published: Published, properties: Mapping[str, str]) -> str:
-        """Bring the catalog that the properties name to a version; return why it could not be."""
+        """Register a version in the catalog of the properties; return the error, else empty."""
         settings = PublishSettings.read(properties)
         if not settings.iceberg_catalog or published.own.metadata is None:
             return ""
         return register(published, settings.iceberg_catalog, settings.iceberg_table)
 
     def is_own(self, path: str) -> bool:
-        """Return whether a file's name is one that a target gives."""
+        """Return whether a target gives such a name to its files."""
         return names.is_own(path)

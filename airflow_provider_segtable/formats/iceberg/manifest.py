@@ -6,22 +6,22 @@ Files:
    its manifests; versions share those that did not change.
 2. A manifest of data files has the keys of its files (``ShownFile.key``) in its header, where Avro
    has room for anything: a key is known though no row of its file is hidden.
-3. Manifests have up to ``MOST`` files in order of time. A version writes those anew that lost a
-   file or have one of which other rows are hidden, together with small ones and the files that it
-   adds. If over ``MANY`` others are less than half full, it joins these, too. So a file that is
-   added costs a few entries, and a table of n files has about n / ``MOST`` manifests.
+3. Manifests have up to ``MOST`` files in order of time. A version rewrites manifests that lost a
+   file or have a file with other hidden rows, together with small ones and the files that it
+   adds. If over ``MANY`` others are less than half full, it joins these, too. So an added file
+   costs a few entries, and a table of n files has about n / ``MOST`` manifests.
 4. The Avro schemas are those of version 2 of the format. The ids of fields are those of Iceberg's
-   specification: readers go by them.
+   specification, which readers use.
 
 The manifests of a version, from those of the version before and its changes:
 
-5. A data file that stays keeps its entry, also when other rows of it are hidden: only its key
-   changes, in its manifest's header.
+5. A data file that stays keeps its entry, even if its hidden rows change: only its key changes, in
+   its manifest's header.
 6. Then a new file of deleted positions has all hidden positions, and replaces the older one.
-7. A manifest is of one partition spec. A file of deleted positions is in the partition of its data
-   file, as that one's entry has it.
-8. A version that widens a column writes all manifests anew, with bounds of the new type. So does
-   one of another table, whose partitions may be others: its deletions are in none.
+7. A manifest has one partition spec. A file of deleted positions is in the partition of its data
+   file's entry.
+8. A version that widens a column rewrites all manifests, with bounds of the new type. So does
+   a version after another table's, which may have other partitions: its deletions have none.
 """
 
 import json
@@ -66,7 +66,7 @@ def _required(name: str, number: int, kind: Any) -> Json:
 
 
 def _by_column(name: str, number: int, key: int, kind: str) -> Json:
-    """Return a map from ids of columns, as Avro has it: a list of pairs."""
+    """Return a map from ids of columns in Avro's form, a list of pairs."""
     fields = [_required("key", key, "int"), _required("value", key + 1, kind)]
     pair = {"type": "record", "name": f"k{key}_v{key + 1}", "fields": fields}
     return _optional(name, number, {"type": "array", "items": pair, "logicalType": "map"})
@@ -158,7 +158,7 @@ PATHS: Any = parse_schema(
         ],
     }
 )
-"""What loading reads of an entry."""
+"""The fields of an entry that loading reads."""
 
 
 MOST = 500
@@ -175,8 +175,8 @@ class Manifest:
 
     Attributes:
         record: its record in lists.
-        keys: the keys of its data files, or of those that its deletes are of, by path; a file of
-            deleted positions has none.
+        keys: the keys of its data files, or of the data files of its deletes, by path; empty keys
+            in a manifest of deletes.
     """
 
     record: Json
@@ -189,19 +189,19 @@ class Manifest:
 
     @property
     def content(self) -> int:
-        """Return what its entries are: data files, or files of deleted positions."""
+        """Return the content of its entries: ``DATA`` or ``DELETES``."""
         return int(self.record["content"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """A table's root: paths below it have URIs."""
+    """A table's root: converts paths below it to URIs and back."""
 
     uri: str
 
     @property
     def prefix(self) -> str:
-        """Return what the URIs of all paths begin with."""
+        """Return the common start of the URIs of all paths."""
         return self.uri if self.uri.endswith("/") else f"{self.uri}/"
 
     def at(self, path: str) -> str:
@@ -209,7 +209,7 @@ class Root:
         return f"{self.prefix}{path}"
 
     def path(self, uri: str) -> str:
-        """Return the path of a URI; the URI itself if it is elsewhere."""
+        """Return the path of a URI; the URI itself if it is outside of the root."""
         return uri.removeprefix(self.prefix)
 
 
@@ -284,11 +284,11 @@ def decode_manifest(data: bytes, record: Json, root: Root) -> Manifest:
 def divided(
     manifests: Sequence[Manifest], touched: AbstractSet[str], *, adds: bool
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the manifests that a version keeps, and those that it writes anew; rule 3.
+    """Return the manifests that a version keeps, and those that it rewrites; rule 3.
 
     Args:
-        manifests: those of the version before, of one content.
-        touched: paths of the files that are gone, or changed.
+        manifests: the manifests of the version before, of one content.
+        touched: paths of removed or changed files.
         adds: whether the version adds files.
     """
     hit = [each for each in manifests if not each.keys.keys().isdisjoint(touched)]
@@ -323,17 +323,17 @@ def _record(found: Any) -> Json:
 # The manifests of a version
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What changes from one version to the next.
+    """The changes from one version to the next.
 
     Attributes:
         gone: paths of data files that the version no longer has.
-        keys: the keys of files that it has anew, or with other hidden rows.
+        keys: the keys of new files, and of files with other hidden rows.
         data: entries of data files that it adds.
         deletes: entries of files of deleted positions that it adds.
         time_id: the id of the event time.
         spec: the table's partition spec.
         kinds: the types of columns, by id, if one was widened.
-        anew: whether the version before was of another table.
+        anew: whether the version before is another table's.
     """
 
     gone: AbstractSet[str]
@@ -358,7 +358,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revised:
-    """The manifests of a version: those that it keeps, and those to write."""
+    """The manifests of a version: kept ones, and those to write."""
 
     kept: list[Manifest] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
@@ -374,9 +374,9 @@ def revised(
     """Return the manifests of the next version.
 
     Args:
-        manifests: those of the version before.
-        changed: what changes.
-        stamp: marks the version's own entries.
+        manifests: the manifests of the version before.
+        changed: the changes.
+        stamp: the stamp of the version's own entries.
         root: the table's root.
         read: reads the entries of a manifest.
     """
@@ -406,7 +406,7 @@ def totals(manifests: Iterable[Json], parts: Iterable[Part], size: int) -> Mappi
 
     Args:
         manifests: the records of all manifests of the version.
-        parts: those that it wrote.
+        parts: the manifests that it wrote.
         size: the bytes of all files of the version before.
     """
     counts = dict.fromkeys(_NAMES.values(), 0)
@@ -451,7 +451,7 @@ _ROWS = {
 def _parts(
     entries: Iterable[Json], content: int, known: Mapping[str, str], changed: Changed, root: Root
 ) -> Iterator[Part]:
-    """Yield the manifests that hold some entries, those of each partition spec for themselves."""
+    """Yield manifests with some entries, separately for each partition spec."""
     held: dict[bool, list[Json]] = {True: [], False: []}
     for entry in entries:
         held[bool(entry["data_file"]["partition"])].append(entry)

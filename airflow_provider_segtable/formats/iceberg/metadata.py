@@ -4,14 +4,14 @@ Versions and snapshots:
 
 1. A version has one snapshot more than the one before. Its summary records the event that it
    shows, and the version's own number.
-2. A version carries the newest ``KEPT`` snapshots, of versions that are still there: those before
+2. A version carries the newest ``KEPT`` snapshots of versions that still exist: those before
    ``oldest`` were swept.
 3. Another table, or one that was moved, begins anew, without snapshots: paths in Iceberg are
-   absolute. The sequence numbers go on.
+   absolute. The sequence numbers continue.
 4. The table's id in the properties marks a table written by segtable. A snapshot without an event
    is another writer's: the newest one with an event is the published one (``versions``).
 5. Times rise, whatever the clocks of the events' authors.
-6. ``gc.enabled`` is false: tools of others delete no files.
+6. ``gc.enabled`` is false: other tools delete no files.
 
 Schemas:
 
@@ -22,14 +22,14 @@ Schemas:
 9. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file
    with an id above it. Iceberg reserves the 200 below 2,147,483,647.
 10. A type is published if every reader that was tried reads it right. Unsigned integers,
-    nanoseconds, times in seconds and lists of a fixed size are refused; also in columns that were
-    dropped, while files have them: pyiceberg reads no such file. Nor does it read one with a
-    timestamp of another zone than UTC, which is published all the same, since the event time may
-    be one: files have instants, and other readers show them in UTC.
+    nanoseconds, times in seconds and lists of a fixed size are refused; also in dropped columns,
+    while files have them: pyiceberg reads no such file. Nor does it read a file with a timestamp of
+    another zone than UTC. Such a type is published nevertheless, since the event time may have it:
+    files have instants, and other readers show them in UTC.
 11. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
     *name mapping* names all of these, and nothing else: a column that was added later under the
     name of a dropped one must not be found in them.
-12. Version 2 of the format has no values for rows written before a column was added, besides null.
+12. In version 2 of the format, rows written before a column was added can only be null in it.
 """
 
 import json
@@ -77,13 +77,13 @@ def schema_json(schema: Schema) -> Json:
 
 
 def simple_types(schema: Schema) -> Mapping[int, str]:
-    """Return the types of the columns that have no fields within them, by id."""
+    """Return the types of the columns without inner fields, by id."""
     fields = {id_of(field): _type(field.type) for field in stored_columns(schema)}
     return {number: kind for number, kind in fields.items() if number and isinstance(kind, str)}
 
 
 def nested(schema: Schema) -> tuple[str, ...]:
-    """Return the names of columns that have fields within them."""
+    """Return the names of columns with inner fields."""
     return tuple(field.name for field in stored_columns(schema) if inner_fields(field.type))
 
 
@@ -101,7 +101,7 @@ def name_mapping(table: TableDefinition) -> list[Json]:
 
 
 def refusals(table: TableDefinition, schemas: Collection[int]) -> Iterator[str]:
-    """Yield what keeps a table from being published, each with the way out."""
+    """Yield the reasons that a table cannot be published, each with the way out."""
     for field in stored_columns(table.schema):
         if wrong := _unknown(field.type):
             way = "drop the column, or add one of another type and update it"
@@ -139,7 +139,7 @@ def _field(field: "pa.Field[Any]") -> Json:
 
 
 def _type(kind: Any) -> str | Json:
-    """Return a type as Iceberg's JSON; a refused one as its own text, which no schema gets."""
+    """Return a type as Iceberg's JSON; a refused type as its text, which no schema contains."""
     if pa.types.is_timestamp(kind):
         return "timestamptz" if kind.tz else "timestamp"
     if pa.types.is_decimal128(kind):
@@ -172,7 +172,7 @@ def _map(key: "pa.Field[Any]", value: "pa.Field[Any]") -> Json:
 
 
 def _unknown(kind: Any) -> str:
-    """Return the text of a type, or of one within it, that is not published; empty if all are."""
+    """Return the text of a refused type, or of one within it; empty if none is refused."""
     if inner := inner_fields(kind):
         if pa.types.is_fixed_size_list(kind):
             return str(kind)
@@ -207,7 +207,7 @@ EVENT, COMMIT, TIME = "segtable.event", "segtable.commit", "segtable.time"
 VERSION = "segtable.version"
 RULES = "segtable.rules"
 AFTER = "segtable.after"
-"""The id of the snapshot of the version before, whether or not this one goes on from it."""
+"""The id of the snapshot of the version before, even if this one begins anew."""
 _PARTS: Mapping[str, type] = {
     **dict.fromkeys(("location", "table-uuid"), str),
     **dict.fromkeys(("last-sequence-number", "last-updated-ms", "current-schema-id"), int),
@@ -220,7 +220,7 @@ _NAMESPACE = UUID("5e67ab1e-0000-4000-8000-000000000000")
 # Versions, with their properties and snapshots
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a version is put.
+    """The place of a version to put.
 
     Attributes:
         number: the number of the version.
@@ -228,7 +228,7 @@ class Place:
         manifests: the URI of its list of manifests.
         before: the URI of the metadata of the version before.
         after: the id of the snapshot that the version before shows; None if that is not known.
-        oldest: the oldest version that is still there.
+        oldest: the oldest version that still exists.
     """
 
     number: int
@@ -279,7 +279,7 @@ def next_metadata(
 
 
 def check_whole(metadata: Json) -> None:
-    """Check that metadata have all that the next version goes on from.
+    """Check that metadata have all parts that the next version needs.
 
     Raises:
         KeyError, TypeError, ValueError: a part is missing, or of another type.
@@ -304,16 +304,16 @@ def own_snapshot(metadata: Json) -> Json | None:
 
 
 def put_after(snapshot: Json) -> int | None:
-    """Return the id of the snapshot that the version before had; None if that is not known.
+    """Return the id of the snapshot of the version before; None if that is not known.
 
-    Snapshots of an older segtable name it only if they go on from it.
+    Snapshots of an older segtable name it only if it is their parent.
     """
     found = snapshot["summary"].get(AFTER, snapshot.get("parent-snapshot-id"))
     return None if found is None else int(found)
 
 
 def types_of(metadata: Json, number: int) -> Mapping[int, Any]:
-    """Return the types of the columns of a schema, by id; none if it is not there."""
+    """Return the types of the columns of a schema, by id; empty if there is no such schema."""
     found = (each for each in metadata["schemas"] if each["schema-id"] == number)
     return {field["id"]: field["type"] for field in next(found, {"fields": []})["fields"]}
 

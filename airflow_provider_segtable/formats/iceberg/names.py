@@ -19,7 +19,7 @@ WAY_OUT = (
     "publish it anew: segtable publish TABLE --format iceberg --full; or remove it: segtable "
     "publish TABLE --format iceberg --remove"
 )
-"""What makes a damaged table whole."""
+"""The way to repair a damaged table."""
 
 _VERSION = re.compile(rf"{METADATA}/v([1-9][0-9]{{0,8}})\.metadata\.json")
 _WRITTEN = re.compile(
@@ -34,7 +34,7 @@ def version_path(number: int) -> str:
 
 
 def version_of(path: str) -> int | None:
-    """Return the version whose metadata a path names; None if it is another path."""
+    """Return the version of a path of metadata; None for other paths."""
     found = _VERSION.fullmatch(path)
     return int(found[1]) if found else None
 
@@ -61,10 +61,10 @@ def written_for(path: str) -> int | None:
 
 
 def of_attempt(manifest_list: str) -> str:
-    """Return what the names of all files begin with that were written with a list of manifests."""
+    """Return the common start of the names of files written with a list of manifests."""
     return manifest_list.rpartition("/")[2].removesuffix("list.avro")
 
 
 def is_own(path: str) -> bool:
-    """Return whether a path is one that a published table has."""
+    """Return whether a published table has such a path."""
     return path == HINT or version_of(path) is not None or written_for(path) is not None

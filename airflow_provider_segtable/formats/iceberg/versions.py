@@ -2,32 +2,34 @@
 
 Reading:
 
-1. The newest version is that of the highest number whose metadata is there.
-2. A version is read from its list of manifests; manifests that are known are not read again.
-3. A version of another writer is not ours to show: of the newest snapshot of ours the commit is
-   left out, so that its publisher takes it for a version that the log does not have, and publishes
-   anew. So is a version whose files lie elsewhere, since the table was moved, without its files.
-4. Of a damaged table, the newest metadata that can be decoded record whose it is, and which
-   sequence number the next version may have (``remains``): it begins anew.
-5. A version names the snapshot of the version before it. If that one has another, what was
-   published was removed and put anew while the version's publisher slept: it is *disordered*, as it
-   may show an earlier event. It is taken back, or published over.
+1. The newest version is the highest number with stored metadata.
+2. A version is read from its list of manifests; known manifests are not read again.
+3. If another writer put the newest snapshot, the newest snapshot of ours is returned without its
+   commit. Its publisher then takes it for a version that the log does not have, and publishes
+   anew. If the table was moved, so that its files lie elsewhere, the version is also returned
+   without its files.
+4. In a damaged table, the newest decodable metadata record its owner, and the least sequence number
+   of the next version (``remains``), which begins anew.
+5. A version names the snapshot of the version before it. If that one has another snapshot, the
+   target was removed and put anew while the version's publisher slept. The version is *disordered*,
+   as it may show an earlier event: it is taken back, or published over.
 
 Retention: data files that readers need, and own files that are swept:
 
 6. The version before N was replaced when N's metadata was stored, by the store's clock.
-7. Paths are those below the root where a version was put, which may be known by another URI here.
-8. A data file left in the version whose manifests have it as deleted. So data files are needed if
-   the newest version has them, or a version deleted them that was stored after the time. The
-   metadata of a version has the snapshots of many before it, so few are read. A version that
-   began anew, such as after a move, has nothing as deleted: all of the one before counts.
-9. If files of the newest version itself are gone, no reader opens it: it needs nothing. Then the
-   newest whole one is needed: if what was published was removed and put anew meanwhile, the
-   publisher of the other one takes that back. So is the one before a version that does not follow
-   it. A version that cannot be decoded, and was published over, needs nothing either.
-10. Swept are the versions that were replaced before the time. So are all files that were written
-    for the oldest version that is left or for earlier ones, and that neither it nor the newest one
-    names. What a version between them names was there before, or written since.
+7. Paths are relative to the root where a version was put, which may have another URI here.
+8. The version that removed a data file has it as deleted in its manifests. So data files are needed
+   if the newest version has them, or if a version that was stored after the time deleted them. The
+   metadata of a version has the snapshots of many before it, so few metadata files are read. A
+   version that began anew, such as after a move, deletes nothing: all files of the one before are
+   needed.
+9. If metadata files of the newest version are missing, no reader opens it: it needs no files. Then
+   the newest whole version is needed: if the target was removed and put anew meanwhile, the
+   publisher of the newest version takes it back. Likewise, the version before a disordered one is
+   needed. A version that cannot be decoded, and was published over, needs no files either.
+10. Swept are the versions that were replaced before the time, and all files that were written for
+    the oldest remaining version or for earlier ones, and that neither it nor the newest one names.
+    Files that a version between them names existed before, or were written later.
 """
 
 import json
@@ -80,16 +82,16 @@ _AT_ONCE = 8
 # Versions, read from storage
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What a publisher has to know of a version to put the next one.
+    """A publisher's knowledge of a version for putting the next one.
 
     Attributes:
         metadata: its metadata; None if the next version begins anew.
         manifests: its manifests.
         snapshot: the id of the snapshot that it shows; None if that is not known.
         sequence: its sequence number.
-        oldest: the oldest version that is still there.
+        oldest: the oldest version that still exists.
         written: paths of the files of deleted positions that were written for it, if this process
-            has put it.
+            put it.
     """
 
     metadata: Json | None
@@ -104,16 +106,16 @@ class Versions:
     """The versions in the root of a table."""
 
     def __init__(self, storage: Storage, root: Root | None = None) -> None:
-        """Read below the storage's root, whose URI was ``root`` when versions were put."""
+        """Read below the storage's root; its URI was ``root`` when versions were put."""
         self._storage = storage
         self.root = root or Root(uri=storage.uri)
 
     def where(self, metadata: Json) -> "Versions":
-        """Return the versions with the URIs that they had where a version was put."""
+        """Return the versions with the URIs of the place where a version was put."""
         return Versions(self._storage, Root(uri=metadata["location"].removesuffix(names.FOLDER)))
 
     def stored(self) -> dict[int, Instant]:
-        """Return when the metadata of each version was stored, ascending by version.
+        """Return the times at which each version's metadata was stored, ascending by version.
 
         Raises:
             ForeignTable: there is metadata, but neither segtable's nor that of a catalog in which
@@ -135,7 +137,7 @@ class Versions:
 
         Raises:
             ForeignTable: segtable did not write it.
-            CorruptTable: it is no metadata.
+            CorruptTable: it cannot be decoded.
             NotFound: it was swept.
         """
         return self._read(names.version_path(number))
@@ -144,13 +146,13 @@ class Versions:
         data = self._storage.read(path)
         with self._decoding(path):
             found = json.loads(data)
-            _ = found["format-version"]  # without it, it is no Iceberg table of anybody's
+            _ = found["format-version"]  # without it, it is not an Iceberg table
             if TABLE_ID not in found.get("properties", {}):
                 raise self.foreign(path)
             return {**found}
 
     def remains(self) -> Published | None:
-        """Return what a version can be put after, whatever is there; None if nothing is."""
+        """Return the remains of any target, for a version with all files to follow; or None."""
         stored = self.stored_anyhow()
         if not stored:
             return None
@@ -182,14 +184,14 @@ class Versions:
         )
 
     def stored_anyhow(self) -> dict[int, Instant]:
-        """Return ``stored``, also if metadata of others, which no version is, are rubbish."""
+        """Return ``stored``, or nothing if there are only broken metadata of other writers."""
         try:
             return self.stored()
         except CorruptTable:
             return {}
 
     def load(self, number: int, oldest: int, known: Published | None) -> Published:
-        """Return a version, read on from a known one."""
+        """Return a version, read from a known one on."""
         metadata = self.metadata(number)
         with self._decoding(names.version_path(number)):
             check_whole(metadata)
@@ -207,13 +209,13 @@ class Versions:
             return self._published(number, oldest, metadata, snapshot, files, manifests)
 
     def follows(self, number: int, snapshot: Json) -> bool:
-        """Return whether the version before has the snapshot that this one was put after.
+        """Return whether the version before has the snapshot that this one follows.
 
-        It is taken to have it if either is not known.
+        True if either is unknown.
 
         Args:
             number: the number of the version.
-            snapshot: the newest snapshot of ours that it has.
+            snapshot: its newest snapshot of ours.
         """
         after = put_after(snapshot)
         if after is None or snapshot["summary"].get(VERSION) != str(number):
@@ -235,7 +237,7 @@ class Versions:
         """Return the rows of each data file that manifests name, and its deleted positions.
 
         Raises:
-            CorruptTable: a manifest, or a file of deleted positions, is gone or broken.
+            CorruptTable: a manifest, or a file of deleted positions, is missing or broken.
         """
         rows: dict[str, int] = {}
         hidden: dict[str, BitMap] = {}
@@ -312,7 +314,7 @@ class Versions:
         )
 
     def foreign(self, path: str) -> ForeignTable:
-        """Return the error that a table is another writer's."""
+        """Return the error of another writer's table."""
         return ForeignTable(
             f"{self.root.at(path)} is an Iceberg table that segtable did not write: move the "
             f"folder {names.FOLDER} away, or set publish.iceberg to off"
@@ -330,7 +332,7 @@ class Versions:
 
 
 def _files(manifests: Collection[Manifest], known: Published | None) -> Mapping[str, PublishedFile]:
-    """Return the files of a version, from those of a known one as far as manifests are the same."""
+    """Return the files of a version, from a known one for manifests that are the same."""
     files: dict[str, PublishedFile] = {}
     data = {each.uri: each for each in manifests if not each.content}
     old = {each.uri: each for each in known.own.manifests if not each.content} if known else {}
@@ -352,21 +354,24 @@ def needed(versions: Versions, since: Instant) -> frozenset[str]:
     if not stored:
         return frozenset()
     oldest = _oldest(stored, since)
-    shown = _shown_now(versions, stored)
+    shown = _current_data_files(versions, stored)
     left = {
         path
         for there, snapshot in _snapshots(versions, {n for n in stored if n > oldest})
-        for path in (*_deleted(there, snapshot), *_before(versions, snapshot, stored))
+        for path in (
+            *_deleted_data_files(there, snapshot),
+            *_data_files_before(versions, snapshot, stored),
+        )
     }
     return frozenset({*shown, *left})
 
 
-def _shown_now(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, ...]:
-    """Return the data files of the newest version of which no part is gone (rule 9)."""
+def _current_data_files(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, ...]:
+    """Return the data files of the newest whole version (rule 9)."""
     shown: list[str] = []
     for number in sorted(stored, reverse=True):
         try:
-            shown += _shown(versions, number)
+            shown += _data_files(versions, number)
             if _follows(versions, number):
                 break
         except NotFound:
@@ -379,7 +384,7 @@ def _shown_now(versions: Versions, stored: Mapping[int, Instant]) -> tuple[str, 
 
 
 def _follows(versions: Versions, number: int) -> bool:
-    """Return whether a version follows the one before, as far as can be known."""
+    """Return whether a version follows the one before, or that is unknown."""
     snapshot = own_snapshot(versions.metadata(number))
     return snapshot is None or versions.follows(number, snapshot)
 
@@ -393,8 +398,8 @@ def swept(
         return ()
     oldest, newest = _oldest(stored, since), max(stored)
     try:
-        named = {path for number in {oldest, newest} for path in _named(versions, number)}
-    except (NotFound, CorruptTable):  # what it names is not known, so all may be
+        named = {path for number in {oldest, newest} for path in _own_files(versions, number)}
+    except (NotFound, CorruptTable):  # its names are not known, so all files may be needed
         return ()
     old = [names.version_path(number) for number in stored if number < oldest]
     written = [
@@ -409,12 +414,12 @@ def swept(
 
 
 def _oldest(stored: dict[int, Instant], since: Instant) -> int:
-    """Return the oldest version that is the newest, or was replaced after a time."""
+    """Return the oldest version that was replaced after a time; the newest if there is none."""
     late = (number for number, following in pairwise(stored) if stored[following] > since)
     return min(late, default=max(stored))
 
 
-def _shown(versions: Versions, number: int) -> Iterator[str]:
+def _data_files(versions: Versions, number: int) -> Iterator[str]:
     """Yield the paths of a version's data files."""
     metadata = versions.metadata(number)
     snapshot = own_snapshot(metadata)
@@ -443,16 +448,18 @@ def _snapshots(versions: Versions, numbers: set[int]) -> Iterator[tuple[Versions
         numbers.discard(last)
 
 
-def _before(versions: Versions, snapshot: Json, stored: Mapping[int, Instant]) -> Iterator[str]:
-    """Yield what the version before had, if a snapshot began anew: it deleted nothing of that."""
+def _data_files_before(
+    versions: Versions, snapshot: Json, stored: Mapping[int, Instant]
+) -> Iterator[str]:
+    """Yield the data files of the version before, if a snapshot began anew and deleted none."""
     number = int(snapshot["summary"][VERSION]) - 1
     if "parent-snapshot-id" not in snapshot and number in stored:
         with suppress(NotFound, CorruptTable):  # it was published over
-            yield from _shown(versions, number)
+            yield from _data_files(versions, number)
 
 
-def _deleted(versions: Versions, snapshot: Json) -> Iterator[str]:
-    """Yield the paths of the data files that left with a snapshot."""
+def _deleted_data_files(versions: Versions, snapshot: Json) -> Iterator[str]:
+    """Yield the paths of the data files that a snapshot deleted."""
     if not int(snapshot["summary"].get("deleted-data-files", 0)):
         return
     with suppress(NotFound, CorruptTable):  # the newest version is whole, so no reader opens this
@@ -465,7 +472,7 @@ def _deleted(versions: Versions, snapshot: Json) -> Iterator[str]:
                         yield versions.root.path(entry["data_file"]["file_path"])
 
 
-def _named(versions: Versions, number: int) -> Iterator[str]:
+def _own_files(versions: Versions, number: int) -> Iterator[str]:
     """Yield the paths of a version's own files."""
     metadata = versions.metadata(number)
     snapshot = own_snapshot(metadata)

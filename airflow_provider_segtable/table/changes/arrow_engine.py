@@ -1,23 +1,17 @@
-"""The Arrow row engine: evaluates changes in this process.
+"""Evaluate changes and overwrites with Arrow in this process: the Arrow row engine.
 
-1. It reads simple SQL (``data.sql``) and Arrow expressions, as conditions and as new values, which
-   may be plain values, too.
+1. It reads simple SQL (``data.sql``) and Arrow expressions, as conditions and as new values. New
+   values may be plain values, too.
 2. Rows to match and sources are Arrow tables in memory; so are the changed rows, in full. The
-   table itself is read batch by batch.
-3. ``check_sql`` refuses what only Spark can evaluate, so that a caller may choose the engine first.
-
-The records of a change of a primary-key table, evaluated with Arrow.
-
-The rows that match are held in memory, as are the source of a merge and the records.
-
-Rows of files for changes in this process: ``delete`` and ``update`` by matches, ``merge``.
-
-1. Files are paths, URIs of object stores, or patterns (``data.files.input_files``). All rows of a
-   pattern's files are one request's rows. They are read in the table's types, and have the columns
-   that the files have. Object stores are opened with the table's storage options.
-2. ``why_spark`` says before anything is read or started what only Spark can do.
-
-The new rows of an overwrite as an Arrow table.
+   table itself is read batch by batch. In a primary-key table the matching rows, the source of a
+   merge and the records are in memory.
+3. The new rows of an overwrite are one Arrow table (``NewArrowRows``).
+4. Rows of ``delete``, ``update`` and ``merge`` may be in files: paths, URIs of object stores, or
+   patterns (``data.files.input_files``). All rows of a pattern's files are one request's rows. They
+   are read in the table's types, with the columns that the files have. Object stores are opened
+   with the table's storage options.
+5. ``check_sql`` refuses requests that only Spark can evaluate. ``why_spark`` returns the reason
+   before anything is read or started, so that a caller may choose the engine first.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -97,7 +91,7 @@ def changed_records(
         wanted: the condition that its rows satisfy.
 
     Raises:
-        InvalidInput: a value is null where a null sets nothing.
+        InvalidInput: a value is null in a column whose nulls set nothing.
         NeedsSpark: only Spark computes a value.
     """
     rows = _matching(snapshot, wanted)
@@ -108,7 +102,7 @@ def changed_records(
     fresh = assigned(rows, new_values(request.set, rows.schema))
     rules = _rules(snapshot)
     _refuse_lost_nulls(rows, fresh, request.set, rules)
-    new = _records(snapshot, _setting(fresh, request.set, rules))
+    new = _records(snapshot, _records_setting(fresh, request.set, rules))
     return Recorded(matched=count, deleted=count, inserted=count, new=new)
 
 
@@ -118,7 +112,7 @@ def merged_records(snapshot: Snapshot, request: Merge, source: pa.Table) -> Reco
     Args:
         snapshot: the version.
         request: the merge.
-        source: its source (``merge_rows.source_columns``).
+        source: its source (``matching.source_columns``).
 
     Raises:
         InvalidInput: several source rows would update one row, or would move it to another time
@@ -157,8 +151,8 @@ def _rows_with_keys(
 ) -> tuple[pa.Table, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
     """Return the rows with a source key, and a mask of the keys found.
 
-    The mask is made of the rows, not by the condition: a read applies that to records, too, among
-    them tombstones and records that another one replaces.
+    The mask is made from the rows. The condition would not do: a read also applies it to records,
+    among them tombstones and replaced records.
     """
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -182,11 +176,11 @@ def _updated(
         _refuse_lost_nulls(rows, fresh, request.set, rules)
     _refuse_moves(rows, fresh, time, request.keys, snapshot.state.layout)
     given = source.column_names if request.set is None else request.set
-    return _setting(fresh, [*given], rules)
+    return _records_setting(fresh, [*given], rules)
 
 
-def _setting(rows: pa.Table, given: Collection[str], rules: MergeRules) -> pa.Table:
-    """Return rows as records that set the columns ``given``."""
+def _records_setting(rows: pa.Table, given: Collection[str], rules: MergeRules) -> pa.Table:
+    """Return rows as records that set only the columns ``given``."""
     for name in unset(rules, rows.column_names, given):
         at = rows.column_names.index(name)
         field = rows.schema.field(at)
@@ -208,7 +202,7 @@ def _refuse_lost_nulls(
 def _refuse_moves(
     rows: pa.Table, fresh: pa.Table, time: str, on: Sequence[str], layout: Layout
 ) -> None:
-    """Refuse event times in other time chunks than those of the rows."""
+    """Refuse new event times that move a row to another time chunk."""
     old, new = (np.asarray(instants(some.column(time))) for some in (rows, fresh))
     for row in np.flatnonzero(old != new).tolist():
         if layout.chunk(int(old[row])) != layout.chunk(int(new[row])):
@@ -239,10 +233,10 @@ def _filled(snapshot: Snapshot, parts: Sequence[pa.Table]) -> Iterator[pa.Table]
 
 
 def arrow_rows(given: Any) -> GivenRows:
-    """Return rows that speak Arrow as rows of a request.
+    """Return Arrow data as rows of a request.
 
     Raises:
-        InvalidInput: they do not speak Arrow.
+        InvalidInput: it cannot be read as Arrow.
     """
     rows = arrow_table(given)
     return GivenRows(rows=rows, columns=tuple(rows.column_names), count=rows.num_rows)
@@ -289,7 +283,7 @@ class ArrowEngine:
         return incoming(snapshot.ports, new, snapshot.state)
 
     def records(self, snapshot: Snapshot, request: ChangeRequest) -> Recorded[Records]:
-        """Return the records that carry out a change of a primary-key table."""
+        """Return the records of a change of a primary-key table."""
         check_together(request)
         if isinstance(request, Merge):
             source = source_columns(held(request.source).rows, snapshot.schema, request)
@@ -307,8 +301,8 @@ def check_together(request: ChangeRequest) -> None:
     """Refuse combinations that only Spark can evaluate.
 
     Raises:
-        InvalidInput: rows beside a condition or new values, or a merge by a condition, which join
-            two tables.
+        InvalidInput: the request has rows beside a condition or new values, or merges by a
+            condition: these join two tables.
     """
     if isinstance(request, Merge):
         if not request.keys:
@@ -330,9 +324,9 @@ def check_sql(request: ChangeRequest, schema: pa.Schema, source: pa.Schema | Non
         source: the columns of a merge's source.
 
     Raises:
-        SchemaMismatch: there is no such column, for Spark neither.
+        SchemaMismatch: the table has no such column.
         NeedsSpark: only Spark can evaluate it.
-        InvalidInput: no engine can.
+        InvalidInput: no engine can evaluate it.
     """
     check_together(request)
     if isinstance(request, Merge):
@@ -355,7 +349,7 @@ def condition_of(request: Delete | Update, snapshot: Snapshot) -> Condition:
 def equal_to(
     given: RowsToMatch, on: tuple[str, ...], schema: pa.Schema, time_column: str
 ) -> Condition:
-    """Return the condition that a row equals one of these in the columns ``on``, or in all.
+    """Return the condition that a row equals a given row in the columns ``on``, or in all.
 
     Raises:
         SchemaMismatch: the rows do not fit the table's columns.
@@ -389,11 +383,11 @@ def file_of(request: ChangeRequest) -> FileRows | None:
 
 
 def why_spark(request: ChangeRequest, snapshot: Snapshot) -> str:
-    """Return why only Spark can carry out a change; empty if this process can.
+    """Return the reason if only Spark can carry out a change, else empty.
 
     Raises:
-        SchemaMismatch: there is no such column, or no such value in it, for Spark neither.
-        InvalidInput: a file is broken, or Spark cannot evaluate the request either.
+        SchemaMismatch: the table has no such column, or the column cannot have the value.
+        InvalidInput: a file is broken, or no engine can evaluate the request.
         NotFound: there is no file.
     """
     if snapshot.state.table.kind.deletion is DeletionForm.PREDICATE:
@@ -413,14 +407,14 @@ def why_spark(request: ChangeRequest, snapshot: Snapshot) -> str:
 
 
 def size_of(request: ChangeRequest, ports: TableContext) -> int:
-    """Return the bytes of the files that a request names."""
+    """Return the size in bytes of the files of a request."""
     rows = file_of(request)
     found = _files(rows, ports.storage_options) if rows is not None else ()
     return sum(file.size() for file in found)
 
 
 def with_files(ports: TableContext, request: ChangeRequest) -> ChangeRequest:
-    """Return a request with the rows of the files that it names, in the table's columns and types.
+    """Return a request with the rows of its files, in the table's columns and types.
 
     Raises:
         InvalidInput, SchemaMismatch: a file cannot be read, or its columns do not fit.
@@ -460,7 +454,7 @@ def _files_joined(rows: FileRows, tables: list[pa.Table]) -> pa.Table:
 
 
 def new_arrow_rows(seen: State, rows: Rows) -> "NewArrowRows":
-    """Return rows as the files of a table will hold them.
+    """Return rows in the stored form of a table.
 
     Raises:
         SchemaMismatch, TimeOutOfRange: the rows do not fit.
@@ -474,7 +468,7 @@ def new_arrow_rows(seen: State, rows: Rows) -> "NewArrowRows":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewArrowRows:
-    """Rows that were checked with a version; the methods are those of ``NewRows``."""
+    """Rows that were checked with a version; implements ``NewRows``."""
 
     rows: pa.Table
     seen: State
@@ -490,7 +484,7 @@ class NewArrowRows:
         return int(self.rows.num_rows)
 
     def outside(self, snapshot: Snapshot, request: Overwrite) -> int:
-        """Return the number of rows that the overwrite would not replace."""
+        """Return the number of new rows outside of the overwritten ones."""
         if isinstance(request.extent, Touched):
             return 0
         if request.extent is None:
@@ -502,7 +496,7 @@ class NewArrowRows:
         return int(pc.sum(pc.or_(early, late)).as_py() or 0)
 
     def chunks(self, layout: Layout) -> Collection[Interval]:
-        """Return the time chunks that have at least one of the rows."""
+        """Return the time chunks of the rows."""
         return split_by_chunk(self.rows, self.time_column, layout) if self.count else ()
 
     def prepare(self, snapshot: Snapshot) -> Prepare:

@@ -1,4 +1,6 @@
-"""Find rows in a snapshot by values or addresses.
+"""Match rows in a snapshot by values or addresses, compute new values, and join a merge's source.
+
+Rows by a condition or by their addresses:
 
 1. Rows are read batch by batch, with only the columns that the condition needs; only the matching
    addresses are kept, as bitmaps. If the condition bounds the event time, time chunks outside the
@@ -6,18 +8,19 @@
 2. Only rows visible in the snapshot are found. So a deletion vector made from them names existing
    rows that are not deleted yet, as the balance check requires.
 
-New values of updated rows: plain values, SQL, or Arrow expressions over the old row.
+New values of updated rows:
 
-Merges: join an in-memory source to the table by equality of key columns.
+3. A new value is a plain value, SQL, or an Arrow expression over the old row.
 
-1. Keys are compared as SQL compares them: null equals nothing.
-2. The table's key columns are read batch by batch; matching rows are then read in full. The source
-   is in memory.
-3. New values (``set``) are computed over the matched row with the columns of its source row beside
-   it, also those that the table lacks.
-4. An inserted row has the defaults of columns that the source lacks, null if they have none, as
-   every row that is appended without a column. A null of the source is a null.
-5. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
+Merges, which join an in-memory source to the table by equality of key columns:
+
+4. Keys are compared as SQL compares them: null equals nothing.
+5. The table's key columns are read as in rule 1; matching rows are then read in full.
+6. New values (``set``) are computed over the matched row and its source row. The source may have
+   columns that the table lacks.
+7. An inserted row has the defaults of columns that the source lacks, null if they have none, as in
+   any append. A null of the source stays null.
+8. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
    found.
 """
 
@@ -66,7 +69,7 @@ def given_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def when(rows: pa.Table, time_column: str) -> tuple[Instant, Instant]:
-    """Return the first and last event time of rows that may equal one of these."""
+    """Return the time range of matching rows."""
     everywhere = (ALL_TIME.start, ALL_TIME.end - 1)
     if time_column not in rows.column_names or not is_time(rows.schema.field(time_column).type):
         return everywhere
@@ -105,17 +108,19 @@ def given_addresses(table: pa.Table) -> Rows:
 
 
 def present(snapshot: Snapshot, wanted: Rows) -> Rows:
-    """Return the addresses whose rows are visible in the snapshot."""
-    return addresses(_named(snapshot, wanted, []))
+    """Return the addresses of rows that are visible in the snapshot."""
+    return addresses(_rows_at(snapshot, wanted, []))
 
 
 def in_full(snapshot: Snapshot, wanted: Rows) -> pa.Table:
     """Return the rows at these addresses with all their columns, in memory."""
-    batches = (batch.select(snapshot.schema.names) for batch in _named(snapshot, wanted, None))
+    batches = (batch.select(snapshot.schema.names) for batch in _rows_at(snapshot, wanted, None))
     return pa.Table.from_batches(batches, snapshot.schema)
 
 
-def _named(snapshot: Snapshot, wanted: Rows, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+def _rows_at(
+    snapshot: Snapshot, wanted: Rows, columns: list[str] | None
+) -> Iterator[pa.RecordBatch]:
     known = {str(root): np.asarray(rows.to_array(), np.int64) for root, rows in wanted.items()}
     for batch in snapshot.addressed(columns=columns, roots=wanted):
         names, codes, numbers = hidden_of(batch)
@@ -142,11 +147,11 @@ def new_values(
     Args:
         given: the values of a request: plain ones, ``Sql``, or Arrow expressions.
         schema: the table's columns.
-        source: of a merge, the names of its source's columns in the rows.
+        source: in a merge, the names of the source's columns in the rows.
 
     Raises:
         SchemaMismatch: a column is missing.
-        InvalidInput: a text is not SQL.
+        InvalidInput: a text cannot be parsed as SQL.
     """
     for name in given:
         if name not in schema.names:
@@ -263,8 +268,8 @@ def check_set(request: Merge, schema: pa.Schema, source: pa.Schema | None) -> No
     if request.set is None or source is None:
         return
     fields = [schema.field(each.name) if each.name in schema.names else each for each in source]
-    joined = _beside(schema.empty_table(), pa.schema(fields).empty_table())
-    assigned(joined, new_values(request.set, schema, _names(source.names)))
+    joined = _with_source(schema.empty_table(), pa.schema(fields).empty_table())
+    assigned(joined, new_values(request.set, schema, _source_names(source.names)))
 
 
 def _joined(
@@ -282,21 +287,23 @@ def _joined(
     if wanted.interval is None or not keys.count:
         return {}, met
     batches = snapshot.addressed(columns=keys.columns, interval=wanted.interval)
-    return addresses(_noted(map(wanted.keep, batches), keys, met)), met
+    return addresses(_with_keys_recorded(map(wanted.keep, batches), keys, met)), met
 
 
-def _noted(rows: Iterable[pa.RecordBatch], keys: Keys, met: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield rows with source keys, and note their keys in a mask."""
+def _with_keys_recorded(
+    rows: Iterable[pa.RecordBatch], keys: Keys, met: np.ndarray
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows with source keys, and record their keys in a mask."""
     for batch in rows:
         met[keys.find(batch)] = True
         yield batch
 
 
 def refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Sequence[str]) -> None:
-    """Refuse a source of which several rows have a key that the table has.
+    """Refuse a source with several rows for one key of the table.
 
     Raises:
-        InvalidInput: with the key and its number.
+        InvalidInput: with the key and its number of rows.
     """
     counts = np.bincount(numbers[numbers >= 0], minlength=len(met))
     doubles = np.flatnonzero(met & (counts > 1))
@@ -317,32 +324,32 @@ def updated(
     numbers: Numbers,
     given: Mapping[str, Any] | None,
 ) -> pa.Table:
-    """Return rows of the table with their new values, by default those of their source rows."""
+    """Return rows of the table with new values, by default the values of their source rows."""
     place = np.zeros(keys.count, np.int64)
     known = numbers >= 0
     place[numbers[known]] = np.flatnonzero(known)
     taken = source.take(pa.array(place[keys.find(rows)]))
     if given is not None:
-        values = new_values(given, rows.schema, _names(source.column_names))
-        return assigned(_beside(rows, taken), values).select(rows.column_names)
+        values = new_values(given, rows.schema, _source_names(source.column_names))
+        return assigned(_with_source(rows, taken), values).select(rows.column_names)
     fresh = [name for name in source.column_names if name not in keys.columns]
     columns = [(taken if name in fresh else rows).column(name) for name in rows.column_names]
     return pa.table(columns, names=rows.column_names)
 
 
-def _beside(rows: pa.Table, source: pa.Table) -> pa.Table:
-    """Return rows with the columns of their source rows, under names of their own."""
-    names = [*rows.column_names, *_names(source.column_names).values()]
+def _with_source(rows: pa.Table, source: pa.Table) -> pa.Table:
+    """Return rows with the columns of their source rows, under distinct names."""
+    names = [*rows.column_names, *_source_names(source.column_names).values()]
     return pa.table([*rows.columns, *source.columns], names=names)
 
 
-def _names(source: Sequence[str]) -> dict[str, str]:
+def _source_names(source: Sequence[str]) -> dict[str, str]:
     """Return the names of a source's columns beside those of the table."""
     return {name: f"source.{name}" for name in source}
 
 
 def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows to insert in a table's columns; those that they lack have their defaults.
+    """Return rows to insert in a table's columns; missing columns have their defaults.
 
     Args:
         rows: source rows.

@@ -1,4 +1,4 @@
-"""Row changes (delete, update, merge, overwrite): one event each, without a lock on deleted rows.
+"""Commit a row change (delete, update, merge, overwrite) as one event, without locking its rows.
 
 1. ``find`` reads one snapshot and returns the rows to delete, by root address, and the rows to
    append. Deletion vectors and new segments are written, then committed together.
@@ -13,17 +13,14 @@
    runs again on the newest snapshot, a bounded number of times (snapshot isolation, first
    committer wins). ``find`` never runs again for any other reason.
 5. Files are deleted only when the change certainly did not land.
+6. A row engine, of Arrow or Spark, selects rows, joins a source, and writes rows. It evaluates a
+   request on one snapshot and decides nothing else. The order of a change, its commit and its
+   conflicts are decided here and in ``run_change``, for all engines alike.
+7. Appended rows are in the engine's own form (``New``), from the same evaluation as the deleted
+   ones. So are the records of a change of a primary-key table (``Rec``).
 
 Source of the idea: CarbonData's parallel compaction and update; row-level concurrency as in Delta,
 but without a table-wide lock, and never executed again because of a compaction.
-
-Row engines: what a change needs of Arrow or Spark.
-
-1. An engine selects rows, joins a source, and writes rows. It evaluates a request on one snapshot
-   and decides nothing else: the order of a change, its commit and its conflicts are in
-   ``run_change`` and ``row_change``, for all engines alike.
-2. Appended rows are in the engine's own form (``New``), from the same evaluation as the deleted
-   ones. So are the records of a change of a primary-key table (``Rec``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +82,7 @@ class Found:
         matched: number of matching rows.
         prepare: plans and writes the rows to append (``table.append``), if any.
         predicate: the predicate delete of a rollup table, instead of ``rows``.
-        overwritten: of an overwrite, outer bounds of the event times that it replaces.
+        overwritten: outer bounds of the event times that an overwrite replaces.
         count: returns the number of rows to append, for a dry run.
     """
 
@@ -109,10 +106,10 @@ Find = Callable[[Snapshot], Found]
 class ChangeResult:
     """The result of a change: event ``n`` and row counts.
 
-    ``n`` is None if there was nothing to do, and in a dry run, whose counts are those of a real run
-    on the same version. ``deleted`` is None in rollup tables, where only a reader could count. It
-    is less than ``matched`` if other writers deleted some of the rows first, or a merge ignores
-    them, and None of a merge by primary key that was made before: its counts are of records then.
+    ``n`` is None if there was nothing to do, and in a dry run, which counts as a real run on the
+    same version does. ``deleted`` is None in rollup tables, where only a reader could count, and
+    for a repeated merge by primary key, which counts records. It is less than ``matched`` if other
+    writers deleted some of the rows first, or a merge ignores them.
     """
 
     n: int | None
@@ -132,8 +129,8 @@ class ChangeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A change request."""
+class _ChangeOrder:
+    """A change to commit: its table, kind, reason, commit id, and lock settings."""
 
     ports: TableContext
     kind: ChangeKind
@@ -176,13 +173,13 @@ def change(
     before = landed_before(log, commit_id, state)
     if before is not None:
         return before
-    asked = _Asked(ports, kind, reason, commit_id, wait_s, priority)
+    asked = _ChangeOrder(ports, kind, reason, commit_id, wait_s, priority)
     lost = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
         found = find(Snapshot(ports=ports, state=state))
         if found.nothing:
             return ChangeResult(n=None, state=state, matched=found.matched, deleted=0, inserted=0)
-        done = _Settling(asked, found, state).run()
+        done = _ChangeCommit(asked, found, state).run()
         if isinstance(done, ChangeResult):
             return done
         lost, state = done, log.refresh(state)
@@ -213,13 +210,13 @@ def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
     )
 
 
-class _Settling:
+class _ChangeCommit:
     """Commits one ``Found`` while other writers change other rows.
 
-    ``state`` is the newest version in which its rows are known to be visible.
+    ``state`` is the newest version with all of its rows known to be visible.
     """
 
-    def __init__(self, asked: _Asked, found: Found, state: State) -> None:
+    def __init__(self, asked: _ChangeOrder, found: Found, state: State) -> None:
         self.asked, self.found, self.state = asked, found, state
         self.log = asked.ports.log
         self.rows = {root: rows for root, rows in found.rows.items() if rows}
@@ -253,10 +250,10 @@ class _Settling:
             if outcome is not None:
                 return outcome
             newest = self.log.refresh(newest)
-        raise self._hindered(f"time was repartitioned {TRIES} times")
+        raise self._out_of_tries(f"time was repartitioned {TRIES} times")
 
     def _written(self, prepare: Prepare, newest: State) -> ChangeResult | Conflict | None:
-        """Write the new rows by a version's time chunks and commit; None if the chunks changed."""
+        """Write the new rows in a version's time chunks and commit; None if the chunks changed."""
         asked, ports = self.asked, self.asked.ports
         counts, write = prepare(newest)
         request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
@@ -268,12 +265,12 @@ class _Settling:
             self.segments, self.guard = written(ports, lease, write, files), lease.check
             files.settle()
             done = self._rounds()
-        if isinstance(done, Conflict) and self._torn(newest):
+        if isinstance(done, Conflict) and self._spans_chunks(newest):
             self._discard_segments()
             return None
         return done
 
-    def _torn(self, known: State) -> bool:
+    def _spans_chunks(self, known: State) -> bool:
         """Return whether a new segment now spans two time chunks."""
         layout = self.log.refresh(known).layout
         return any(layout.holds(s.time_min, s.time_max) is None for s in self.segments)
@@ -286,14 +283,14 @@ class _Settling:
                 return self._committed(outcome)
             if isinstance(outcome, Unknown):
                 raise CommitUnknown(way_out(self.asked.ports, change, outcome.n))
-            lost = self._beside(outcome)
+            lost = self._conflict_on_rows(outcome)
             if lost is not None:
                 return lost
             if not self.rows and not self.segments:
                 return self._result(None, self.state)
-        raise self._hindered(f"other writers changed neighbouring rows {ROUNDS} times")
+        raise self._out_of_tries(f"other writers changed neighbouring rows {ROUNDS} times")
 
-    def _hindered(self, why: str) -> ChangeConflict:
+    def _out_of_tries(self, why: str) -> ChangeConflict:
         asked = self.asked
         return ChangeConflict(
             f"{asked.kind} in {asked.ports.uri} could not be committed: {why}; nothing was "
@@ -323,7 +320,7 @@ class _Settling:
         )
         return Change(action=action, commit_id=self.asked.commit_id, guard=self.guard)
 
-    def _beside(self, conflict: Conflict) -> Conflict | None:
+    def _conflict_on_rows(self, conflict: Conflict) -> Conflict | None:
         """Return the conflict if it affects our rows or splits a new segment; None: put again.
 
         On None, ``state`` becomes the newest version, in which the remaining rows are visible.
@@ -333,36 +330,36 @@ class _Settling:
             return conflict
         try:
             if newest.vectors_pruned_through > self.state.n:
-                lost = None if self._all_there(newest) else conflict
+                lost = None if self._all_visible(newest) else conflict
             else:
-                lost = self._compared(conflict, newest)
+                lost = self._conflict_of_vectors(conflict, newest)
         except NotFound:  # a file was cleaned meanwhile: compare again with the newest state
             return None
         if lost is None:
             self.state = newest
         return lost
 
-    def _all_there(self, newest: State) -> bool:
+    def _all_visible(self, newest: State) -> bool:
         """Return whether all our rows are still visible; used after vectors were pruned."""
         found = present(Snapshot(ports=self.asked.ports, state=newest), self.rows)
         return found == self.rows
 
-    def _compared(self, conflict: Conflict, newest: State) -> Conflict | None:
+    def _conflict_of_vectors(self, conflict: Conflict, newest: State) -> Conflict | None:
         """Compare our rows with other deletes; leave out rows that plain deletes removed."""
         ports = self.asked.ports
         rivals = {root: _since(newest, root, self.state.n) for root in self.rows}
         rivals = {root: some for root, some in rivals.items() if some}
         if not rivals:
-            return conflict if self._torn(newest) else None
+            return conflict if self._spans_chunks(newest) else None
         theirs = deleted_rows(ports.files, rivals)
         common = {root: rows for root in theirs if (rows := self.rows[root] & theirs[root])}
-        if common and not (self._plain() and _all_plain(ports, common, rivals)):
+        if common and not (self._is_independent() and _all_plain(ports, common, rivals)):
             return conflict
         if common:
             self._leave_out(common)
         return None
 
-    def _plain(self) -> bool:
+    def _is_independent(self) -> bool:
         """Return whether the new rows, if any, do not depend on the deleted ones."""
         return self.asked.kind in (ChangeKind.DELETE, ChangeKind.OVERWRITE)
 
@@ -416,7 +413,7 @@ Rec = TypeVar("Rec")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected(Generic[New]):
-    """The rows of a snapshot that a request concerns.
+    """The selected rows of a snapshot, and their new values.
 
     Attributes:
         matched: number of matching rows of the table.
@@ -433,12 +430,12 @@ class Selected(Generic[New]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded(Generic[Rec]):
-    """The records that carry out a change of a primary-key table.
+    """The records of a change of a primary-key table.
 
     Attributes:
         matched: number of matching rows of the table.
-        deleted: number of those that are deleted or replaced.
-        inserted: number of rows that are upserted.
+        deleted: number of deleted or replaced rows.
+        inserted: number of upserted rows.
         new: the records; None if there are none.
     """
 
@@ -449,7 +446,7 @@ class Recorded(Generic[Rec]):
 
 
 class RowEngine(Protocol[New]):
-    """Evaluates change requests, whose rows are read, on a snapshot."""
+    """Evaluates change requests on a snapshot; rows from files are already read."""
 
     def select(
         self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool
@@ -459,7 +456,7 @@ class RowEngine(Protocol[New]):
         Args:
             snapshot: the table at one version.
             request: the change; ``where`` may be a ``core.predicate.Predicate``, too.
-            addressed: False if the table's rows have no addresses; they are only counted.
+            addressed: False if the table's rows have no addresses and are only counted.
 
         Raises:
             InvalidInput: the engine cannot evaluate the request, or a value does not fit.
@@ -467,7 +464,7 @@ class RowEngine(Protocol[New]):
         ...
 
     def condition(self, snapshot: Snapshot, where: Where) -> Condition | None:
-        """Return a condition, to bound the rows that it selects; None if nothing is known of it.
+        """Return a condition that bounds the selected rows; None if there is no bound.
 
         Raises:
             InvalidInput: no engine can evaluate it.
@@ -491,7 +488,7 @@ class KeyEngine(Protocol[Rec]):
     """Evaluates change requests on a snapshot of a primary-key table, and writes records."""
 
     def records(self, snapshot: Snapshot, request: ChangeRequest) -> Recorded[Rec]:
-        """Return the records that carry out a change.
+        """Return the records of a change.
 
         Raises:
             InvalidInput: the engine cannot evaluate the request, a value does not fit, or several
@@ -500,7 +497,7 @@ class KeyEngine(Protocol[Rec]):
         ...
 
     def upsert(self, snapshot: Snapshot, records: Rec, commit_id: str) -> AppendResult:
-        """Commit records in one event; the snapshot is the version that they were made from.
+        """Commit records in one event; the snapshot is the version that was read for them.
 
         Raises:
             CommitUnknown: run again with the same commit id.

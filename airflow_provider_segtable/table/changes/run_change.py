@@ -1,36 +1,38 @@
-"""Run of a change request on a table, with a row engine.
+"""Run a change request or an overwrite on a table, with a row engine.
 
-1. The engine evaluates the request on one snapshot: which rows match, and which are appended.
+Any change:
+
+1. The engine evaluates the request on one snapshot: the matching rows, and the rows to append.
 2. ``row_change`` writes deletion vectors and new segments, and commits them as one event.
 3. A dry run stops after step 1. It counts, writes nothing, and needs no coordinator.
 4. The table's kind decides which changes are possible, and how the log records deletes. Where rows
-   have no addresses, a delete is a predicate, which the log keeps, and its rows are only counted.
-   Where rows have keys, a change is an append of records (``keyed.keyed_changes``).
-5. A statement sees one time: names for the present, such as ``now()``, become the time at which the
-   request was made, in all of its expressions, in each try, and whichever engine reads them.
+   have no addresses, the log keeps a delete as a predicate, and its rows are only counted.
+   Where rows have keys, a change is an append of records (rules 6 to 9).
+5. A statement sees one time. Names for the present, such as ``now()``, become the time at which the
+   request was made, in all of its expressions, in each try, and with every engine.
 
-Changes of a primary-key table: the rows that match are written again, as records of their keys.
+Changes of a primary-key table write the matching rows again, as records of their keys:
 
-1. A delete writes a tombstone for each row that matches, an update the row with its new values.
-   Both have the ordering value of the row that they saw, and a later instant: so they win over
-   that row, and lose against a row with a higher ordering value, whenever it arrives.
-2. A merge does the same to the rows whose keys the source has, and upserts source rows whose keys
-   no row has. If the source has the ordering column, its values are those of the records: a source
-   row that is older than the row of its key changes nothing.
-3. Nothing is locked, and no change ever conflicts with another: of records that met no other, order
-   decides. So two merges may both insert a key: it still has one row.
-4. If the version that is read expires meanwhile, the newest one is read instead.
+6. A delete writes a tombstone for each matching row, an update the row with its new values. Both
+   have the ordering value of the row that they saw, and a later instant. So they win over that row,
+   and lose against a row with a higher ordering value, whenever it arrives.
+7. A merge does the same to the rows with a source key, and upserts source rows with a new key. If
+   the source has the ordering column, its values are those of the records: a source row that is
+   older than the row of its key changes nothing.
+8. Nothing is locked, and no change ever conflicts with another: between concurrent records, their
+   order decides. So two merges may both insert a key: it still has one row.
+9. If the version that is read expires meanwhile, the newest one is read instead.
 
-Run of an overwrite on a table: rows of an interval go, others come, in one event.
+Overwrites replace the rows of an interval by others, in one event:
 
-1. The new rows are checked first: each must be among those that the overwrite replaces.
-2. The rows to delete are those of one snapshot. Rows that others append later stay, as beside a
-   compaction. Two overwrites of the same time notice each other, whether or not they delete rows
-   (``core.log.state``): the later one looks again, and replaces what the earlier one wrote.
-3. Where the log records the root addresses of a segment that lies in the interval, its rows are
-   named by metadata, and its file is not opened. Of other segments the hidden columns are read.
-4. In a rollup table the event has a predicate over the event time instead, and the new rows. It
-   replaces all rows that are there at the event.
+10. The new rows are checked first: each must be among those that the overwrite replaces.
+11. The rows to delete are those of one snapshot. Rows that others append later stay, as beside a
+    compaction. Two overwrites of the same time notice each other, whether or not they delete rows
+    (``core.log.state``): the later one runs again, and replaces the rows of the earlier one.
+12. Where the log records the root addresses of a segment that lies in the interval, its rows are
+    named by metadata, and its file is not opened. Of other segments the hidden columns are read.
+13. In a rollup table the event has a predicate over the event time instead, and the new rows. It
+    replaces all rows that are present at the event.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -84,7 +86,7 @@ def change_keys(
     Args:
         ports: the table's ports; no coordinator is needed.
         request: the change; its rows are read.
-        state: the newest version, whose rows are compared with the condition.
+        state: the newest version, which is read.
         engine: evaluates the request, and writes the records.
 
     Raises:
@@ -96,7 +98,7 @@ def change_keys(
     state.table.kind.check_change(request, ports.uri)
     commit_id = request.commit_id or ports.randomness.token()
     if commit_id in state.commits:
-        return _made_before(ports, request, state, commit_id)
+        return _earlier_result(ports, request, state, commit_id)
     check_fits(request, state.table.schema, state.table.time_column)
     snapshot, found = _records_found(request, Snapshot(ports=ports, state=state), engine)
     if request.dry_run or found.new is None:
@@ -108,7 +110,7 @@ def change_keys(
 def _records_found(
     request: ChangeRequest, snapshot: Snapshot, engine: KeyEngine[Rec]
 ) -> tuple[Snapshot, Recorded[Rec]]:
-    """Return the records of a change, and the version that it read; the newest if one expires."""
+    """Return the version to read (a newer one if it expires), and the records of a change."""
     ports = snapshot.ports
     for _ in range(TRIES):
         try:
@@ -121,10 +123,10 @@ def _records_found(
     return snapshot, engine.records(snapshot, request)
 
 
-def _made_before(
+def _earlier_result(
     ports: TableContext, request: ChangeRequest, state: State, commit_id: str
 ) -> ChangeResult:
-    """Return the result of a change whose commit id is known: its event has the records alone."""
+    """Return the result of a change with a known commit id, whose event has only the records."""
     before = made_before(ports.log, state, commit_id)
     rows = before.rows or 0
     return ChangeResult(
@@ -180,7 +182,7 @@ def run_change(
 
 
 def at_one_time(ports: TableContext, request: Asked, columns: Sequence[str]) -> Asked:
-    """Return a request whose expressions have the present time in place of its names.
+    """Return a request with the present time in place of its names in expressions.
 
     Args:
         ports: the table's ports.
@@ -209,9 +211,9 @@ def _set_at(given: Mapping[str, Any], at: Instant, columns: Sequence[str]) -> di
 def carry_out(
     ports: TableContext, request: ChangeRequest | Overwrite, find: Find, *, wait_s: float
 ) -> ChangeResult:
-    """Commit what ``find`` finds, or count it in a dry run; errors as ``run_change``."""
+    """Commit the rows of ``find``, or count them in a dry run; errors as ``run_change``."""
     if request.dry_run:
-        return _tried(find, Snapshot(ports=ports, state=ports.log.load()))
+        return _dry_run_result(find, Snapshot(ports=ports, state=ports.log.load()))
     return change(
         ports,
         find,
@@ -253,7 +255,7 @@ def _by_address(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapsh
 
 
 def _by_predicate(request: Delete, engine: RowEngine[New], snapshot: Snapshot) -> Found:
-    """Return a delete whose condition is SQL, as the table's kind requires it."""
+    """Return a delete by predicate, with its condition parsed as SQL."""
     from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
 
     table = snapshot.state.table
@@ -265,8 +267,8 @@ def _by_predicate(request: Delete, engine: RowEngine[New], snapshot: Snapshot) -
     )
 
 
-def _tried(find: Find, snapshot: Snapshot) -> ChangeResult:
-    """Return the counts of a change that is not made."""
+def _dry_run_result(find: Find, snapshot: Snapshot) -> ChangeResult:
+    """Return the counts of a change without making it."""
     found = find(snapshot)
     return ChangeResult(
         n=None,
@@ -279,7 +281,7 @@ def _tried(find: Find, snapshot: Snapshot) -> ChangeResult:
 
 
 class NewRows(Protocol):
-    """The rows that an overwrite appends, as files will hold them."""
+    """The rows that an overwrite appends, in stored form."""
 
     @property
     def count(self) -> int:
@@ -287,11 +289,11 @@ class NewRows(Protocol):
         ...
 
     def outside(self, snapshot: Snapshot, request: Overwrite) -> int:
-        """Return the number of rows that the overwrite would not replace."""
+        """Return the number of new rows outside of the overwritten ones."""
         ...
 
     def chunks(self, layout: Layout) -> Collection[Interval]:
-        """Return the time chunks that have at least one of the rows."""
+        """Return the time chunks of the rows."""
         ...
 
     def prepare(self, snapshot: Snapshot) -> Prepare:
@@ -311,19 +313,20 @@ def run_overwrite(
 
     Args:
         ports: the table's ports.
-        request: what to overwrite.
-        new: the new rows; none of them deletes.
+        request: the overwrite.
+        new: the new rows; without rows it only deletes.
         engine: selects rows by a condition.
         wait_s: how long to wait for the coordinator.
 
     Raises:
-        InvalidInput: a row is not among those to replace, or the table cannot be overwritten so.
+        InvalidInput: a row is outside of the overwritten ones, or the table cannot be overwritten
+            so.
         ChangeConflict, LockLost, CommitUnknown: as ``row_change.change``.
     """
     state = ports.log.load()
     request = at_one_time(ports, request, state.table.schema.names)
     snapshot = Snapshot(ports=ports, state=state)
-    strays = new.outside(snapshot, _as_replaced(request, snapshot))
+    strays = new.outside(snapshot, _as_logged(request, snapshot))
     if strays:
         raise InvalidInput(
             f"{strays:,} of {new.count:,} rows are not in what is overwritten ({request}), and "
@@ -333,8 +336,8 @@ def run_overwrite(
     return carry_out(ports, request, partial(_effect, request, new, engine), wait_s=wait_s)
 
 
-def _as_replaced(request: Overwrite, snapshot: Snapshot) -> Overwrite:
-    """Return a request whose condition is the one that the log has, where it has one."""
+def _as_logged(request: Overwrite, snapshot: Snapshot) -> Overwrite:
+    """Return a request with the condition as the log records it, if the log records one."""
     by_predicate = snapshot.state.table.kind.deletion is DeletionForm.PREDICATE
     if not by_predicate or request.where is None:
         return request
@@ -378,7 +381,7 @@ def _effect(request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: 
 def _intervals(
     request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: Snapshot
 ) -> tuple[Interval, ...]:
-    """Return outer bounds of the event times that are replaced."""
+    """Return outer bounds of the replaced event times."""
     if isinstance(request.extent, Touched):
         return joined(tuple(new.chunks(snapshot.state.layout)))
     if request.extent is not None:

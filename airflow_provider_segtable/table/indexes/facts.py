@@ -1,16 +1,13 @@
-"""Look up what is known of keys: their facts in an index, and their records in the table itself.
+"""Look up the known records of keys: their facts in an index, and the records in the table itself.
 
-1. ``facts_of`` reads the buckets of the keys in the index's own table, and the feeds that it has
-   not got yet. Facts may be about records that are gone.
-2. ``records_of`` reads the records themselves, in the places that some facts name. So it tells the
-   facts that still hold; it costs a read of the keys' columns in all files of these places.
-
-Facts of some keys in the files of an index's own table.
-
-1. Rows of other keys are left out before anything is merged: so a look-up costs the reading of
-   files, and its keys. Row groups without the keys are not read.
-2. Small files, as writers feed them, are kept in memory (``table.entry_cache``): a writer
-   reads each of them once, however many commits it makes. Files never change.
+1. ``facts_of`` reads the buckets of the keys in the index's own table, and the feeds that are not
+   copied into it yet. Facts may be about records that do not exist any more.
+2. Rows of other keys are left out before anything is merged, and row groups without the keys are
+   not read. So the cost of a look-up is reading the files, and its own keys.
+3. Small files, as writers feed them, are kept in memory (``table.entry_cache``), because files
+   never change. A writer reads each of them once, however many commits it makes.
+4. ``records_of`` reads the records themselves, in the places that some facts name, and so finds the
+   facts that still hold. It reads the keys' columns in all files of these places.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -66,7 +63,7 @@ SMALL = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactFiles:
-    """The files of an index's own table, as far as they have some keys.
+    """The files of an index's own table that may have some keys.
 
     Attributes:
         own: the ports of the index's own table.
@@ -90,7 +87,7 @@ class FactFiles:
         return group.segments[0].id.bucket in self.buckets
 
     def of_group(self, group: FileGroup) -> pa.Table:
-        """Return the facts that a file group has, in all columns, merged."""
+        """Return the facts of a file group, in all columns, merged."""
         found = {segment: self._records(segment) for segment in group.segments}
         filled = {segment: rows for segment, (rows, _) in found.items() if rows.num_rows}
         columns = self.state.table.schema.names
@@ -102,7 +99,7 @@ class FactFiles:
         return rows.filter(pc.not_equal(rows.column(OP), DELETE)).select(columns)
 
     def of_feed(self, feed: Feed) -> list[Records]:
-        """Return the facts and tombstones that a feed brings, as layers."""
+        """Return the facts and tombstones of a feed, as layers."""
         if feed.inline:
             records = decode_records(feed.entries, self.own.uri)
             flagged = records.rows.append_column(OP, pa.array(records.deleted))
@@ -147,7 +144,7 @@ def _roots(segment: Segment, described: pa.Table | None) -> pa.Table:
 
 
 FEW = 256
-"""Number of keys up to which row groups are chosen by each single one."""
+"""Most keys that choose row groups one by one; more are used as a range."""
 
 
 def among(keys: Keys, rows: pa.Table) -> pa.Table:
@@ -192,7 +189,7 @@ def facts_of(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Tab
 
 
 def _test(wanted: pa.Table, key: Sequence[str]) -> Predicate | None:
-    """Return what rows of the keys satisfy, by which row groups are chosen; None if unknown."""
+    """Return a predicate that rows of the keys satisfy, to choose row groups; None if unknown."""
     column = pc.unique(wanted.column(key[0]))
     if len(column) <= FEW:
         values = _values(column)
@@ -214,7 +211,7 @@ def _test(wanted: pa.Table, key: Sequence[str]) -> Predicate | None:
 
 
 def _values(column: pa.Array) -> tuple[Value, ...]:
-    """Return values as predicates have them; none if they have no such."""
+    """Return values for a predicate; empty if predicates do not support the type."""
     kind = column.type
     if pa.types.is_date32(kind):
         return tuple(map(Day, column.cast(pa.int32()).to_pylist()))
@@ -227,13 +224,13 @@ def _values(column: pa.Array) -> tuple[Value, ...]:
 
 
 def records_of(ports: TableContext, state: State, index: IndexState, facts: pa.Table) -> pa.Table:
-    """Return the facts about the records that a version has in the places of some facts.
+    """Return the facts of a version's records in the places of some facts.
 
     Args:
         ports: the indexed table's ports.
         state: the version.
         index: the index.
-        facts: the facts; only records of their keys are returned.
+        facts: the known facts; only records of their keys are returned.
 
     Raises:
         SegtableError: a file of the table cannot be read.

@@ -1,32 +1,34 @@
-"""Feed the indexes of a table with what an event publishes, before it is committed.
+"""Feed the indexes of a table with the files of an event, and copy feeds into the indexes' logs.
 
-1. A writer reads which indexes there are with the rest of the log, and writes the entries about its
-   new files for each one. An index that was requested meanwhile is seen in the next attempt of its
-   commit, and fed then, because no commit lands that has not read the whole log.
-   The new files are those of the event as it is put: corrections are among them
-   (``table.indexes.routing``), which another attempt may replace. Then the feeds are made again.
-   A feed says how many files it covers, so the log records a lack if the event has more.
-2. An index never keeps a writer from committing. If its entries cannot be written, the files are
-   larger than ``MOST_FEED_BYTES``, or more than ``MOST_WAITING`` feeds wait since nobody can copy
-   them (``forwarding``), the event has no feed for it: the log records that the index lacks them,
-   and its next run builds them.
-3. Entries about records are written by ``table.indexes.routing``, which looks at known ones, too.
-4. A restore and a repair publish files again and feed nothing: the log records that the index lacks
+Feeds, made before the event is committed:
+
+1. A writer reads the indexes with the rest of the log, and writes entries about its new files for
+   each one. An index that was requested meanwhile is seen in the next attempt of the commit, and
+   fed then, because no commit lands without having read the whole log.
+2. The new files are those of the event as it is put. They include corrections
+   (``table.indexes.routing``), which another attempt may replace: then the feeds are made again.
+   A feed has the number of files that it covers, so the log records a lack if the event has more.
+3. No index keeps a writer from committing. The event has no feed for an index if the entries cannot
+   be written, if the files are larger than ``MOST_FEED_BYTES``, or if more than ``MOST_WAITING``
+   feeds wait because they cannot be copied. The log records that the index lacks these files, and
+   its next run builds them.
+4. Entries about records are written by ``table.indexes.routing``, together with known ones.
+5. A restore and a repair publish files again and feed nothing. The log records that the index lacks
    them, since files that were hidden when it was built have no entries.
 
-Source of the idea: Hudi RFC-45, "Any inflight writers".
+Copies (``forward``):
 
-Copy feeds into the log of an index's own table.
-
-1. Neighbouring inline feeds are written to files first, all at once, and ``FeedsJoined`` puts these
-   in their place (``FeedsJoined`` lands once, whoever tries: other authors delete their files).
-2. Then each feed has files, and becomes one append there, with a commit id of its own
-   (``feed_commit``). So it is copied once, whoever copies it and however often.
-3. Feeds are copied in order. Then one event of the indexed table says how far its index is; from
+6. Neighbouring inline feeds are first written to files, all at once, and ``FeedsJoined`` puts these
+   in their place. It lands once; other authors of it delete their files.
+7. Then each feed has files, and becomes one append to the index's log, with a commit id of its own
+   (``feed_commit``). So it is copied once, however many processes copy it and however often.
+8. Feeds are copied in order. Then one event of the indexed table records how far its index is; from
    then on the state carries these feeds no more.
-4. An index whose log fails keeps no other index from its feeds.
-5. It is work that anyone may do at any time, and that may end after any step: readers see the
-   feeds all the same (``table.indexes.index_entries``).
+9. An index with a failing log keeps no other index from its feeds.
+10. Any process may copy feeds at any time, and may stop after any step: readers see the feeds all
+    the same (``table.indexes.index_entries``).
+
+Source of the idea: Hudi RFC-45, "Any inflight writers".
 """
 
 import logging
@@ -62,17 +64,17 @@ from airflow_provider_segtable.table.indexes.index_entries import (
 )
 
 MOST_FEED_BYTES = 64 << 20
-"""Size of the files of one event that their writer reads again to index them."""
+"""Largest size of an event's files that their writer reads again to index them."""
 
 MOST_WAITING = 256
-"""Number of feeds that a state carries; ``forwarding`` copies them much earlier."""
+"""Most feeds that a state carries; ``forward`` copies them much earlier."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Fed:
-    """A feed (None if there is none) about these files, which are None if its author made it."""
+class _FeedOfFiles:
+    """A feed, or None, and the files that it is about; None if the change's author made it."""
 
     feed: Feed | None
     files: tuple[Segment, ...] | None = None
@@ -84,27 +86,27 @@ class Feeder:
     def __init__(
         self, ports: TableContext, given: Sequence[Feed] = (), ready: Ready | None = None
     ) -> None:
-        """Begin with the feeds that the author of the change has made.
+        """Begin with the feeds of the change's author.
 
         ``ready`` waits until the files of the action can be read; None if they can.
         """
         self._ports = ports
         self._ready = ready
-        self._done = {feed.index: _Fed(feed) for feed in given}
+        self._done = {feed.index: _FeedOfFiles(feed) for feed in given}
         self._entries: dict[tuple[str, str], pa.Table] = {}
         self._stale: list[Feed] = []
 
     def prepare(self, state: State, files: Sequence[Segment]) -> None:
         """Write the entries about new files for the indexes of a state that lack them."""
-        for index in self._unfed(state, files):
+        for index in self._unfed_indexes(state, files):
             name = index.definition.id
             old = self._done.get(name)
             self._stale += [old.feed] if old and old.feed else []
-            self._done[name] = _Fed(self._fed(index, state, files), tuple(files))
+            self._done[name] = _FeedOfFiles(self._written_feed(index, state, files), tuple(files))
 
     def ready(self, state: State, files: Sequence[Segment]) -> bool:
         """Return whether all indexes of a state are prepared for these files."""
-        return not self._unfed(state, files)
+        return not self._unfed_indexes(state, files)
 
     def feeds(self, state: State) -> tuple[Feed, ...]:
         """Return the feeds of an event after a state."""
@@ -112,7 +114,7 @@ class Feeder:
         return tuple(each.feed for each in found if each and each.feed is not None)
 
     def tidy(self) -> None:
-        """Delete the files of feeds that were made again: the event certainly has the new ones."""
+        """Delete the files of replaced feeds: the event certainly has the new ones."""
         while self._stale:
             discard_feed(self._ports, self._stale.pop())
 
@@ -121,35 +123,38 @@ class Feeder:
         self._discard_but(())
 
     def discard_unnamed(self, n: int) -> None:
-        """Delete the feeds that event n, which has the change, does not name: another call put it.
+        """Delete the feeds that the change's event n does not name, because another call put it.
 
-        An event that cannot be read may name them; then they stay, and cleaning sees to them.
+        An event that cannot be read may name them. Then they stay until cleaning deletes them.
         """
-        made = [*self._made()]
+        made = [*self._made_feeds()]
         if any(feed.segments for feed in made):
             with suppress(SegtableError):
                 event = self._ports.log.event(n)
                 self._discard_but(made if event is None else event.feeds)
 
-    def _made(self) -> Iterable[Feed]:
+    def _made_feeds(self) -> Iterable[Feed]:
         yield from self._stale
         yield from (each.feed for each in self._done.values() if each.feed is not None)
 
     def _discard_but(self, named: Collection[Feed]) -> None:
-        for feed in self._made():
+        for feed in self._made_feeds():
             if feed not in named:
                 discard_feed(self._ports, feed)
 
-    def _unfed(self, state: State, files: Sequence[Segment]) -> list[IndexState]:
+    def _unfed_indexes(self, state: State, files: Sequence[Segment]) -> list[IndexState]:
         wanted = tuple(files)
         return [
             each
             for each in (state.indexes.values() if wanted else ())
             if each.definition.kind.about_files
-            and self._done.get(each.definition.id, _Fed(None, ())).files not in (None, wanted)
+            and self._done.get(each.definition.id, _FeedOfFiles(None, ())).files
+            not in (None, wanted)
         ]
 
-    def _fed(self, index: IndexState, state: State, files: Sequence[Segment]) -> Feed | None:
+    def _written_feed(
+        self, index: IndexState, state: State, files: Sequence[Segment]
+    ) -> Feed | None:
         if left_out(files, index):
             return None
         try:
@@ -175,13 +180,13 @@ class Feeder:
 
 
 def left_out(files: Iterable[Segment], index: IndexState) -> bool:
-    """Return whether an event with these files brings an index nothing, to keep writers quick."""
+    """Return whether an event with these files has no feed for an index, to keep writers fast."""
     size = sum(segment.size for segment in files)
     return size > MOST_FEED_BYTES or len(index.feeds) >= MOST_WAITING
 
 
 def new_files(action: Action) -> tuple[Segment, ...]:
-    """Return the files that the event of an action makes known."""
+    """Return the new files of an action."""
     match action:
         case Appended(segments=made) | RowsChanged(segments=made) | PlanCompleted(segments=made):
             return tuple(segment for segment in made if segment.path)
@@ -190,16 +195,16 @@ def new_files(action: Action) -> tuple[Segment, ...]:
 
 
 MANY = 64
-"""Number of feeds from which on a writer copies them after its own commit."""
+"""Least number of waiting feeds that a writer copies after its own commit."""
 MOST_INLINE_BYTES = 256 << 10
-"""Bytes of inline feeds from which on a writer copies them, because states carry them."""
+"""Bytes of inline feeds above which a writer copies them, because states carry them."""
 
 Put = Callable[[TableContext, State, Action, str], State | Conflict | None]
 """Commits an action under a commit id; returns the state, a conflict, or None if it is unknown."""
 
 
 def forward(ports: TableContext, state: State, put: Put, *, at_least: int = 1) -> None:
-    """Copy the feeds of all indexes that have so many, or too many bytes of them.
+    """Copy the feeds of all indexes with at least so many feeds, or too many bytes of them.
 
     Raises:
         SegtableError: the log of an index could not be read or written; the others are copied.
@@ -223,7 +228,7 @@ def _forward(ports: TableContext, state: State, index: IndexState, put: Put) -> 
     while found is not None and (run := _first_inline(found, last)):
         joined = _join(ports, state, found, run, put)
         if joined is None:
-            return  # somebody else is at it
+            return  # another process copies them
         state, found = joined, index_of(name, joined)
     if found is not None:
         _copy(ports, state, found, put)
@@ -243,7 +248,7 @@ def _join(
     run: Sequence[tuple[int, Feed]],
     put: Put,
 ) -> State | None:
-    """Put files in the place of some inline feeds; None if it is not certain that they are."""
+    """Put files in the place of some inline feeds; return None if the outcome is uncertain."""
     feed = write_joined(ports, index.definition, [feed for _, feed in run])
     action = FeedsJoined(
         index=feed.index, first=run[0][0], through=run[-1][0], segments=feed.segments
@@ -256,7 +261,7 @@ def _join(
 
 
 def _copy(ports: TableContext, state: State, index: IndexState, put: Put) -> None:
-    """Copy the feeds that have files, and record it."""
+    """Copy the feeds with files, and record the progress."""
     ready = [*takewhile(lambda each: not each[1].inline, index.feeds)]
     if not ready:
         return
@@ -268,7 +273,7 @@ def _copy(ports: TableContext, state: State, index: IndexState, put: Put) -> Non
             continue
         done = put(own, seen, Appended(segments=feed.segments), commit_id)
         if not isinstance(done, State):
-            return  # somebody else is at it
+            return  # another process copies them
         seen = done
     action = IndexForwarded(index=index.definition.id, through=ready[-1][0])
     put(ports, state, action, f"forwarded-{action.index}-{action.through}")

@@ -1,42 +1,36 @@
-"""Look up the entries of an index.
+"""Read and write the entries of an index: its own table, the feeds above it, and their removal.
 
-1. The rows of the index's own table are the lowest layer. The feeds that its log has not got yet
-   lie above it, in the order of their events (``data.keyed.log_files``).
-2. A reader that keeps entries in memory keeps the two apart (``table_entries``,
-   ``waiting_entries``): what is in the table changes seldom, and what waits is little.
+The layers of a look-up:
 
-The table of an index as readers of the indexed table see it.
+1. The rows of the index's own table are the lowest layer. The feeds that its log does not have yet
+   (``waiting_feeds``) lie above it, in the order of their events, whenever their authors began
+   (``data.keyed.log_files``). So a reader sees every entry that the indexed table's log names.
+2. A feed with files is in the index's own log if an event there has the feed's commit id
+   (``feed_commit``). An inline feed is not there before it is joined.
+3. A reader that keeps entries in memory keeps the two apart (``table_entries``,
+   ``waiting_entries``): the table changes seldom, and the waiting entries are few.
+4. The index's own table is created before the index is requested. Its id is new, so no other
+   process creates it.
+5. ``fed_entries`` takes feeds from the state, and those of older events from the log. So they are
+   known without reading the index's own table, however large it is.
 
-1. It has what its own log has, and above that, in the order of their events, the feeds that the
-   log has not got yet (``waiting_feeds``): every entry that the indexed table's log names, at once.
-2. A feed with files is in its own log if an event there has the commit id of the feed
-   (``feed_commit``). An inline feed is not, before it was joined.
-3. The table is made before the index is requested. Its id is new, so nobody else makes it.
+Feeds, written to be named by an event:
 
-The entries that feeds bring: of one feed, and of all events after a version.
-
-1. A feed is a layer of records over those of earlier events (``data.keyed.log_files``): events
-   count in their order, whenever their authors began.
-2. The feeds of ``fed_entries`` are those that the state carries, and for older events those that
-   the log names. So they are known without reading the index's own table, however large it is.
-
-Write entries of an index as a feed, to be named by an event.
-
-1. Entries of at most ``MOST_INLINE`` bytes are the feed themselves: nothing is written, and the
-   index's own table is not looked at. So a small commit pays little for an index.
-2. More of them become log files of the index's table. The files get provisional ids, as those of
+6. Entries of at most ``MOST_INLINE`` bytes are the feed themselves: nothing is written, and the
+   index's own table is not read. So a small commit pays little for an index.
+7. More entries become log files of the index's table. The files get provisional ids, as those of
    any upsert. Until an event names them they are orphans, which cleaning removes when they are old.
-3. Records of feeds count in the order of the events that bring them, not of the authors' clocks.
+8. Records of feeds count in the order of the events that bring them, not of the authors' clocks.
 
-Delete the entries about files that no segment has any more.
+Removal of the entries about files that no segment has any more:
 
-1. The entries are read before the newest state, so that files committed meanwhile count as present.
-2. An entry is *gone* if no present segment, visible or hidden, has its file. No file is written
-   again under a used name, so no reader asks for the entry.
-3. Tombstones of these entries are a feed like any other. A cleaning names them in the event that
-   says that the files are deleted.
-4. Entries about records are gone with no file: compactions keep the records.
-5. An index that cannot be read keeps no cleaning: its entries stay, with a warning.
+9. The entries are read before the newest state, so that files committed meanwhile count as present.
+10. An entry is *gone* if no present segment, visible or hidden, has its file. No file is written
+    again under a used name, so no reader needs the entry.
+11. Tombstones of these entries are a feed like any other. A cleaning names them in the event that
+    records the deletion of the files.
+12. Entries about records stay when files are deleted, because compactions keep the records.
+13. An index that cannot be read stops no cleaning: its entries stay, with a warning.
 """
 
 import logging
@@ -92,7 +86,7 @@ def create_index_table(ports: TableContext, index: IndexDefinition, table: Table
 
 
 def entry_rules(own: TableContext, state: State) -> MergeRules:
-    """Return how the entries of a key become one, in the table of an index.
+    """Return the rules that merge the entries of a key, in the table of an index.
 
     Raises:
         CorruptTable: the table has no primary key.
@@ -106,13 +100,14 @@ def entry_rules(own: TableContext, state: State) -> MergeRules:
 def feed_commit(n: int, feed: Feed) -> str:
     """Return the commit id, in the index's log, of the feed of event ``n``.
 
-    It names a file, too: after a repair of a log that had lost its end, another event is ``n``.
+    It includes a file's path: after a repair of a log that had lost its end, ``n`` is another
+    event.
     """
     return f"feed-{n}-{feed.segments[0].path}"
 
 
 def waiting_feeds(index: IndexState, own: State) -> list[Feed]:
-    """Return the feeds of an index, oldest first, that the log of its table has not got yet."""
+    """Return the feeds of an index, oldest first, that the log of its table does not have yet."""
     return [
         feed for n, feed in index.feeds if feed.inline or feed_commit(n, feed) not in own.commits
     ]
@@ -121,7 +116,7 @@ def waiting_feeds(index: IndexState, own: State) -> list[Feed]:
 def feed_records(
     own: TableContext, table: TableDefinition, feed: Feed, columns: Sequence[str]
 ) -> Records:
-    """Return the entries and tombstones that a feed brings.
+    """Return the entries and tombstones of a feed.
 
     Args:
         own: the ports of the index's own table.
@@ -143,9 +138,9 @@ def feed_records(
 
 
 def fed_entries(ports: TableContext, index: IndexState, after: int) -> pa.Table:
-    """Return the entries that events after version ``after`` have brought, in all columns.
+    """Return the entries fed by events after version ``after``, in all columns.
 
-    Of equal keys the entry of the later event is returned; none if that is a tombstone. Entries of
+    For equal keys the entry of the latest event is returned; none if it is a tombstone. Entries of
     somewhat older events may be among them.
 
     Args:
@@ -159,20 +154,23 @@ def fed_entries(ports: TableContext, index: IndexState, after: int) -> pa.Table:
     own = index_ports(ports, index.definition)
     state = own.log.load()
     schema = to_arrow(state.table.schema)
-    feeds = [*_copied(ports, index, after), *(feed for n, feed in index.feeds if n > after)]
+    feeds = [
+        *_forwarded_feeds(ports, index, after),
+        *(feed for n, feed in index.feeds if n > after),
+    ]
     layers = [feed_records(own, state.table, feed, schema.names) for feed in feeds]
     return rows_of_layers(schema, layers, entry_rules(own, state))
 
 
-def _copied(ports: TableContext, index: IndexState, after: int) -> Iterator[Feed]:
-    """Yield the feeds of events after a version that the state does not carry any more."""
+def _forwarded_feeds(ports: TableContext, index: IndexState, after: int) -> Iterator[Feed]:
+    """Yield the feeds of events after a version that are already copied."""
     if after >= index.forwarded:
         return
     events = takewhile(lambda each: each.n <= index.forwarded, ports.log.events(after + 1))
-    yield from _of(index, (feed for event in events for feed in event.feeds))
+    yield from _feeds_of(index, (feed for event in events for feed in event.feeds))
 
 
-def _of(index: IndexState, feeds: Iterable[Feed]) -> Iterator[Feed]:
+def _feeds_of(index: IndexState, feeds: Iterable[Feed]) -> Iterator[Feed]:
     return (feed for feed in feeds if feed.index == index.definition.id)
 
 
@@ -196,7 +194,7 @@ def entries_in(
         columns: all columns if left out.
 
     Raises:
-        SegtableError: the entries cannot be read: the index must not be used.
+        SegtableError: the entries cannot be read; do not use the index.
     """
     own = index_ports(ports, index.definition)
     state = own.log.load()
@@ -214,7 +212,7 @@ def entries_in(
 def table_entries(
     ports: TableContext, index: IndexState, interval: Interval, columns: Sequence[str]
 ) -> pa.Table:
-    """Return the entries that the index's own table has; arguments and errors as ``entries_in``."""
+    """Return the entries of the index's own table; arguments and errors as ``entries_in``."""
     own = index_ports(ports, index.definition)
     return _in_table(own, own.log.load(), interval, columns)
 
@@ -246,9 +244,9 @@ def _in_table(
 
 
 MOST_INLINE = 8 << 10
-"""Bytes of entries, as an event has them, from which on they are written to files."""
+"""Most bytes of encoded entries in an event; more are written to files."""
 _PACKED = 16
-"""Entries shrink less than this, so that larger ones need not be encoded to be measured."""
+"""Greatest compression of entries: larger ones need not be encoded to be measured."""
 
 
 def write_feed(
@@ -263,7 +261,7 @@ def write_feed(
         ports: the indexed table's ports.
         index: the index.
         entries: in the columns of the index's table.
-        gone: the keys of entries to delete; columns that are no part of them may be left out.
+        gone: the keys of entries to delete; other columns may be missing.
 
     Raises:
         SegtableError: the files could not be written.
@@ -320,7 +318,7 @@ def _filled(keys: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def discard_feed(ports: TableContext, feed: Feed) -> None:
-    """Delete the files of a feed that no event names, and none ever will."""
+    """Delete the files of a feed that no event names or ever will name."""
     own = ports.within(folder(feed.index))
     for segment in feed.segments:
         with suppress(SegtableError):  # an orphan, which cleaning removes
@@ -333,18 +331,18 @@ _LOG = logging.getLogger(__name__)
 def gone_entries(
     ports: TableContext, state: State, going: Collection[str]
 ) -> Iterator[tuple[IndexState, pa.Table]]:
-    """Yield each index with the keys of its entries that are gone, if it has any.
+    """Yield each index with gone entries, and the keys of these (rule 10).
 
     Args:
         ports: the indexed table's ports.
         state: a state of the table.
-        going: paths of files that are about to be deleted.
+        going: paths of the files to be deleted.
     """
     for name, index in state.indexes.items():
         if not index.definition.kind.about_files:
             continue
         try:
-            gone = _gone(ports, index, state, going)
+            gone = _gone_keys(ports, index, state, going)
         except (SegtableError, OSError) as error:
             _LOG.warning("%s: entries of index %s were kept: %s", ports.uri, name, error)
             continue
@@ -352,7 +350,9 @@ def gone_entries(
             yield index, gone
 
 
-def _gone(ports: TableContext, index: IndexState, state: State, going: Collection[str]) -> pa.Table:
+def _gone_keys(
+    ports: TableContext, index: IndexState, state: State, going: Collection[str]
+) -> pa.Table:
     kind = index.definition.kind
     keys = tuple(dict.fromkeys((*kind.key, FILE, START)))
     found = entries_in(ports, index, columns=keys)
@@ -364,7 +364,7 @@ def _gone(ports: TableContext, index: IndexState, state: State, going: Collectio
 def tombstones(
     ports: TableContext, state: State, going: Collection[str]
 ) -> dict[str, tuple[Feed, int]]:
-    """Write tombstones of the entries that are gone; return feeds and counts by index name."""
+    """Write tombstones of gone entries; return feeds and counts by index name."""
     feeds: dict[str, tuple[Feed, int]] = {}
     for index, gone in gone_entries(ports, state, going):
         definition = index.definition

@@ -1,46 +1,48 @@
-"""The routes of one change: for each index of records, what its event brings besides its files.
+"""Route the keys of an event in each index of records: choose the winners, and correct the losers.
+
+Routes, which an event of a primary-key table brings besides its files:
 
 1. Upserts, deletes and updates of a primary-key table append records. Before they are committed,
-   their keys are routed in each index of records (``table.indexes.routing``): of equal keys in
-   other time chunks one record wins, and the others are corrected in the same event.
-2. An index that was requested meanwhile is seen in the next attempt of the commit. A route that
-   does not hold any more is made again, as is one whose files a cleaning deleted. So two writers
-   that bring one key to two time chunks end with one row, without a lock: the log decides who was
-   first, and the other one corrects.
+   their keys are routed in each index of records: of equal keys in several time chunks one record
+   wins, and the others are corrected in the same event.
+2. An index that was requested meanwhile is seen in the next attempt of the commit. A route is made
+   again if it does not hold any more (rule 7), or if a cleaning deleted its files. So two writers
+   that write one key to two time chunks leave one row, without a lock: the log decides the order,
+   and the later writer corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
    or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
    that the index lacks it, and its next run settles the keys (``services.indexing``).
 
-Write corrections: tombstones over records that lose, as log files in their places.
+Winners:
 
-1. The order of a correction is in the name of its file (instant, log version, write token) and in
-   its ordering value. So there is a file for each order and place.
-2. No correction may roll over to a file of a higher version: files have at most ``MOST_ROWS``.
-
-Route the keys of an event: decide which records win, and write what corrects the others.
-
-1. The facts of the new records and all that is known of their keys are decided together
+4. The facts of the new records and all known facts of their keys are decided together
    (``data.indexes.records``).
-2. A new record that wins is certain: a correction below it hides what is lower, if that is there at
-   all. Where a known record wins and another is to be corrected, the records of the key are read,
-   because facts outlive their records; what is there decides.
-3. The feed leaves one fact of each key whose winner is certain. Where a known record wins and there
-   is nothing to correct, all facts stay, because none was compared with the table.
-4. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
+5. A new record that wins is certain: a correction below it hides any lower record. If a known
+   record wins and another is to be corrected, the records of the key are read, because facts
+   outlive their records; the records decide.
+6. The feed leaves one fact of each key with a certain winner. If a known record wins and nothing
+   is to be corrected, all facts stay, because none was compared with the table.
+7. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
    keys, or published files without feeding the index, and the time chunks are the same. If it
    rests on records that were read, no event may have taken records back, either.
 
-Correct records of keys that a finer granularity parts, when log files come late.
+Corrections, tombstones over the losing records as log files in their places:
 
-1. A major compaction that cuts a time chunk into several merges the records of each key before it
-   divides them (``data.keyed.merge_job``), so its outputs have one row for a key of the old chunk.
-2. A log file that came meanwhile has further records of these keys. It is divided, and may then lie
-   in another of the new chunks than what it hid, or was hidden by. What loses is *corrected*, as if
-   the chunks had been new ones before: by tombstones right above it, in its place, in the event of
-   the compaction (``data.indexes.records`` has the rules).
-3. The old chunk decides, as its readers see it. Other chunks need nothing: whoever wrote the late
-   file has corrected what loses there (``table.indexes.routing``).
-4. Corrections are no ingested rows, so they do not count in the compaction's balance.
+8. The order of a correction is in the name of its file (instant, log version, write token) and in
+   its ordering value. So there is a file for each order and place.
+9. No correction may roll over to a file of a higher version: files have at most ``MOST_ROWS``.
+10. Corrections are no ingested rows, so they do not count in a compaction's balance.
+
+Late log files beside a finer granularity (``parted_corrections``):
+
+11. A major compaction that cuts a time chunk into several merges the records of each key before it
+    divides them (``data.keyed.merge_job``), so its outputs have one row for a key of the old chunk.
+12. A log file that was committed meanwhile has further records of these keys. After its division
+    such a record may lie in another of the new chunks than the record that it hid, or that hid it.
+    The loser is *corrected*, as if the chunks had been new ones before: by tombstones right above
+    it, in its place, in the event of the compaction.
+13. The old chunk decides, as its readers see it. Other chunks need nothing: the writer of the late
+    file has corrected the losers there.
 """
 
 import logging
@@ -89,12 +91,12 @@ from airflow_provider_segtable.table.indexes.index_entries import (
 )
 
 MOST_ROWS = 100_000
-"""Number of corrections of a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
+"""Most corrections in a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where corrections go that a compaction brings: its time chunks, at its version."""
+    """The target of a compaction's corrections: its time chunks, at its version."""
 
     layout: Layout
     version: Instant
@@ -114,9 +116,9 @@ def corrections(
         ports: the table's ports.
         state: a version of the table.
         index: its index of records.
-        facts: the facts that were decided.
-        decision: what was decided.
-        target: where they go, if a compaction brings them; else where new records go.
+        facts: the decided facts.
+        decision: the decision about them.
+        target: the target in a compaction; by default the place of new records.
 
     Raises:
         SegtableError: a file could not be written.
@@ -162,7 +164,7 @@ def _writer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What an event brings besides its own files, as of a version.
+    """The corrections and the feed of an event, as of a version.
 
     Attributes:
         index: the id of the index.
@@ -171,7 +173,7 @@ class Route:
         keys: the keys that were routed.
         corrections: log files of the table.
         feed: the feed of the index.
-        read: whether it rests on records that were read.
+        read: whether records were read for it.
     """
 
     index: str
@@ -184,13 +186,13 @@ class Route:
 
     @property
     def corrected(self) -> int:
-        """Return the number of records that it corrects."""
+        """Return the number of corrected records."""
         return sum(segment.rows for segment in self.corrections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What was decided of facts, which of them win, and what the index is fed."""
+    """The decision about facts, the winners, and the feed of the index."""
 
     facts: pa.Table
     decision: Decision
@@ -212,12 +214,12 @@ def routed(ports: TableContext, state: State, index: IndexState, new: pa.Table) 
     Raises:
         SegtableError: the index or the table could not be read or written.
     """
-    known = _not_of(facts_of(ports, index, new), new)
+    known = _without_files_of(facts_of(ports, index, new), new)
     return _written(ports, state, index, new, _planned(ports, state, index, new, known))
 
 
 def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Table) -> Route:
-    """Route the records of some keys, without a new one; otherwise as ``routed``.
+    """Route known records of some keys, without new ones; otherwise as ``routed``.
 
     Args:
         ports: the table's ports.
@@ -232,7 +234,7 @@ def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Tab
 def _written(
     ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
 ) -> Route:
-    """Write what a plan says about the keys of some facts."""
+    """Write the corrections and the feed of a plan about the keys of some facts."""
     written = tuple(corrections(ports, state, index.definition, plan.facts, plan.decision))
     try:
         feed = write_feed(ports, index.definition, plan.fed, plan.gone)
@@ -261,7 +263,7 @@ def _planned(
     keys = Keys.of(plan.facts.take(pa.array(doubtful)), key, nulls=False)
     met = keys.find(known.combine_chunks()) >= 0
     checked, left = known.filter(pa.array(met)), known.filter(pa.array(~met))
-    there = _not_of(records_of(ports, state, index, checked), new)
+    there = _without_files_of(records_of(ports, state, index, checked), new)
     found = _proposed(state, index, new, left, there, keys)
     kept = found.facts.filter(pa.array(found.wins))
     return replace(
@@ -279,7 +281,7 @@ def _proposed(
     there: pa.Table,
     checked: Keys | None,
 ) -> _Plan:
-    """Decide new facts, known ones, and those of records that are there, of the keys checked."""
+    """Decide new facts, known ones, and ``there``, the facts of the records of checked keys."""
     facts = pa.concat_tables([new, known, there]).combine_chunks()
     decision = decided(facts, places_of(facts, state.layout)[0], index.definition.kind.divided_by)
     rows = np.arange(facts.num_rows)
@@ -299,23 +301,23 @@ def _proposed(
     )
 
 
-def _not_of(facts: pa.Table, new: pa.Table) -> pa.Table:
-    """Return the facts about records of other files than some whole files of new ones."""
+def _without_files_of(facts: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the facts without those about records of the new files."""
     of_new = pc.is_in(facts.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
     return facts.filter(pc.invert(of_new))
 
 
 def _without(rows: pa.Table, others: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return the rows whose keys others do not have."""
+    """Return the rows with keys that others do not have."""
     found = Keys.of(others, key, nulls=False).find(rows.combine_chunks())
     return rows.filter(pa.array(found < 0))
 
 
 def holds(ports: TableContext, route: Route, state: State) -> bool:
-    """Return whether a route is right for an event after a version, too.
+    """Return whether a route is still right for an event after a version (rule 7).
 
     Raises:
-        SegtableError: what came in between cannot be read.
+        SegtableError: the events in between cannot be read.
     """
     if state.n == route.n:
         return True
@@ -330,19 +332,19 @@ def holds(ports: TableContext, route: Route, state: State) -> bool:
 
 
 def _taken_back(ports: TableContext, after: int) -> Iterator[bool]:
-    """Yield for each event after a version whether it may have taken records back."""
+    """Yield a flag for each event after a version: it may have taken records back."""
     for event in ports.log.events(after + 1):
         yield isinstance(event.action, VersionRestored | TableRepaired)
 
 
 def discard(ports: TableContext, route: Route) -> None:
-    """Delete the files of a route that no event names, and none ever will."""
+    """Delete the files of a route that no event names or ever will name."""
     discard_files(ports, route.corrections)
     discard_feed(ports, route.feed)
 
 
 def discard_files(ports: TableContext, segments: tuple[Segment, ...]) -> None:
-    """Delete files of the table that no event names, and none ever will."""
+    """Delete files of the table that no event names or ever will name."""
     for segment in segments:
         with suppress(SegtableError):  # an orphan, which cleaning removes
             ports.files.delete(segment.path)
@@ -361,7 +363,7 @@ class Router:
         given: Iterable[Feed] = (),
         ready: Ready | None = None,
     ) -> None:
-        """Begin without routes; indexes that the author of the change has fed need none.
+        """Begin without routes; indexes fed by the author of the change need none.
 
         ``ready`` waits until the files of the action can be read; None if they can.
         """
@@ -374,7 +376,7 @@ class Router:
         self._stale: list[Route] = []
 
     def prepare(self, state: State) -> None:
-        """Route the keys in the indexes of a state that have no route which holds."""
+        """Route the keys in the indexes of a state without a route that holds."""
         for index in self._unrouted(state):
             name = index.definition.id
             old = self._routes.get(name)
@@ -387,17 +389,17 @@ class Router:
 
     def routed(self, action: Action, state: State) -> Action:
         """Return the action with the corrections of its routes."""
-        found = [segment for route in self._of(state) for segment in route.corrections]
+        found = [segment for route in self._routes_at(state) for segment in route.corrections]
         if not found or not isinstance(action, Appended):
             return action
         return replace(action, segments=(*action.segments, *found))
 
     def feeds(self, state: State) -> tuple[Feed, ...]:
         """Return the feeds of an event after a state."""
-        return tuple(route.feed for route in self._of(state))
+        return tuple(route.feed for route in self._routes_at(state))
 
     def tidy(self) -> None:
-        """Delete the files of routes that did not hold: the event certainly does not name them."""
+        """Delete the files of replaced routes: the event certainly does not name them."""
         while self._stale:
             discard(self._ports, self._stale.pop())
 
@@ -407,7 +409,7 @@ class Router:
         self._routes.clear()
         self.tidy()
 
-    def _of(self, state: State) -> list[Route]:
+    def _routes_at(self, state: State) -> list[Route]:
         found = (self._routes.get(each.definition.id) for each in state.indexes.values())
         return [route for route in found if route is not None]
 
@@ -442,19 +444,19 @@ class Router:
             return None
 
     def _route(self, index_id: str, state: State) -> Route | None:
-        """Route the keys as of a version; of a newer one if cleaning deleted files of it."""
+        """Route the keys as of a version, or a newer one if cleaning deleted files of it."""
         index = index_of(index_id, state)
         if index is None:
             return None
         try:
-            return routed(self._ports, state, index, self._new(index, state))
+            return routed(self._ports, state, index, self._new_facts(index, state))
         except NotFound:
             newest = self._ports.log.refresh(state)
             if newest.n == state.n:
                 raise
         return self._route(index_id, newest)
 
-    def _new(self, index: IndexState, state: State) -> pa.Table:
+    def _new_facts(self, index: IndexState, state: State) -> pa.Table:
         """Return the facts about the new records, computed once."""
         name = index.definition.id
         if name not in self._facts:
@@ -469,13 +471,13 @@ class Router:
 def parted_corrections(
     ports: TableContext, state: State, target: Target, late: Sequence[Segment]
 ) -> Iterator[Segment]:
-    """Write the corrections of records that late log files part from others of their keys.
+    """Write the corrections of late records that are parted from others of their keys.
 
     Args:
         ports: the table's ports.
-        state: the version that has the late files, divided as before.
-        target: the time chunks, and the version, that come after the compaction.
-        late: the late files; they are divided into the new chunks.
+        state: the version with the late files, in the old chunks.
+        target: the time chunks and the version of the compaction.
+        late: the late files, to be divided into the new chunks.
 
     Yields:
         The log files, with provisional ids.
@@ -502,7 +504,7 @@ def _cut(chunk: ChunkKey, layout: Layout) -> bool:
 def _facts(
     ports: TableContext, state: State, index: IndexDefinition, late: Sequence[Segment]
 ) -> pa.Table:
-    """Return the facts of late files, and of each of their keys the one that was on top before."""
+    """Return the facts of late files, and the former top fact of each of their keys."""
     (chunk,) = {segment.id.chunk for segment in late}
     names = {segment.id for segment in late}
     before = [

@@ -1,17 +1,16 @@
 """Checkpoints: a state as one Parquet file, with segments decoded on demand.
 
 1. One row per segment, sorted by chunk; all segments of a chunk are in one row group. Key-value
-   metadata contain the rest: ``segtable`` is the head (JSON), ``segtable.chunks`` is a table with
-   one row per chunk (a Parquet file, base64): the place of its segments and their summary.
+   metadata contain the rest: ``segtable`` is the head, the state without its chunks, as a JSON
+   object; ``segtable.chunks`` is a table with one row per chunk (a Parquet file, base64): the place
+   of its segments and their summary.
 2. ``read_checkpoint(write_checkpoint(state)) == state``, always. Any other file is refused, and
    the reader folds the log instead.
-3. Reading decodes the head and the chunk table. A chunk's segments are decoded at its first use
-   (``checkpoint_chunks``). Writing copies the row groups of chunks that are still packed, without
-   decoding them (``checkpoint_writer``).
+3. Reading decodes the head and the chunk table. A chunk's segments are decoded at its first use.
+   Writing copies the row groups of chunks that are still packed, without decoding them
+   (``table.log.checkpoint_chunks``).
 4. The key-value metadata contain a checksum of all bytes under ``segtable.checksum``. It is
    computed over the file with zeros in its place, then overwrites them.
-
-The head of a checkpoint: a state without its chunks, as a JSON object.
 """
 
 import base64
@@ -181,7 +180,7 @@ LOGGED = 10
 """The format of tables with a log store: an older segtable must not commit to them."""
 READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
-buckets; all are read, because the log behind them may be gone."""
+buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
 """First format with a chunk table."""
 SUMMED = 5

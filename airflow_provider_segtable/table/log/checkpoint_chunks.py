@@ -4,18 +4,14 @@
    its segments in the checkpoint (row group, first row), its ``ChunkSummary`` and its id spaces.
 2. A chunk's segments are in one row group. ``CheckpointChunks`` reads a row group when one of its
    chunks is used, and caches the last decoded chunks.
-3. Unchanged chunks go to the next checkpoint undecoded (``checkpoint_writer``): whole row groups as
-   bytes, other segments as Arrow columns (``rows``).
-
-Writing the chunks of a checkpoint; what did not change is copied undecoded.
-
-1. Chunks are written in order, all segments of a chunk in one row group. A row group ends with the
-   chunk that brings it to ``GROUP_ROWS`` segments.
-2. A row group of the checkpoint that the state came from is copied as bytes if all its chunks are
+3. ``ChunkWriter`` writes chunks in order. A row group ends with the chunk that brings it to
+   ``GROUP_ROWS`` segments.
+4. A row group of the checkpoint that the state came from is copied as bytes if all its chunks are
    still packed and no row is pending before it. So the cost grows with the number of row groups
    that changed, and hardly with the table.
-3. Other packed chunks are copied as Arrow columns. Only decoded chunks are encoded.
-4. A row of the chunk table is copied, too, unless the chunk or its id spaces changed.
+5. Other packed chunks are copied as Arrow columns (``table.log.segment_rows``). Only decoded chunks
+   are encoded.
+6. A row of the chunk table is copied, too, unless the chunk or its id spaces changed.
 
 ADR 0030 has the reasons.
 """
@@ -64,7 +60,7 @@ ADDED_LATER: Mapping[str, Any] = {
     "buckets": 0,
     "base": None,
 }
-"""What the columns would hold that older formats with a chunk table lack."""
+"""The values of columns that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
 """Number of decoded chunks that a checkpoint caches."""
 
@@ -119,8 +115,8 @@ class CheckpointChunks:
     def __init__(self, data: bytes, chunks: pa.Table, *, with_bases: bool) -> None:
         """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand.
 
-        Without bases, an older segtable wrote the file: how many segments are beside a base is
-        known only of chunks that cannot have one.
+        Without bases, an older segtable wrote the file: the number of segments beside a base is
+        then known only for chunks that cannot have a base.
         """
         # Single-threaded: a process that ends while Arrow starts its threads is aborted.
         self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
@@ -232,7 +228,7 @@ class CheckpointChunks:
 
 
 def _without_late(chunks: pa.Table) -> pa.Table:
-    """Return chunk rows that do not say what is beside a base, where there may be one."""
+    """Return chunk rows with an unknown number of segments beside a base, if there may be one."""
     unknown = pc.or_(pc.greater(chunks["core"], 0), pc.greater(chunks["bucket"], NO_BUCKET))
     late = pc.if_else(unknown, pa.scalar(None, pa.int64()), chunks["late"])
     return chunks.set_column(SCHEMA.get_field_index("late"), SCHEMA.field("late"), late)
@@ -294,7 +290,7 @@ class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
 
 
 GROUP_ROWS = 4096
-"""Number of segments from which on a row group is complete."""
+"""Number of segments that completes a row group."""
 WRITTEN: Mapping[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
@@ -352,7 +348,7 @@ class ChunkWriter:
         return -1
 
     def _stretch(self, numbered: tuple[int, AnyChunk]) -> int | None:
-        """Return a number that neighbours in the source share; None for all other chunks."""
+        """Return a number that neighbouring chunks of the source share; None for other chunks."""
         at = self._number(numbered[1])
         return None if at < 0 else at - numbered[0]
 
@@ -438,7 +434,7 @@ class ChunkWriter:
 
 
 def _source_of(state: State) -> CheckpointChunks | None:
-    """Return the checkpoint that the state came from; None if it has no packed chunk."""
+    """Return the checkpoint that the state was read from; None if it has no packed chunk."""
     packed = (c.source for c in state.timeline.chunks() if isinstance(c, PackedChunk))
     return next((each for each in packed if isinstance(each, CheckpointChunks)), None)
 

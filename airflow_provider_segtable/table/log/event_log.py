@@ -18,12 +18,10 @@
    valid while its last event is still in the log. A log that has read one table does not go on
    with another one that was created in its place: that is ``TableGone``.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
-   of the log can be deleted: whoever looks finds the marker (rule 4), and no author takes the
+   of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
-
-The errors of a log that cannot be read as asked: dropped, expired, replaced, damaged.
-
-Each says what happened at which place, and the way out.
+9. The error of a log that is dropped, expired, replaced or damaged says what happened at which
+   place, and the way out.
 """
 
 import json
@@ -56,7 +54,7 @@ def no_table(uri: str) -> NotATable:
 
 
 def gone(uri: str, event: Event | None) -> TableGone:
-    """Return the error of a dropped table, given the event that dropped it, if it was found."""
+    """Return the error of a dropped table, with the event that dropped it, if it was found."""
     if event is None or not isinstance(event.action, TableDropped):
         return TableGone(f"{uri}: the table was dropped")
     return TableGone(
@@ -66,7 +64,7 @@ def gone(uri: str, event: Event | None) -> TableGone:
 
 
 def replaced(uri: str, known: State) -> TableGone:
-    """Return the error of a table in whose place there is another one."""
+    """Return the error of a table that another one has replaced."""
     return TableGone(
         f"{uri}: table {known.table.name!r} was dropped, and another one was "
         "created in its place: open it again"
@@ -256,7 +254,7 @@ class EventLog:
     ) -> State | None:
         """Return the last state whose event is ``inside``; None if its events have expired."""
         begin, state = self.begin(), self._base(most=most, until=until)
-        if state is not None and state.n < begin:  # it came late, of a table that was dropped
+        if state is not None and state.n < begin:  # a late write, of a table that was dropped
             state = None
         start = state.n + 1 if state else begin
         for event, following in self._steps(state, start):
@@ -341,7 +339,7 @@ class EventLog:
     def events(self, start: int) -> Iterator[Event]:
         """Yield events from number ``start`` to the end of the log.
 
-        Another table's log may begin there, in the place of a dropped one: it is not entered.
+        If another table's log begins there, in the place of a dropped one, none of it is returned.
         """
         n = start
         while (event := self.event(n)) is not None:
@@ -353,7 +351,7 @@ class EventLog:
             n += 1
 
     def _steps(self, base: State | None, start: int) -> Iterator[tuple[Event, State]]:
-        """Yield events with the states after them; one that cannot follow as it expired ends it."""
+        """Yield events with the states after them, up to an expired one."""
         state = base
         try:
             for event in self.events(start):
@@ -364,7 +362,7 @@ class EventLog:
                 raise
 
     def _newest_of(self, base: State | None, start: int) -> State | None:
-        """Return ``base`` with all later events; without some of them if the log has expired."""
+        """Return ``base`` with all later events; some may be missing if the log has expired."""
         try:
             return fold(base, self.events(start))
         except CorruptTable:

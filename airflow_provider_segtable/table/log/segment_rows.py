@@ -1,9 +1,8 @@
 """Segments as rows of an Arrow table, one column per field, as stored in checkpoints.
 
-Arrow columns from Python values and back, by their buffers.
-
-Arrow's own conversion of a list imports pandas first, which takes a second of processor time, and
-converts values one by one. A short-lived process that appends or writes a checkpoint needs neither.
+Columns are converted from Python values and back by their buffers. Arrow's own conversion of a list
+imports pandas first, which takes a second of processor time, and converts values one by one. A
+short-lived process that appends or writes a checkpoint needs neither.
 """
 
 import json
@@ -66,7 +65,7 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def in_columns(rows: pa.Table, schema: pa.Schema, missing: Mapping[str, Any]) -> pa.Table:
-    """Return rows with the columns of a schema, in its order; ``missing`` has values of others."""
+    """Return rows in the columns of a schema, with values from ``missing`` for absent columns."""
     columns = [
         rows.column(field.name)
         if field.name in rows.column_names
@@ -229,8 +228,8 @@ def _shard(row: Any, segment_id: SegmentId) -> Shard:
         core=row.core,
         base=row.base or 0,
     )
-    told = row.base is not None
-    return shard if told else implied(shard, segment_id, carried=bool(row.origin))
+    is_recorded = row.base is not None
+    return shard if is_recorded else implied(shard, segment_id, carried=bool(row.origin))
 
 
 def _footer(row: Any) -> FooterChecksum | None:

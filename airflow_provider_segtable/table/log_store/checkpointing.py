@@ -1,32 +1,30 @@
-"""Checkpoints: the records of a cut become files of the table, in one ordinary commit.
+"""Commit the records of a log store in checkpoints, and take its buckets in new epochs.
+
+A checkpoint commits the records of a cut as files of the table, in one ordinary commit:
 
 1. An append table gets one file for each time chunk, with the records of all buckets, each bucket's
    in the order of their offsets. The footer has the offsets (``data.file_offsets``).
 2. A primary-key table gets log files, as from an upsert, for each bucket of the log store its own:
    of each key the merge of the cut's records. If one key is in two buckets, the record of the
-   higher bucket counts as the later one; a writer that chooses the bucket by the key's hash does
-   not do this.
+   higher bucket counts as the later one. A writer that chooses the bucket by the key's hash never
+   writes one key to two buckets.
 3. The event has the range of each bucket; the log admits it only in the newest epoch, and right
-   after the committed records (``log_store_events``).
+   after the committed records (``core.log.families.log_store_events``).
 4. The commit id is made from the ranges, unless it is given. So a checkpoint that is repeated, in
-   this process or another, is committed once. A given one that stands for other ranges is refused.
-5. Records are in the columns of the version at which their store was opened. They are written so,
-   and read in the columns of each version, as all files are. No alteration of the table is waited
-   for, and none is in the way.
+   this process or another, is committed once. A given id that stands for other ranges is refused.
+5. Records have the columns of the table's rows, in a primary-key table also a mark of deletes, as
+   of the version at which their store was opened. They are written so, and read in the columns of
+   each version, as all files are. So a checkpoint never waits for an alteration, nor conflicts with
+   one.
 6. A crash before the commit leaves files that no event names: orphans, which cleaning deletes.
 
-The columns of a log store's records: those of the table's rows, and perhaps a mark of deletes.
+A new epoch takes buckets of the log store, by one event (``begin_epoch``):
 
-Records are committed in the columns of the version whose schema this is; a later alteration of the
-table does not change them (``table.log_store.checkpointing``).
-
-Taking buckets of the log store: a new epoch, by one event.
-
-1. The epoch is above all that the buckets had. If another service takes one of them first, the log
+7. The epoch is above all epochs of the buckets. If another service takes one of them first, the log
    is read again, and a higher epoch tried.
-2. The committed ends are those right after the event. No service of an older epoch can commit any
-   more, so they are what the new writer goes on from.
-3. Writers that take buckets from each other in turn leave each other time for a commit
+8. The committed ends are those right after the event. No service of an older epoch can commit any
+   more, so the new writer goes on from them.
+9. Writers that take buckets from each other in turn leave each other time for a commit
    (``core.log_store.tenure``): an opening writer waits first (``leave_alone``).
 """
 
@@ -92,7 +90,7 @@ from airflow_provider_segtable.table.upsert import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketRecords:
-    """A range, and its records: one row an offset."""
+    """A range and its records, one row for each offset."""
 
     range: LogRange
     rows: pa.Table
@@ -111,8 +109,8 @@ def commit_cut(
     Args:
         ports: the table's ports; a primary-key table needs no coordinator.
         cut: the cut of a log store.
-        deleted: the column of the records that says which of them delete their key.
-        columns: the version whose columns the records have; the newest if left out.
+        deleted: the column that flags records that delete their key.
+        columns: the version with the columns of the records; the newest if left out.
         commit_id: equal ids commit once; by default one made from the ranges.
 
     Raises:
@@ -140,7 +138,7 @@ def commit_cut(
 
 
 def refused(state: State, cut: Cut) -> dict[int, Fenced | OffsetGap]:
-    """Return the buckets of a cut that the log refuses, and why."""
+    """Return the buckets of a cut that the log refuses, each with the reason."""
     found: dict[int, Fenced | OffsetGap] = {}
     for bucket, taken in cut.buckets.items():
         try:
@@ -153,7 +151,7 @@ def refused(state: State, cut: Cut) -> dict[int, Fenced | OffsetGap]:
 def _committed_before(
     ports: TableContext, state: State, commit_id: str, ranges: tuple[LogRange, ...]
 ) -> AppendResult:
-    """Return the result of a checkpoint that was made before, of these ranges."""
+    """Return the result of an earlier checkpoint of these ranges."""
     event = ports.log.event(state.commits[commit_id])
     action = None if event is None else event.action
     if isinstance(action, Appended) and action.log != ranges:
@@ -230,13 +228,13 @@ def _written_logs(
         bucket = each.range.bucket
         entries = encode_offsets([FileOffsets(bucket=bucket)], {})
         check = check_for(seen, deleted, check_rows)
-        given = records_of(_marked(each.rows, deleted), seen, deleted, check=check)
+        given = records_of(_with_filled_marks(each.rows, deleted), seen, deleted, check=check)
         merged = unique_records(given, replace(seen, indexes=state.indexes), ports.uri)
         yield from replace(writer, entries=entries).written(merged)
 
 
-def _marked(rows: pa.Table, deleted: str | None) -> pa.Table:
-    """Return records whose marks of deletes are never null."""
+def _with_filled_marks(rows: pa.Table, deleted: str | None) -> pa.Table:
+    """Return records with false in place of null marks of deletes."""
     if deleted not in rows.column_names:
         return rows
     at = rows.column_names.index(deleted)
@@ -251,7 +249,7 @@ def log_schema(state: State, uri: str = "") -> pa.Schema:
     """Return the columns of the records of a table's log store.
 
     Raises:
-        InvalidInput: the table's rows do not show when they came, as in a rollup table; or it has
+        InvalidInput: the table's rows do not record their events, as in a rollup table; or it has
             a column with the name of the mark.
     """
     name = uri or state.table.name
@@ -267,22 +265,22 @@ def log_schema(state: State, uri: str = "") -> pa.Schema:
 
 
 def deleted_column(state: State) -> str | None:
-    """Return the column of the records that says which delete their key, if there is one."""
+    """Return the column that flags records that delete their key, if there is one."""
     return None if state.table.kind.rules is None else DELETED
 
 
 TRIES = 5
 LOOK_S = 0.5
-"""How often a waiting writer looks whether the newest one has committed something."""
+"""Pause of a waiting writer between two looks for a commit of the newest writer."""
 READ_BACK = 100
-"""Most events that are looked at for takeovers: each is a request to the storage."""
+"""Most events that are searched for takeovers: each is a request to the storage."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochBegun:
-    """An epoch of event ``n``, and the committed end of each bucket, as of ``state``."""
+    """The epoch that event ``n`` began, and the committed end of each bucket, as of ``state``."""
 
     n: int
     epoch: Epoch
@@ -299,12 +297,12 @@ def begin_epoch(
         ports: the table's ports; a coordinator is not needed.
         buckets: the numbers of the buckets.
         owner: the service's name, for messages.
-        after: the writer's own epoch, if it goes on after a failure: another writer's is not
-            fenced then. The owner is then a name that no other writer has.
+        after: the writer's own epoch, if it goes on after a failure: it then fences no other
+            writer. The owner is then a name that no other writer has.
 
     Raises:
         Fenced: a bucket is no longer in the epoch ``after``.
-        InvalidInput: there are no buckets, or the table's rows do not show when they came.
+        InvalidInput: there are no buckets, or the table's rows do not record their events.
         CommitConflict: other services were first ``TRIES`` times.
         CommitUnknown: the last reply was lost. Begin again; an epoch that is not used does no harm.
     """
@@ -312,7 +310,7 @@ def begin_epoch(
     state.table.kind.check_window(ports.uri)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        _check_own(ports, state, buckets, after, owner)
+        _check_epoch(ports, state, buckets, after, owner)
         epoch = 1 + max((bucket_of(state, bucket).epoch for bucket in buckets), default=0)
         action = LogEpochBegun(buckets=tuple(buckets), epoch=epoch, owner=owner)
         change = Change(action=action, commit_id=ports.randomness.token())
@@ -328,22 +326,25 @@ def begin_epoch(
 
 
 def leave_alone(ports: TableContext, buckets: Sequence[int]) -> None:
-    """Wait as long as the newest writer of some of the buckets is to be left alone.
+    """Wait as long as the newest writer of some of the buckets needs time for a commit.
 
     Raises:
         StorageError: the table's log cannot be read.
     """
     deadline = ports.clock.monotonic() + MOST_S
-    told, seen, fruitless = False, -1, list[Instant]()
+    warned, seen, fruitless = False, -1, list[Instant]()
     while True:
         state, now = ports.log.load(), ports.clock.now()
-        if state.n != seen:  # each event that is looked at is a request to the storage
-            seen, fruitless = state.n, [*_fruitless(ports, state, frozenset(buckets), now)]
+        if state.n != seen:  # each event that is read is a request to the storage
+            seen, fruitless = (
+                state.n,
+                [*_fruitless_takeovers(ports, state, frozenset(buckets), now)],
+            )
         left_s = min(left_alone_s(fruitless, now), deadline - ports.clock.monotonic())
         if left_s <= 0:
             return
-        if not told:
-            told = True
+        if not warned:
+            warned = True
             owners = {bucket_of(state, bucket).owner for bucket in buckets}
             _LOG.warning(
                 "%s: writers take buckets %s of the log store from each other without a commit in "
@@ -353,12 +354,12 @@ def leave_alone(ports: TableContext, buckets: Sequence[int]) -> None:
         ports.clock.sleep(min(left_s, LOOK_S))
 
 
-def _fruitless(
+def _fruitless_takeovers(
     ports: TableContext, state: State, buckets: frozenset[int], now: Instant
 ) -> Iterator[Instant]:
-    """Yield when writers took some of the buckets, newest first, back to the last commit there.
+    """Yield the times of takeovers of some of the buckets, newest first, since the last commit.
 
-    A writer that has committed records of one bucket is not fruitless: others may have no rows.
+    One commit, of records of any of the buckets, is enough: other buckets may have no rows.
     """
     known = [bucket_of(state, bucket) for bucket in buckets]
     if min(each.epoch - each.committed.epoch for each in known) <= AT_ONCE:
@@ -372,7 +373,7 @@ def _fruitless(
             case LogEpochBegun() as begun if not buckets.isdisjoint(begun.buckets):
                 if owner is None:
                     since = event.time - WINDOW_US
-                if begun.owner != owner:  # a failover takes from nobody
+                if begun.owner != owner:  # a failover of one owner takes over nothing
                     yield event.time
                 owner = begun.owner
             case Appended(log=ranges) if any(each.bucket in buckets for each in ranges):
@@ -381,15 +382,15 @@ def _fruitless(
                 return
 
 
-def _check_own(
+def _check_epoch(
     ports: TableContext, state: State, buckets: Sequence[int], after: Epoch | None, owner: str
 ) -> None:
-    """Raise ``Fenced`` if a bucket has left a writer's own epoch for that of another one."""
+    """Raise ``Fenced`` if a bucket has left a writer's epoch for another writer's epoch."""
     for bucket in buckets if after is not None else ():
         known = bucket_of(state, bucket)
         if (
             known.epoch != after and known.owner != owner
-        ):  # its own may be one that it lost sight of
+        ):  # an epoch of the same owner may be its own, after a lost reply
             by, end = " since the table was restored or repaired", "open another writer"
             if known.owner:
                 by = f", begun by {known.owner}"

@@ -1,19 +1,19 @@
-"""Reading committed records of a bucket from the table's files, in the order of their offsets.
+"""Read committed records of a bucket from the table's files, in the order of their offsets.
 
-1. A waypoint of the state says from which event on ranges are to be looked for
+1. Waypoints of the state bound the events that are searched for ranges
    (``core.log_store.manifest``). Each event with a range names its files, which are kept as long as
    the event is within retention, whatever was compacted meanwhile.
-2. Of an append table each offset is one row. A reader that begins within a range gets the rest of
-   it. Deletes of rows do not show: the log has what was written.
-3. Of a primary-key table a range is one step: of each key the merge of the range's records, sorted
-   by key. A reader that begins within a range gets all of it, and so may see records again that it
-   has read already, in their last form. As upserts they change nothing.
+2. In an append table each offset is one row. A reader that begins within a range gets the rest of
+   it. Rows that were deleted since are returned, too: the records are those that were written.
+3. In a primary-key table a range is one step: for each key the merge of the range's records, sorted
+   by key. A reader that begins within a range gets all of it, and so may read records again, in
+   their last form. As upserts they change nothing.
 4. ``Reset`` comes before anything else if the reader's position is of an epoch whose records were
    discarded after it. ``Expired`` names the first position that is still readable. After either of
    them nothing follows: the reader begins again from there.
-5. The position after a range is of the bucket's newest epoch, because its records are those of that
-   epoch. The epoch of its writer would not do: a restore may go forward again, to records whose
-   epoch an earlier restore has cut short, and so would reset each reader of them, again and again.
+5. The position after a range is of the bucket's newest epoch, to which its records belong. The
+   writer's epoch would not do: a restore may go forward again, to records of an epoch that an
+   earlier restore has cut short. Each reader of these would be reset, again and again.
 6. One range is in memory at a time; it was in the memory of its writer, too.
 """
 
@@ -48,11 +48,12 @@ class RangeRecords:
     """Records of a bucket that event ``n`` committed.
 
     Attributes:
-        n: the event, a version of the table; a consumer that has read it may record it.
+        n: the event, a version of the table; a consumer may record it after the read.
         first: the offset of the first record.
         after: the position after the last one.
-        rows: an append table's rows, one an offset; a primary-key table's records, one a key.
-        deleted: in a primary-key table, which of them delete their key; else None.
+        rows: an append table's rows, one for each offset; a primary-key table's records, one for
+            each key.
+        deleted: in a primary-key table, the flags of records that delete their key; else None.
     """
 
     n: int
@@ -80,7 +81,7 @@ def read_committed(
         through: an event up to which all ranges end at or before ``start``; saves reading them.
 
     Raises:
-        CorruptTable: a file does not have the records that the log says.
+        CorruptTable: a file does not have the records that the log names.
         NotFound: an event or a file is missing, although it is within retention.
     """
     seen = state or ports.log.load()
@@ -95,7 +96,7 @@ def read_committed(
 def _read_from(
     ports: TableContext, seen: State, bucket: int, at: Offset, through: int
 ) -> Iterator[RangeRecords | Reset | Expired]:
-    """Yield the records from an offset on; go on without the events that expire meanwhile."""
+    """Yield the records from an offset on; skip the events that expire meanwhile."""
     known = bucket_of(seen, bucket)
     while at < known.end:
         try:
@@ -107,7 +108,9 @@ def _read_from(
                 at = found.end
         except NotFound:
             newest = ports.log.load()
-            gone = _gone(ports, newest, bucket, Position(epoch=known.epoch, offset=at))
+            gone = _discarded_or_expired(
+                ports, newest, bucket, Position(epoch=known.epoch, offset=at)
+            )
             if gone is not None:
                 yield gone
                 return
@@ -120,11 +123,13 @@ def _read_from(
         return
 
 
-def _gone(ports: TableContext, newest: State, bucket: int, at: Position) -> Reset | Expired | None:
-    """Return why the records at a position went while they were read; None if they are there.
+def _discarded_or_expired(
+    ports: TableContext, newest: State, bucket: int, at: Position
+) -> Reset | Expired | None:
+    """Return the reason if the records at a position were removed during the read, else None.
 
     A restore undoes records, which then expire. A reader of the version before it has not read
-    them, but has to go on with other ones: it is reset to where it is.
+    them, but has to go on with other ones: it is reset to its own position.
     """
     known = bucket_of(newest, bucket)
     left_at = known.lineage.left_at(at)
@@ -184,7 +189,7 @@ def _read(
 def files_of_bucket(
     ports: TableContext, segments: tuple[Segment, ...], bucket: int
 ) -> Iterator[tuple[Segment, tuple[FileOffsets, ...]]]:
-    """Yield the segments whose files have records of a bucket, and what each file has."""
+    """Yield the segments with records of a bucket, each with the offsets in its file."""
     files = SegmentFiles(ports.files, segments)
     for segment in segments:
         with files.open(segment.path) as source:
@@ -199,7 +204,7 @@ def _rows(
     found: LogRange,
     files: tuple[tuple[Segment, tuple[FileOffsets, ...]], ...],
 ) -> pa.Table:
-    """Return the rows of a range, one an offset, in order.
+    """Return the rows of a range, one for each offset, in order.
 
     Raises:
         CorruptTable: the files have other offsets than the range.

@@ -1,36 +1,39 @@
-"""Where a reader of the log store begins, as users say it.
+"""Positions of readers of the log store: where they start, store and share them, and their lag.
 
-1. ``earliest``: the first record that is still there. ``latest``: behind the last one that its
-   service has, or the table, if a bucket is not served.
-2. A version of the table, by its number, or a time: behind what was committed by then.
+The start of a reader, as users give it:
+
+1. ``earliest`` is the first record that is still present. ``latest`` is behind the last record of
+   the bucket's service, or of the table if the bucket is not served.
+2. A version of the table, by its number, or a time: behind the records committed by then.
 3. Positions by bucket, such as those of another reader. Buckets that are left out begin at their
-   earliest record. Whether an offset beyond the committed records was ever written, only the
-   service knows, and says at the first read.
+   earliest record. Only the service knows whether an offset beyond the committed records was ever
+   written; the first read reports it.
 
-Positions of consumer groups, stored in the table's log: a group's marks are a consumer's.
+Stored positions of a consumer group, its marks, are a consumer in the table's log:
 
-1. A member stores the positions of its buckets by one event. It names the positions that it went on
-   from, so a member whose bucket another one has read since is refused: ``Fenced``.
-2. A mark also has an event up to which everything committed is before the position. Cleaning keeps
-   what follows, for ``retention.consumer_hours`` from the first record that is not read.
+4. A member stores the positions of its buckets by one event. The event names the positions before.
+   So if another member has read a bucket since, it is refused: ``Fenced``.
+5. A mark also has an event up to which everything committed is before the position. Cleaning keeps
+   the later events, for ``retention.consumer_hours`` from the first unread record on.
 
-How far readers of the log store are behind: a consumer group, or positions.
+The lag of a consumer group, or of positions:
 
-1. Each service is asked once for the status of its buckets; one that does not answer counts as
-   none. The version is read after that, so it has all that the services took for committed.
-2. A bucket in which a group has stored no position counts from its first record on.
+6. Each service is asked once for the status of its buckets; one that does not answer counts as
+   none. The version is read after that, so it has all records that a service reports as committed.
+7. A bucket in which a group has stored no position counts from its first record on.
 
-One member's share of the buckets that a consumer group reads.
+One member's share of the buckets of a group (``GroupShare``):
 
-1. Members are claims of the group's own claim group, and so are the buckets that they have. All
+8. Members are claims of the group's own claim group, and so are the buckets that they have. All
    members compute the same assignment (``core.log_store.assignment``), without a leader.
-2. ``step`` gives up what others should have, and takes its own as it becomes free. A member that
-   dies loses its claims with its session; then the others take its buckets.
-3. A bucket that is taken begins at the position that the group has stored. What its last member had
-   returned and not stored, comes again: at least once.
-4. ``store`` is fenced by the table's log (``stored_positions``). A member that was refused gives up
-   all its buckets, and takes them anew from where the group is.
-5. While the coordinator is away nothing moves.
+9. ``step`` gives up the buckets that are assigned to others, and takes this member's buckets as
+   they become free. A member that dies loses its claims with its session; then the others take its
+   buckets.
+10. A bucket that is taken begins at the group's stored position. Records that its last member
+    returned without storing are read again: at least once.
+11. ``store`` is fenced by the table's log (rule 4). A member that was refused gives up all its
+    buckets, and takes them anew from the group's positions.
+12. While the coordinator is away no bucket changes hands.
 """
 
 from collections.abc import Collection, Mapping
@@ -77,10 +80,10 @@ Start: TypeAlias = Time | Mapping[int, Position]
 
 
 def buckets_of(state: State, wanted: Collection[int] | None = None) -> tuple[int, ...]:
-    """Return the buckets to read: those wanted, or all that the table has.
+    """Return the buckets to read: the wanted ones, or all buckets of the table.
 
     Raises:
-        InvalidInput: a bucket is not one of the table's.
+        InvalidInput: the table has no such bucket.
     """
     count = LogStoreSettings.read(state.table.properties).buckets
     known = {*range(count), *state.log_store}
@@ -96,10 +99,10 @@ def buckets_of(state: State, wanted: Collection[int] | None = None) -> tuple[int
 def start_positions(
     ports: TableContext, find: Finder, start: Start, buckets: Collection[int]
 ) -> dict[int, Position]:
-    """Return the position of each bucket at which a reader begins.
+    """Return a reader's first position in each bucket.
 
     Raises:
-        InvalidInput: the start is none of these, or is no position of this table.
+        InvalidInput: the start is not a ``Start``, or not a position of this table.
         VersionExpired, NotATable: there is no such version, or it was cleaned.
     """
     if start == Whence.EARLIEST.value:
@@ -122,7 +125,7 @@ def _version(ports: TableContext, start: Time) -> State:
 
 
 def _committed(state: State, bucket: int) -> Position:
-    """Return the position behind a version's records, as they were in its newest epoch."""
+    """Return the position behind a version's records, in its newest epoch."""
     known = bucket_of(state, bucket)
     return Position(epoch=known.epoch, offset=known.end)
 
@@ -150,7 +153,7 @@ def _checked(state: State, bucket: int, at: Position) -> Position:
 
 
 def stored_marks(state: State, group: str) -> Mapping[int, LogMark]:
-    """Return the marks of a consumer group, by bucket; none before it has stored any.
+    """Return the marks of a consumer group, by bucket; empty before the first one is stored.
 
     Raises:
         InvalidName: the name is not a valid file name.
@@ -176,13 +179,13 @@ def store_positions(
     positions: Mapping[int, Position],
     before: Mapping[int, LogMark],
 ) -> dict[int, LogMark]:
-    """Store positions of a consumer group, unless they are stored; return the marks.
+    """Store positions of a consumer group if they changed; return the marks.
 
     Args:
         ports: the table's ports; a coordinator is not needed.
         group: the group's name.
         positions: the new positions, by bucket.
-        before: the marks that the positions went on from; buckets without one are left out.
+        before: the marks from which the members read on; buckets without one are left out.
 
     Raises:
         Fenced: another member has stored a position of a bucket meanwhile.
@@ -205,7 +208,7 @@ def store_positions(
 def _mark(
     ports: TableContext, state: State, bucket: int, at: Position, before: Mapping[int, LogMark]
 ) -> LogMark:
-    """Return the mark of a position: all ranges up to which event end before it."""
+    """Return the mark of a position, with the last event whose ranges end before it."""
     bucket_now, known = bucket_of(state, bucket), before.get(bucket)
     if at.offset >= bucket_now.end:
         return LogMark(position=at, through=state.n)
@@ -216,7 +219,7 @@ def _mark(
 
 
 def log_lag(ports: TableContext, find: Finder, reader: str | Mapping[int, Position]) -> LogLag:
-    """Return how far a reader of a table's log store is behind.
+    """Return the lag of a reader of a table's log store.
 
     Args:
         ports: the table's ports.
@@ -224,7 +227,7 @@ def log_lag(ports: TableContext, find: Finder, reader: str | Mapping[int, Positi
         reader: the name of a consumer group, or positions by bucket.
 
     Raises:
-        InvalidInput: the group has not stored any position, or a bucket is not one of the table's.
+        InvalidInput: the group has not stored any position, or the table has no such bucket.
     """
     before: State | None = None
     if isinstance(reader, str):
@@ -256,7 +259,7 @@ def _unread(ports: TableContext, bucket: int) -> LogMark:
 
 
 def _statuses(find: Finder, buckets: Collection[int]) -> dict[int, BucketStatus]:
-    """Return the status of all buckets whose services answer."""
+    """Return the status of all buckets with services that answer."""
     stores: dict[int, tuple[LogClient, list[int]]] = {}
     found: dict[int, BucketStatus] = {}
     for bucket in buckets:
@@ -272,7 +275,7 @@ def _statuses(find: Finder, buckets: Collection[int]) -> dict[int, BucketStatus]
 def _committed_at(
     ports: TableContext, state: State, bucket: int, offset: int, mark: LogMark
 ) -> Instant | None:
-    """Return when the record at an offset was committed; None if it is not."""
+    """Return the commit time of the record at an offset; None if it is not committed."""
     is_ahead = offset >= mark.position.offset
     through = mark.through_in(bucket_of(state, bucket).epoch) if is_ahead else NOTHING_READ
     found = ranges(ports.log, state, bucket, offset, through)
@@ -281,7 +284,7 @@ def _committed_at(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """Buckets that a member took, each with the stored position if there is one, and gave up."""
+    """Taken buckets of a member, each with the stored position, if any, and given-up ones."""
 
     taken: Mapping[int, Position | None]
     left: frozenset[int]
@@ -317,8 +320,8 @@ class GroupShare:
         return f"log-consumers-{self._group}"
 
     def step(self) -> Moves:
-        """Give up buckets that are not this member's, and take those that are."""
-        self._lose()
+        """Release foreign buckets, take assigned ones."""
+        self._give_up_lost()
         taken: dict[int, Position | None] = {}
         try:
             wanted = self._wanted()
@@ -357,7 +360,7 @@ class GroupShare:
             self._member.release()
 
     def _wanted(self) -> frozenset[int]:
-        """Return the buckets that this member should have, as the claims are now."""
+        """Return the buckets that the present claims assign to this member."""
         if self._member is None or self._member.state is LeaseState.LOST:
             content = {"author": self._ports.author}
             self._member = self._claimed(self._me, content)
@@ -381,7 +384,7 @@ class GroupShare:
         self._marks |= {bucket: stored[bucket] for bucket in got if bucket in stored}
         return {b: stored[b].position if b in stored else None for b in got}
 
-    def _lose(self) -> None:
+    def _give_up_lost(self) -> None:
         lost = {b for b, claim in self._claims.items() if claim.state is LeaseState.LOST}
         self._give_up(lost)
 

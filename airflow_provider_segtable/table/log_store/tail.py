@@ -1,39 +1,43 @@
-"""A follower of one bucket: it reads files when it is far behind, and its service near the tail.
+"""Read the tail of a log store: at one moment with the table, or by following its buckets.
 
-1. ``core.log_store.reading`` decides where to read next; this class reads there.
-2. Records of an append table come once and without gaps, except after ``Reset``. In a primary-key
-   table a range in files is read whole (``file_reader``): after the service went away in the middle
-   of it, ``LogRecords.first`` is before the position. As upserts these records change nothing.
-3. Services move. A service that does not answer, or has another epoch than the follower has seen,
-   is left; the follower waits for news, looks into the files, and asks for the bucket's service
-   again. Without any service it follows the commits of the table.
-4. A position of an epoch that the table's log does not know is one of a log that was lost
-   (``segtable repair``): the follower is reset to the beginning.
-5. A follower belongs to one thread.
+The live tail, the records that log stores hold and the table has not committed:
 
-The live tail of a table: what its log stores hold and the table has not committed.
-
-1. One point in time: first the status of each store, of all its buckets at once; then the newest
-   version of the table; then of each bucket the records from the version's committed end up to the
-   end in the status. If the version is already beyond that, there are none. Several services have
-   a point each, all before the version.
+1. It is of one point in time. First the status of each store is read, of all its buckets at once;
+   then the newest version of the table; then of each bucket the records from the version's
+   committed end up to the end in the status. If the version is already beyond that, there are none.
+   Several services have a point each, all before the version.
 2. Only records of a bucket's newest epoch count. Those of an older one will never be committed.
-3. If the records are not there any more, because they were committed meanwhile and evicted, or a
-   new epoch discarded them, a newer version knows: begin again, a bounded number of times.
-4. A bucket that no service holds has no tail. Nor has one whose service is published, but has
-   certainly ended: its host answers, and nothing listens there (``LogStoreGone``). What it held is
-   gone with it, or comes again from its writer. A note says so.
-5. A service that is published and does not answer is an error: its records may be alive, and others
+3. If the records were committed meanwhile and evicted, or discarded by a new epoch, a newer version
+   shows it: begin again, a bounded number of times.
+4. A bucket without a service has no tail. Nor has one with a published service that has certainly
+   ended: its host answers, and nothing listens there (``LogStoreGone``). Its records are lost with
+   it, or its writer sends them again. A note says so.
+5. A published service that does not answer is an error: its records may be alive, and other readers
    may see them.
 
-Follows several buckets at once, and gives their records in turn.
+A follower of one bucket reads files when it is far behind, and the service near the tail:
 
-1. Each bucket has a thread of its own, which follows it (``tail``) and holds one thing that it has
-   found, until it is taken. So a bucket that is slow, or far behind, holds up no other one, and a
-   reader that takes nothing holds up everything: memory is bounded.
-2. Buckets that have something are served in turn: none is served twice while another one waits.
-3. An error of a bucket is raised once by ``take``; then the bucket is followed again.
-4. Buckets come and go (``follow``, ``leave``), as members of a consumer group share them.
+6. ``core.log_store.reading`` decides where to read next; ``BucketTail`` reads there.
+7. Records of an append table are returned once and without gaps, except after ``Reset``. In a
+   primary-key table a range in files is read whole (``table.log_store.file_reader``). If the
+   service ended in the middle of a range, ``LogRecords.first`` is before the position. As upserts
+   these records change nothing.
+8. Services move. If a service does not answer, or has another epoch than the follower has seen, the
+   follower leaves it, waits for news, reads the files, and looks the bucket's service up again.
+   Without any service it follows the commits of the table.
+9. A position of an epoch that the table's log does not have is one of a lost log
+   (``segtable repair``): the follower is reset to the beginning.
+10. A follower belongs to one thread.
+
+``BucketTurns`` follows several buckets at once, and returns their records in turn:
+
+11. Each bucket has a thread with a follower, which holds one result until it is taken. So a bucket
+    that is slow, or far behind, delays no other one. If the reader takes nothing, all threads wait:
+    memory is bounded.
+12. Buckets with results are served in turn: none is served twice while another one waits.
+13. An error of a bucket is raised once by ``take``; then the bucket is followed again.
+14. Members of a consumer group share buckets, so these are added and removed (``follow``,
+    ``leave``).
 """
 
 import logging
@@ -100,7 +104,7 @@ WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTail:
-    """A version, and the records after it; ``notes`` say of each bucket what was found."""
+    """A version, and the records after it; ``notes`` has a note on each bucket."""
 
     state: State
     cut: Cut
@@ -131,7 +135,7 @@ def live_tail(ports: TableContext, find: Finder) -> LiveTail:
 
 
 def _at_one_point(ports: TableContext, find: Finder) -> LiveTail | str:
-    """Return the tail, or why it has to be read again."""
+    """Return the tail, or the reason to read it again."""
     before = ports.log.load()
     clients = {bucket: find(bucket) for bucket in sorted(before.log_store)}
     each, gone = _statuses({n: client for n, client in clients.items() if client is not None})
@@ -157,8 +161,8 @@ def _statuses(
 ) -> tuple[Mapping[int, BucketStatus], Mapping[int, str]]:
     """Return the status of the buckets of some stores, and a note for those of an ended store.
 
-    Each store is asked once, and believed about the buckets that it has: it may not have heard yet
-    that another one took a bucket.
+    Each store is asked once, for the buckets that it was found for: it may still have others that
+    another store took.
     """
     found: dict[int, BucketStatus] = {}
     gone: dict[int, str] = {}
@@ -174,14 +178,14 @@ def _statuses(
 
 
 def own_statuses(store: LogClient, mine: Collection[int]) -> dict[int, BucketStatus]:
-    """Return the status of those buckets that a store was found for."""
+    """Return the status of the buckets that a store was found for."""
     return {bucket: status for bucket, status in store.status().items() if bucket in mine}
 
 
 def _of_bucket(
     state: State, bucket: int, client: LogClient | None, status: BucketStatus | None
 ) -> BucketCut[RecordBatch] | str | None:
-    """Return a bucket's records after a version, or why there are none; None to begin again."""
+    """Return a bucket's records after a version, or the reason for none; None to begin again."""
     if client is None or status is None:
         return "no service holds it"
     known = bucket_of(state, bucket)
@@ -206,35 +210,35 @@ def _of_bucket(
 def _batches(
     client: LogClient, bucket: int, start: Position, end: Offset
 ) -> tuple[Batch[RecordBatch], ...] | None:
-    """Return the records of an epoch in a range of offsets; None if they are not all there."""
+    """Return the records of an epoch in a range of offsets; None if some are missing."""
     found: list[Batch[RecordBatch]] = []
     reader = client.reader(bucket, start=start)
     try:
         at = start.offset
         while at < end:
-            come = reader.read(wait_s=WAIT_S)
+            received = reader.read(wait_s=WAIT_S)
             after = reader.position
-            if not isinstance(come, Records) or after is None or after.epoch != start.epoch:
+            if not isinstance(received, Records) or after is None or after.epoch != start.epoch:
                 return None
-            found.append(_batch(come, end))
+            found.append(_batch(received, end))
             at = after.offset
     finally:
         reader.close()
     return tuple(found)
 
 
-def _batch(come: Records, end: Offset) -> Batch[RecordBatch]:
+def _batch(received: Records, end: Offset) -> Batch[RecordBatch]:
     """Return records as a batch, up to an offset."""
-    rows = come.batch
-    count = min(rows.num_rows, end - come.first)
+    rows = received.batch
+    count = min(rows.num_rows, end - received.first)
     part = rows if count == rows.num_rows else rows.slice(0, count)
-    return Batch(first=come.first, count=count, size=part.nbytes, content=part)
+    return Batch(first=received.first, count=count, size=part.nbytes, content=part)
 
 
 NEWS_S = 0.5
 """Longest wait for an event of the table before the service is looked up again."""
 SHORTEST_S = 0.001
-"""What a wait counts at least, so that a reader that never waits looks at the table, too."""
+"""Least duration that a wait counts, so that a reader that never waits reads the table, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +253,7 @@ class LogRecords:
             has a primary key, one record a key, sorted by key.
         committed: whether they were read from the table's files. If not, a commit may follow, or a
             ``Reset``.
-        deleted: in a primary-key table, which of them delete their key; else None.
+        deleted: in a primary-key table, the flags of records that delete their key; else None.
     """
 
     bucket: int
@@ -262,7 +266,7 @@ class LogRecords:
 
 Found: TypeAlias = LogRecords | Reset | Expired
 _Step: TypeAlias = tuple[Found | None, Seen, float]
-"""What is next at the source, the event of it, and for how long it was awaited."""
+"""The next result of the source, its event for ``followed``, and the seconds waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,14 +284,14 @@ class BucketTail:
         """Follow a bucket from a position on.
 
         Args:
-            ports: the table's ports; with a coordinator, commits are heard of at once.
+            ports: the table's ports; with a coordinator, commits are noticed at once.
             bucket: the number of the bucket.
             start: the position of the first record.
             find: finds the service of a bucket.
         """
         self._ports, self._bucket, self._find = ports, bucket, find
         self._at = Following(position=start)
-        self._unproven = True  # a position that a user gave may be none
+        self._unproven = True  # a user's position may be invalid
         self._state: State | None = None
         self._files: _Files | None = None
         self._client: LogClient | None = None
@@ -295,24 +299,24 @@ class BucketTail:
 
     @property
     def position(self) -> Position:
-        """Return the position behind all that was returned."""
+        """Return the position behind all returned records."""
         return self._at.position
 
     @property
     def through(self) -> int:
-        """Return an event up to which everything committed was returned; -1 if unknown."""
+        """Return an event up to which all committed records were returned; -1 if unknown."""
         return self._at.through
 
     @property
     def source(self) -> Source:
-        """Return where the next records come from."""
+        """Return the source of the next records."""
         return self._at.source
 
     def read(self, wait_s: float) -> Found | None:
-        """Return what is next; None if nothing comes in time.
+        """Return the next result; None if there is none in time.
 
-        ``Reset`` says that records from an offset on were discarded, ``Expired`` that records were
-        cleaned before they were read. Both name the position at which the next read goes on.
+        ``Reset`` means that records from an offset on were discarded, ``Expired`` that records were
+        cleaned before they were read. Both have the position of the next read.
 
         Raises:
             InvalidInput: the start is no position of the bucket.
@@ -433,7 +437,7 @@ class BucketTail:
         return self._reader
 
     def _leave_if_moved(self) -> None:
-        """Leave a service that does not have the bucket any more."""
+        """Leave the service if it does not have the bucket any more."""
         if self._reader is not None and self._service() is not self._client:
             self._leave()
 
@@ -449,7 +453,7 @@ class BucketTail:
             reader.close()
 
     def _await_news(self, wait_s: float) -> float:
-        """Wait for an event of the table; return for how long."""
+        """Wait for an event of the table; return the seconds waited."""
         coordinator, state = self._ports.optional_coordinator, self._state
         begin = self._ports.clock.monotonic()
         try:
@@ -463,12 +467,12 @@ class BucketTail:
 
 
 SLICE_S = 0.2
-"""Longest wait of a bucket's thread before it looks whether it is wanted still."""
+"""Longest read of a bucket's thread before it checks whether it should stop."""
 
 
 @dataclass(slots=True)
 class _Followed:
-    """A bucket's follower, its thread, and what it has found."""
+    """A bucket's follower, its thread, and its results."""
 
     tail: BucketTail
     thread: threading.Thread = field(init=False)
@@ -500,7 +504,7 @@ class BucketTurns:
         followed.thread.start()
 
     def leave(self, bucket: int) -> None:
-        """Follow a bucket no more, and drop what it has found; wait for its thread."""
+        """Stop following a bucket, and drop its results; wait for its thread."""
         with self._changed:
             followed = self._followed.pop(bucket, None)
             self._turns = deque(each for each in self._turns if each != bucket)
@@ -511,7 +515,7 @@ class BucketTurns:
         followed.thread.join()
 
     def take(self, wait_s: float) -> tuple[int, Found] | None:
-        """Return what the next bucket in turn has found; None if nothing comes in time.
+        """Return the result of the next bucket in turn; None if there is none in time.
 
         Raises:
             SegtableError: a bucket could not be read; the next call goes on.
@@ -530,7 +534,7 @@ class BucketTurns:
         return bucket, found
 
     def close(self) -> None:
-        """Follow no bucket any more."""
+        """Stop following all buckets."""
         with self._changed:
             for followed in self._followed.values():
                 followed.wanted = False
@@ -550,7 +554,7 @@ class BucketTurns:
         followed.tail.close()
 
     def _offer(self, bucket: int, followed: _Followed, found: Found | Exception) -> None:
-        """Wait until the last find was taken, and offer the next."""
+        """Wait until the last result was taken, and offer the next."""
         with self._changed:
             while followed.wanted and followed.ready:
                 self._changed.wait()

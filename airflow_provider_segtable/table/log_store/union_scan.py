@@ -1,20 +1,16 @@
 """Union reads: a version of a table and the live tail of its log stores, as one scan.
 
-1. The tail is what a checkpoint at this moment would commit. So it is rehearsed as one
-   (``rehearsal``), and the scan reads the result: conditions, intervals, deletes and merges hold
-   for records that are not committed as for all others.
-2. The tail is read when the scan is made, and is in memory as long as the scan is used. All reads
+1. The tail is the next checkpoint's content. So the checkpoint is rehearsed, and the scan reads the
+   result: conditions, intervals, deletes and merges hold for uncommitted records as for all others.
+2. A rehearsal (``rehearsed``) is a real checkpoint (``checkpointing.commit_cut``), over ports that
+   read the table and write to memory: its files, its event, and its entries of indexes. So a read
+   of the result is a read of the table after that checkpoint, by the same code.
+3. The rehearsal's log ends with the version that it begins from: later events of others are hidden.
+4. Its ids are allocated by a coordinator in memory, and clocks are compared with themselves.
+   Neither leaves this process, and nothing is published in other formats.
+5. The tail is read when the scan is made, and is in memory as long as the scan is used. All reads
    of one scan show the same rows.
-3. The newest version is read, whole: without windows, and without ``base_only``.
-
-A checkpoint that stays in this process: the version that it would commit, and nothing stored.
-
-1. The checkpoint is a real one (``checkpointing.commit_cut``), over ports that read the table and
-   write to memory: its files, its event, and what it brings to indexes. So a read of the result is
-   what a read of the table would be after that checkpoint, by the same code.
-2. The log below ends with the version it begins from: later events of others are hidden.
-3. Ids are allocated by a coordinator in memory, and clocks are compared with themselves. Neither
-   leaves this process, and nothing is published in other formats.
+6. The newest version is read, whole: without windows, and without ``base_only``.
 """
 
 from dataclasses import dataclass, replace
@@ -59,9 +55,9 @@ def rehearsed(ports: TableContext, state: State, cut: Cut) -> tuple[TableContext
 
 
 def written_with(ports: TableContext, state: State, cut: Cut) -> State:
-    """Return the newest version whose columns the records have; the given one if none has.
+    """Return the newest version with the columns of the records; by default the given one.
 
-    A store goes on with the columns that it was started with after the table was altered.
+    A store keeps its initial columns after the table was altered.
     """
     found = {batch.content.schema for each in cut.buckets.values() for batch in each.batches[:1]}
     version, n = state, state.n
@@ -117,7 +113,7 @@ def union_scan(ports: TableContext, find: Finder, request: ReadRequest) -> Union
 
     Raises:
         LogStoreUnavailable: see ``live_tail``.
-        SchemaMismatch, TimeOutOfRange, InvalidInput: the tail has records that no checkpoint can
+        SchemaMismatch, TimeOutOfRange, InvalidInput: the tail has records that a checkpoint cannot
             commit; or the request does not fit the table.
     """
     tail = live_tail(ports, find)

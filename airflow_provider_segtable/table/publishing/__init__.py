@@ -1,13 +1,13 @@
-"""Publishing: versions of a table in other table formats, and what their readers need.
+"""Publishing: versions of a table in other table formats, and the files that their readers need.
 
 The way of a publication:
 
 1. After its commit, and outside of the turn, ``table/committer`` calls
-   ``table/publishing/publisher``: in which formats the table is published is in its properties
-   (``planning/properties``). Whatever goes wrong is one warning; the commit has landed.
+   ``table/publishing/publisher``. The table's properties name the formats
+   (``planning/properties``). Any failure is one warning; the commit has landed.
    ``Table.publish`` takes the same way, and raises.
 2. ``table/publishing/publisher`` reads the *target*, the published table of one format in the
-   table's root (``formats/format``), on from the version that this process knows
+   table's root (``formats/format``), from the version on that this process knows
    (``table/publications``).
 3. ``table/publishing/revising`` compares it with the log: by the chunks that changed since
    (``core/publishing``), if a state with the files of the published version is at hand, otherwise
@@ -16,13 +16,13 @@ The way of a publication:
 4. Of the files that differ, ``data/publishing`` reads the footers and finds the positions of
    hidden rows. The target puts the next version, unless another publisher has put one of this
    number: then the publisher reads the target again.
-5. If a cleaning has passed the version by meanwhile, the newest one is published after it. A
+5. If a cleaning has dropped the version meanwhile, the newest one is published after it. A
    cleaning reads the targets before it deletes anything (``table/publishing/targets``). If the
-   table was dropped, the format switched off, or what the version relies on removed, the
+   table was dropped, the format switched off, or files that the version needs were removed, the
    publisher takes the version back. A damaged target is published over (``Target.remains``).
-6. What its author left out, the planner's run in Airflow makes up for (``services/publishing``,
-   ``operators/plan``). A task publishes at once (``operators/publish``); a sensor waits until no
-   commit before a time is lacking (``sensors/published``, ``triggers/published``, by
+6. The planner's run in Airflow makes up for missing publications (``services/publishing``,
+   ``operators/plan``). A task publishes at once (``operators/publish``); a sensor waits until all
+   commits before a time are published (``sensors/published``, ``triggers/published``, by
    ``table/publishing/publisher``).
 7. ``health/publish_check`` reads a published version as others do, by the libraries that are
    installed (``health/published_readers``: one adapter each, in a registry by format), and

@@ -1,41 +1,40 @@
-"""The publisher: put the newest version of a table into a target of another table format.
+"""Publish the newest version of a table in a format, after each commit, and report the status.
 
-1. ``read the target -> compare with the log -> open what differs -> put``. The put is
-   put-if-absent: if another publisher has put a version first, the publisher goes round again, a
-   bounded number of times. Nobody needs a lock, and the event log records nothing of it.
+1. ``read the target -> compare with the log -> open different files -> put``. The put is
+   put-if-absent: if another publisher has put a version first, the publisher begins again, a
+   bounded number of times. No lock is needed, and the event log records nothing of it.
 2. Published events only rise. So if the target shows a later event than the publisher's state, the
    log is read on first. Only if the log was rebuilt is an earlier event published.
-3. If nothing that is published differs, nothing is put: the published version shows this event as
-   well as its own.
+3. If no published file differs, nothing is put: the published version shows this event as well as
+   its own.
 4. After the put the log is read once more. If the version that was put is no longer kept, a
    cleaning may have deleted files of it, and the newest version is published after it. If the
-   table was dropped meanwhile, what is published is deleted: the drop may have come before the put.
-   If another table is in its place, or the format was switched off, only this version is.
-5. After the put the target is looked at once more, too. If versions or other files on which this
-   one relies are gone, because somebody removed what is published, it is taken back, and the
-   publisher goes round again. A removal looks once more, too (``table.publishing.targets``).
-6. A damaged target that segtable wrote is published over: all files are published anew after
-   whatever is there. So is any rubbish with ``full``; another tool's table never is.
+   table was dropped meanwhile, the target is deleted: the drop may have listed files before the
+   put. If another table is in its place, or the format was switched off, only this version is
+   deleted.
+5. After the put the target is read once more, too. If versions or other files that this one needs
+   were removed, it is taken back, and the publisher begins again. A removal lists files once more,
+   too (``table.publishing.targets``).
+6. A damaged target that segtable wrote is published over: all files are published anew after the
+   remains. So is any rubbish with ``full``; another tool's table never is.
 7. A catalog follows: the version is published, whether or not it becomes known there. Until it is,
    each later publication tries it again.
 8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 
-Outcomes of publishing, and the status of what is published, as values.
+Publication after a commit, by the committer, which it never fails:
 
-Publishing by whoever commits: after the commit, which it never fails.
+9. The table's properties name the formats (``publish.*``). Each is published by itself.
+10. Any failure is a warning in the log of this process, one for each reason. Readers of the format
+    see an older version until a later commit, or ``publish``, makes up for it.
 
-1. The table's properties say in which formats (``publish.*``). Each is published by itself.
-2. Whatever goes wrong is a warning in the log of this process, one for each reason. Readers of the
-   format see an older version until a later commit, or ``publish``, makes up for it.
+The status of a format, as a value:
 
-How what is published stands to the newest version, format by format.
-
-1. A published version *lags* by the events after its own that change what is published. Events that
-   change nothing of it, such as tags and plans, are no lag.
-2. The lag in seconds is the age of the first of them.
-3. If the log has the published event no more, their number is unknown, and the lag in seconds
-   counts from the published version on.
+11. A published version *lags* by the later events that change published files or columns. Other
+    events, such as tags and plans, are no lag.
+12. The lag in seconds is the age of the first of them.
+13. If the log no longer has the published event, the number of events is unknown, and the lag in
+    seconds counts from the published version on.
 """
 
 import logging
@@ -89,9 +88,9 @@ class PublishedNow:
         address: the URI that readers open.
         shown: number of files that were added, or show other rows than before.
         gone: number of files that the version no longer names.
-        unregistered: why the version is not in the catalog that properties name; empty if it is,
-            or none is named.
-        mended: what was wrong with the published table before; empty if nothing was found to be.
+        unregistered: the reason if the version is not in the catalog that properties name; else
+            empty.
+        mended: the damage of the published table that was repaired; empty if none was found.
     """
 
     format: str
@@ -108,7 +107,7 @@ class PublishedNow:
 class AlreadyPublished:
     """The newest published version shows the table as of event ``event``: nothing was put.
 
-    If it was put for an earlier event, no later one has changed what is published.
+    If it was put for an earlier event, no later one has changed published files.
     ``unregistered`` is as for ``PublishedNow``.
     """
 
@@ -129,7 +128,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overtaken:
-    """Other publishers put their versions first, each time; the last one shows ``event``."""
+    """Other publishers put their versions first in each attempt; the last one shows ``event``."""
 
     format: str
     event: int
@@ -140,18 +139,18 @@ PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """How what is published in a format stands to the newest version.
+    """The status of the newest published version of a format (rules 11 to 13).
 
     Attributes:
         format: the name of the format.
         enabled: whether the property is on.
         event: the event that the newest published version shows; None if there is none.
-        lag_events: number of later events that change what is published; None if it is unknown.
+        lag_events: number of events that it lags behind; None if it is unknown.
         late_since: time of the first of them; of the published version if it is unknown.
         lag_seconds: time since then.
         address: the URI that readers open.
-        refusal: why the newest version cannot be published; empty if it can.
-        error: why the published table cannot be read or is not ours; empty if it can.
+        refusal: the reason if the newest version cannot be published, else empty.
+        error: the reason if the target cannot be read or is another tool's, else empty.
     """
 
     format: str
@@ -166,7 +165,7 @@ class PublishedStatus:
 
 
 TRIES = 8
-"""Number of versions that other publishers may put first."""
+"""Most attempts of a publication that other publishers overtake."""
 FIRST_PAUSE_S = 0.005
 """Pause after the first lost race; it doubles each time."""
 
@@ -184,14 +183,14 @@ def publish(
     Args:
         ports: the table's ports.
         form: the format.
-        state: the version, which the caller knows to be the newest; by default the log is read.
-        full: publish all files anew, whatever lies in the place of the target.
-        report: called with what is being done, how many files of it are, and of how many.
+        state: the newest version, if the caller knows it; by default the log is read.
+        full: publish all files anew over any damaged target.
+        report: called with the current step, the number of files done, and of all files.
 
     Raises:
         ForeignTable: another tool's table is in the place of the target.
-        CorruptTable: a file of the table is damaged; or rubbish is in the place of the target
-            which nothing shows to be segtable's, and ``full`` is not given.
+        CorruptTable: a file of the table is damaged; or the target has files that are not known to
+            be segtable's, and ``full`` is not given.
         TableGone: the table was dropped.
         StorageError: the storage failed; publish again.
     """
@@ -205,7 +204,7 @@ def publish(
 
 @dataclass(slots=True)
 class _Publisher:
-    """One publication: ``state`` is the version to publish, ``published`` the newest that is."""
+    """One publication: the version to publish, ``state``, and the newest published one."""
 
     ports: TableContext
     form: Format
@@ -223,7 +222,7 @@ class _Publisher:
         self.switched_on = self._is_on(self.state)
 
     def run(self) -> PublishOutcome:
-        """Attempt it until there is an outcome, a bounded number of times."""
+        """Attempt the publication until there is an outcome, a bounded number of times."""
         for attempt in range(TRIES):
             outcome = self._attempt()
             if outcome is not None:
@@ -248,7 +247,7 @@ class _Publisher:
         return self._already() if changes is None else self._put(changes)
 
     def _load(self, known: Published | None) -> None:
-        """Read the target; of a damaged one, or for a full publication, what a version follows."""
+        """Read the target; if it is damaged, or for a full publication, read its remains."""
         try:
             if not self.full:
                 self.published = self.target.load(known)
@@ -261,19 +260,19 @@ class _Publisher:
             self.published = remains
         else:
             self.published = self.target.remains()
-        self.state = self.ports.log.refresh(self.state)  # whoever put that had read it
+        self.state = self.ports.log.refresh(self.state)  # at least to the event of the remains
 
     def _is_on(self, state: State) -> bool:
         return self.form.name in PublishSettings.read(state.table.properties).formats
 
     def _switched_off(self, state: State) -> str:
-        """Return that the format was switched off meanwhile, if it was."""
+        """Return a message if the format was switched off meanwhile, else empty."""
         if not self.switched_on or self._is_on(state):
             return ""
         return f"{property_of(self.form.name)} was switched off meanwhile"
 
     def _changes(self, last: Publication | None) -> Changes | None:
-        """Return what is to be published; None if the published version shows it already."""
+        """Return the changes to publish; None if the published version shows them already."""
         published = self.published
         if self.full or published is None or not follows(self.ports.log, self.state, published):
             return everything(self.state, published)
@@ -338,12 +337,12 @@ class _Publisher:
             return self.target.put(self.published, wanted)
         except OutcomeUnknown:
             return None
-        except NotFound:  # what it goes on from was removed
+        except NotFound:  # the version before it was removed
             self.ports.publications.forget(self.form.name)
             return None
 
     def _registered(self, published: Published) -> str:
-        """Make a version known in catalogs, unless this process has; return why it is not."""
+        """Register a version in catalogs, unless this process has; return the error, else empty."""
         publications, name = self.ports.publications, self.form.name
         properties = self.state.table.properties
         version = published.number, published.table_id, tuple(sorted(properties.items()))
@@ -430,7 +429,7 @@ def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
 def _status(
     ports: TableContext, form: Format, state: State, status: PublishedStatus
 ) -> PublishedStatus:
-    """Return a status with what the target and the log add to it."""
+    """Return a status completed from the target and the log."""
     if status.enabled:
         status = replace(status, refusal=refusal(form, state))
     try:
@@ -439,7 +438,7 @@ def _status(
         return replace(status, error=f"{type(error).__name__}: {error}")
     if published is None:
         return status
-    times = _late(ports, state, published)
+    times = _lag_times(ports, state, published)
     first = published.time if times is None else next(iter(times), None)
     lag_s = 0.0 if first is None else max(0.0, (ports.clock.now() - first) / 1e6)
     return replace(
@@ -452,7 +451,7 @@ def _status(
     )
 
 
-def _late(ports: TableContext, state: State, published: Published) -> list[Instant] | None:
+def _lag_times(ports: TableContext, state: State, published: Published) -> list[Instant] | None:
     """Return the times of the events that make a published version lag; None if unknown."""
     if not follows(ports.log, state, published):
         return None
@@ -460,11 +459,11 @@ def _late(ports: TableContext, state: State, published: Published) -> list[Insta
         before = ports.log.version(published.event, state)
     except (VersionExpired, CorruptTable):
         return [] if shows(published, state) else None
-    return [*_changing(ports, state, before)]
+    return [*_changing_times(ports, state, before)]
 
 
-def _changing(ports: TableContext, state: State, before: State) -> Iterator[Instant]:
-    """Yield the times of the events after a version that change what is published."""
+def _changing_times(ports: TableContext, state: State, before: State) -> Iterator[Instant]:
+    """Yield the times of the events after a version that change published files or columns."""
     events = ports.log.events(before.n + 1)
     for event in takewhile(lambda each: each.n <= state.n, events):
         after = apply(before, event)

@@ -1,10 +1,10 @@
-"""Why a version of a table cannot be published in a format.
+"""Reasons that a version of a table cannot be published in a format.
 
 1. The kind of table decides whether its files show its rows, the format whether it has the types
    of their columns.
-2. Most tables are published whatever schemas their files were written with. Only if not all of
-   them can be, the files that are shown are looked at: compaction rewrites older ones.
-3. The planner is given the schemas of such files, each with the reason (``blocking_schemas``): a
+2. Most tables are published whatever schemas their files were written with. Only if a format
+   refuses one of these schemas, the visible files are read: compaction rewrites older ones.
+3. The planner gets the schemas of such files, each with the reason (``blocking_schemas``): a
    compaction of its own makes the table publishable again.
 """
 
@@ -20,7 +20,7 @@ from airflow_provider_segtable.planning.properties import PublishSettings, prope
 
 
 def refusal(form: Format, state: State) -> str:
-    """Return why the version cannot be published, with the way out; empty if it can."""
+    """Return the reason if the version cannot be published, with the way out, else empty."""
     table = state.table
     why = unpublished(state)
     if why:
@@ -32,9 +32,9 @@ def refusal(form: Format, state: State) -> str:
 
 
 def blocking_schemas(state: State) -> Mapping[int, str]:
-    """Return the schemas of shown files that keep a version from being published, and why.
+    """Return the schemas of visible files that block a publication, each with the reason.
 
-    They are empty if another reason keeps it from that in any case, or if it is not published.
+    Empty if another reason blocks it in any case, or if the table is not published.
     """
     table, found = state.table, dict[int, str]()
     shown: set[int] | None = None
@@ -54,9 +54,9 @@ def blocking_schemas(state: State) -> Mapping[int, str]:
 
 
 def check_published(table: TableDefinition) -> None:
-    """Refuse properties that ask for a format in which the table can never be published.
+    """Refuse properties that switch on a format in which the table can never be published.
 
-    A rollup table may be published whenever it is rolled up perfectly, so it may ask for it.
+    A rollup table may switch one on: it can be published whenever it is rolled up perfectly.
 
     Raises:
         InvalidInput: a property is malformed.

@@ -1,16 +1,16 @@
-"""The step from a published version to a version of the log: what differs, as a revision.
+"""Compare a published version with a version of the log, and return the difference as a revision.
 
 1. A published version *follows* the log if it is of the same table, and its event is in the log
    with its commit id. Otherwise the log was rebuilt, or the table created anew: all files are
    published again.
-2. If the state at the published event can be had by a few events, only the chunks that changed
-   since are compared (``core.publishing``): this process remembers a state, or the log has
-   one. Otherwise all files are compared, by their keys. Both say the same, if the published version
-   was put by the rules of today: of another one all files are compared.
-3. Only files that are shown anew, or with other rows, are opened: their footers, and the files that
-   name their hidden rows.
-4. The same rows are shown as before if no event between changes rows. If these events are very
-   many, or compactions change what is shown of a row, it counts as a change.
+2. If this process remembers a state at the published event, or the log leads there in a few events,
+   only the chunks that changed since are compared (``core.publishing``). Otherwise all files are
+   compared, by their keys. Both give the same result if the published version was put by today's
+   rules; if it was put by other rules, all files are compared.
+3. Only new files, and files with other hidden rows than before, are opened: their footers, and the
+   files that name their hidden rows.
+4. The rows are the same as before if no event in between changes rows. If there are many such
+   events, or compactions merge rows, they count as changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,10 +37,10 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publication
 
 Report: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, how many files are done, and of how many."""
+"""Called with the current step, the number of files done, and of all files."""
 
 MOST_EVENTS = 64
-"""Number of events between two versions that are looked at one by one."""
+"""Most events between two versions that are read one by one."""
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
@@ -50,8 +50,8 @@ def silent(_what: str, _done: int, _total: int) -> None:
 def follows(log: EventLog, state: State, published: Published) -> bool:
     """Return whether the log has the event that a published version shows (rule 1).
 
-    An event that has expired is taken to be the same: keys of files never are by accident. A
-    version without a commit id is one that its format cannot go on from.
+    An event that has expired is taken to be the same: keys of files are never equal by accident. A
+    format cannot continue from a version without a commit id.
     """
     other = published.table_id != state.table.table_id
     if other or not published.commit or published.event > state.n:
@@ -65,7 +65,7 @@ def follows(log: EventLog, state: State, published: Published) -> bool:
 def differing(
     log: EventLog, state: State, published: Published, last: Publication | None
 ) -> Changes:
-    """Return what a version shows otherwise than a published one (rule 2).
+    """Return the changes from a published version to a version of the log (rule 2).
 
     Args:
         log: the table's log.
@@ -85,7 +85,7 @@ def differing(
 
 
 def _remembered(log: EventLog, published: Published, last: Publication | None) -> State | None:
-    """Return a state that shows the files of a published version, on from the last publication."""
+    """Return a state with the files of a published version, folded from the last publication."""
     if last is None or last.published.table_id != published.table_id:
         return None
     if (last.published.number, last.published.commit) == (published.number, published.commit):
@@ -101,7 +101,7 @@ def _remembered(log: EventLog, published: Published, last: Publication | None) -
 
 
 def _logged(log: EventLog, event: int, state: State) -> tuple[State, State] | None:
-    """Return the states at an event and at that of ``state``, which share the chunks they can."""
+    """Return the states at an event and at that of ``state``, which share unchanged chunks."""
     if state.n - event > MOST_EVENTS:
         return None
     try:
@@ -175,7 +175,7 @@ def revision(
 
 
 def _rows_change(log: EventLog, state: State, last: Event, since: int) -> bool:
-    """Return whether an event after ``since`` changes the rows that are shown (rule 4)."""
+    """Return whether an event after ``since`` changes visible rows (rule 4)."""
     if state.table.kind.merges or not 0 <= state.n - since <= MOST_EVENTS:
         return True
     if effects(last.action):

@@ -1,22 +1,22 @@
-"""The targets in a table's root: what readers of published versions need, and what is obsolete.
+"""The targets in a table's root: the files that readers need, obsolete ones, and their removal.
 
 1. All formats are asked, whether or not the table publishes in them now: readers may still open a
    version that was published before.
 2. A target that cannot be read is an error, because its readers may need any file. So is one that
    another tool wrote: a table that was converted in place names the same data files.
-3. *Read the targets after the event that gives files up.* A publisher puts a version, then looks
-   whether the log still keeps its event (``table.publishing.publisher``). So either the reader of
+3. *Read the targets after the event that gives files up.* A publisher puts a version, then checks
+   that the log still keeps its event (``table.publishing.publisher``). So either the reader of
    the targets finds that version, or its publisher finds the event, and publishes a newer one.
-4. The files of a target belong to the table: they are dropped with it, but for those of another
-   tool's table.
+4. The files of a target belong to the table and are dropped with it, except those of another tool's
+   table.
 
-Removal of what is published in a format: the table itself and its data files stay.
+Removal of a format's target, without the table itself and its data files:
 
-1. Only files with names that a target gives, in the folders of the format, are deleted; and none if
+5. Only files with names that a target gives, in the folders of the format, are deleted; and none if
    another tool's table is there. A damaged target is removed like a whole one.
-2. The newest are deleted first: so whatever stays, if the removal is interrupted, is a version that
-   was published, or nothing. Then remove it again.
-3. Files are listed until there are none: a publisher may have put a version meanwhile. If it puts
+6. The newest files are deleted first. So after an interruption the rest is a version that was
+   published, or nothing. Then remove it again.
+7. Files are listed until there are none: a publisher may have put a version meanwhile. If it puts
    one after the last listing, it finds that the versions before are gone, and takes it back.
 """
 
@@ -51,7 +51,7 @@ def published_paths(ports: TableContext, since: Instant) -> frozenset[str]:
 def sweep_targets(
     ports: TableContext, since: Instant, *, dry_run: bool
 ) -> Mapping[str, tuple[str, ...]]:
-    """Delete what is obsolete in all targets; return the paths by format, if there are any."""
+    """Delete obsolete files of all targets; return the paths by format, if there are any."""
     swept = {
         name: each.target(ports.storage).sweep(since, dry_run=dry_run)
         for name, each in ports.formats.items()
@@ -72,7 +72,7 @@ def target_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
 
 
 def target_folders(ports: TableContext) -> tuple[str, ...]:
-    """Return the folders below a table's root that targets of all formats have."""
+    """Return the folders of all formats' targets below a table's root."""
     return tuple(folder for each in ports.formats.values() for folder in each.folders)
 
 
@@ -82,9 +82,9 @@ def own_paths(storage: Storage, each: Format, folder: str) -> list[str]:
 
 
 def withdraw(ports: TableContext, each: Format) -> None:
-    """Delete what is published of a dropped table, as its drop does, unless a new table is there.
+    """Delete the target of a dropped table, as its drop does, unless a new table replaced it.
 
-    Files are listed before the log is asked, so none of a new table is among them.
+    Files are listed before the log is read, so none of a new table is among them.
     """
     own = [path for folder in each.folders for path in own_paths(ports.storage, each, folder)]
     if EventLog(ports.storage).end() is not None:
@@ -94,14 +94,14 @@ def withdraw(ports: TableContext, each: Format) -> None:
 
 def _is_foreign(each: Format, storage: Storage) -> bool:
     try:
-        each.target(storage).remains()  # of a damaged one, files are told by their names
+        each.target(storage).remains()  # files of a damaged target are known by their names
     except ForeignTable:
         return True
     return False
 
 
 LOOKS = 100
-"""How often files are listed at most, if publishers put versions all the while."""
+"""Most listings of files, if publishers put versions meanwhile."""
 
 
 def remove_published(
