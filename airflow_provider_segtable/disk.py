@@ -120,7 +120,7 @@ class Folders:
                     if is_link(fd, name):
                         raise self.link(f"{folder}/{name}".lstrip("/"))
 
-    def settle(self, path: str) -> None:
+    def flush(self, path: str) -> None:
         """Make the names in a folder durable, and its own; do nothing if it is missing."""
         parts = tuple(path.split("/"))
         with contextlib.suppress(FileNotFoundError), self.opened(path) as folder:

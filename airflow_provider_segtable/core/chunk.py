@@ -107,7 +107,7 @@ def layered(layers: tuple[Layer, ...], old: Group | None, new: Group | None) -> 
     return (*layers[:at], *changed, *layers[at + known :])
 
 
-def settled(
+def visible_after(
     layers: tuple[Layer, ...], visible: Spans[Group], old: Group | None, new: Group | None
 ) -> Spans[Group]:
     """Return the visible groups after ``old`` became ``new``."""
@@ -117,7 +117,7 @@ def settled(
         filled = _filled(layers, old.start, old.end, old.key.minor_version)
         if filled is not None:
             return visible.splice(old.start, old.end, filled)
-        return _settled_anew(layers, visible, old)
+        return _recomputed(layers, visible, old)
     return visible
 
 
@@ -129,11 +129,11 @@ def _taken_in(layers: tuple[Layer, ...], visible: Spans[Group], new: Group) -> S
             return visible
         crossed = crossed or rival.start < new.start or rival.end > new.end
     if crossed:
-        return _settled_anew(layers, visible, new)
+        return _recomputed(layers, visible, new)
     return visible.splice(new.start, new.end, (new,))
 
 
-def _settled_anew(layers: tuple[Layer, ...], visible: Spans[Group], about: Group) -> Spans[Group]:
+def _recomputed(layers: tuple[Layer, ...], visible: Spans[Group], about: Group) -> Spans[Group]:
     start, end = about.start, about.end
     wider = (-1, -1)
     while wider != (start, end):
@@ -473,7 +473,7 @@ class Chunk:
         layers, visible = self.layers, self.visible
         for old, new in changed:
             layers = layered(layers, old, new)
-            visible = settled(layers, visible, old, new)
+            visible = visible_after(layers, visible, old, new)
         return replace(held, layers=layers, visible=visible)
 
 

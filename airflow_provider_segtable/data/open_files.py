@@ -337,7 +337,7 @@ class SinkFile(io.RawIOBase):
 
 
 class JoiningFile(SinkFile):
-    """A ``SinkFile`` that joins small writes; whoever uses the sink itself calls ``settle`` first.
+    """A ``SinkFile`` that joins small writes. Call ``pass_on`` before using the sink itself.
 
     It does not write when it is closed or collected: then the sink may be closed, too.
     """
@@ -354,13 +354,13 @@ class JoiningFile(SinkFile):
     def write(self, data: Any) -> int:
         """Append bytes, now or later."""
         if len(self._held) + len(data) > HELD:
-            self.settle()
+            self.pass_on()
         if len(data) > HELD:
             return super().write(data)
         self._held += data
         return len(data)
 
-    def settle(self) -> None:
+    def pass_on(self) -> None:
         """Pass on what is held."""
         if self._held:
             held, self._held = bytes(self._held), bytearray()

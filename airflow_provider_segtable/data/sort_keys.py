@@ -230,11 +230,11 @@ def stable_order(codes: Codes) -> Indices:
     ordered = codes.rows[order]
     same = ordered[1:] == ordered[:-1]
     if same.any():
-        _settle(order, same)
+        _break_ties(order, same)
     return order
 
 
-def _settle(order: Indices, same: npt.NDArray[np.bool_]) -> None:
+def _break_ties(order: Indices, same: npt.NDArray[np.bool_]) -> None:
     """Sort the row numbers within each stretch of equal codes, in place."""
     tied = np.zeros(len(order), bool)
     tied[1:] |= same

@@ -124,7 +124,7 @@ def check_records(
             severity=Severity.WARNING,
             where=f"index {index.definition.name}",
             what=f"{counted(doubled, 'row')} of keys that have another one in another time chunk",
-            why="no run of the index has settled them",
+            why="no run of the index has corrected them",
             do=again,
         )
 

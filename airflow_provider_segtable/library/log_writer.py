@@ -330,7 +330,7 @@ class TableLogWriter:
     def _judge(self, failed: SegtableError) -> None:
         """Raise the error of the last checkpoint, unless the log has all rows nevertheless."""
         try:
-            waiting = self._settled()
+            waiting = self._forget_committed()
         except Fenced as error:
             raise self._fenced(error, ended=self._ended) from failed
         if waiting:
@@ -423,14 +423,14 @@ class TableLogWriter:
     def _checkpointed(self, commit_id: str | None, wait_s: float) -> int | None:
         self._checked(wait_s)
         version = self._log.checkpoint(commit_id, wait_s=wait_s)
-        if waiting := self._settled():
+        if waiting := self._forget_committed():
             raise CheckpointPending(
                 f"records of the log store of {self._ports.uri} are not committed yet "
                 f"({waiting}): ask again"
             )
         return version
 
-    def _settled(self) -> str:
+    def _forget_committed(self) -> str:
         """Forget what the table's log has; return what it does not have yet.
 
         Raises:

@@ -13,7 +13,7 @@ Contract:
    returned before the call.
 4. ``replace`` overwrites, durably; it is for hints only, never for the log.
 5. A readable object has durable bytes, but its name may not be durable yet: its author may have
-   stopped before it synced the folder. ``settle`` makes the names in a folder durable. Call it
+   stopped before it synced the folder. ``flush`` makes the names in a folder durable. Call it
    before deleting files because of an object that another writer created.
 6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
 7. ``delete`` leaves folders on local disks; ``prune`` removes the empty ones.
@@ -60,7 +60,7 @@ class Storage(Protocol):
         """Create or overwrite a hint."""
         ...
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Make all names in the folder ``prefix`` durable, whichever writer created them."""
         ...
 

@@ -14,7 +14,7 @@
 5. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
    files may be deleted, and no later event can name a deleted file.
 6. Deletions rely on files that other processes wrote and that a power failure may revert. So the
-   folders of the log, its checkpoints and its markers are settled first (``Storage.settle``).
+   folders of the log, its checkpoints and its markers are flushed first (``Storage.flush``).
 7. A dry run returns the same ``CleaningRun``; it performs all steps before the first write.
 8. *Published versions*: what their readers need stays (``table.publishing.targets``). Targets are
    read before the first write, and again before files are deleted. A version put in between shows
@@ -201,10 +201,10 @@ def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
         with contextlib.suppress(AlreadyExists):
             ports.storage.create(expired_path(log_from), b"")
         if ports.log.first() > log_from:
-            ports.storage.settle(EXPIRED)
+            ports.storage.flush(EXPIRED)
             ports.storage.delete(expired_path(log_from))
     for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
-        ports.storage.settle(folder)
+        ports.storage.flush(folder)
     for path in paths:
         ports.storage.delete(path)
 
@@ -536,7 +536,7 @@ def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozen
     ports = cleaning.ports
     going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
     if going:
-        ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
+        ports.storage.flush(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
     for path in sorted(going):
         ports.files.delete(path)
     return going
@@ -548,7 +548,7 @@ def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
     ports = cleaning.ports
     spared = cleaning.named() | _published(cleaning, look.keep)
     going = unnamed(_not_in(look.run.orphans, spared), ports.log.refresh(head))
-    ports.storage.settle(TIMELINE)
+    ports.storage.flush(TIMELINE)
     for entry in going:
         ports.files.delete(entry.path)
     if any(entry.path.startswith(f"{INDEXES}/") for entry in going):

@@ -29,8 +29,8 @@ Run an index: build what it lacks now, in this call.
 2. If the plan left time apart that is still lacking after it, another plan follows.
 3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
    planner's, goes on.
-4. An index that lacks nothing, but whose last plan was aborted, has its keys settled: the plan may
-   have ended before it did that.
+4. An index that lacks nothing, but whose last plan was aborted, has its keys corrected: the plan
+   may have ended before it did that.
 """
 
 import logging
@@ -57,7 +57,7 @@ from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, Report, compact
-from airflow_provider_segtable.services.indexing import COMMIT, requested_plan, settle
+from airflow_provider_segtable.services.indexing import COMMIT, correct_keys, requested_plan
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
@@ -414,7 +414,7 @@ def run_index(
             break
     newest = newest_plan(begun.definition.id, state.plans.values())
     if not results and newest is not None and newest.status is PlanStatus.ABORTED:
-        settle(ports, begun.definition.id, ports.randomness.token())
+        correct_keys(ports, begun.definition.id, ports.randomness.token())
     state = ports.log.load()
     index = state.indexes.get(name)
     message = f"index {begun.definition.name} lacks nothing"
@@ -426,7 +426,7 @@ def run_index(
         files=sum(result.segments_in for result in results),
         left=chunks_lacking(index, state) if index else 0,
         plans=tuple(result.plan_id for result in results),
-        settled=_settled(mine),
+        settled=_records_corrected(mine),
     )
 
 
@@ -436,7 +436,7 @@ def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:
     return sum(1 for a in actions if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
 
 
-def _settled(mine: Iterable[Event]) -> int:
+def _records_corrected(mine: Iterable[Event]) -> int:
     """Return the number of records that this process has corrected."""
     found = (event.action for event in mine if event.commit.startswith(COMMIT))
     return sum(segment.rows for action in found for segment in segments_of(action))

@@ -12,15 +12,15 @@
    the next attempt at the plan goes on. Every attempt brings at least one event.
 5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
    writers, or is lacking, and then built, too.
-6. Keys with several rows are settled (``settle``) before the event after which an index of records
-   lacks nothing. So an index that is current keeps its promise, also after a build that was killed.
+6. Keys with several rows are corrected (``correct_keys``) before the event after which an index of
+   records lacks nothing. So an index that is current keeps its promise, also after a killed build.
 
 The entries that an index has already, before a time is built.
 
 An entry about a file that the table has no more is *stale*: a build deletes it. The others say
 which files are known (``data.indexes.entries``). Entries about records tell neither.
 
-Settle keys: correct the records of keys that have several rows, once an index knows them all.
+Corrections: correct the records of keys that have several rows, once an index knows them all.
 
 1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before
    an index of records, or came while it lacked something, were not routed: a run of the index looks
@@ -145,7 +145,7 @@ class _Overtaken(Exception):  # not an error: the batch is looked at again
     """Another event has a key of the batch."""
 
 
-def settle(
+def correct_keys(
     ports: TableContext, index_id: str, token: str, check: Callable[[], None] = lambda: None
 ) -> None:
     """Correct the records of all keys that have several rows.
@@ -166,7 +166,7 @@ def settle(
         return
     forward_feeds(ports, state)
     for number, facts in enumerate(_doubled(ports, index)):
-        _settled(ports, check, index_id, facts, f"{COMMIT}{token}-{number}")
+        _corrected_keys(ports, check, index_id, facts, f"{COMMIT}{token}-{number}")
 
 
 def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
@@ -210,7 +210,7 @@ def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[p
         yield left
 
 
-def _settled(
+def _corrected_keys(
     ports: TableContext, check: Callable[[], None], index_id: str, facts: pa.Table, commit_id: str
 ) -> None:
     """Correct the records of some keys, as the newest version has them."""
@@ -229,7 +229,7 @@ def _settled(
             return
         reason = outcome
     raise CommitConflict(
-        f"{ports.uri}: keys could not be settled, because {reason} {TRIES} times: run the index "
+        f"{ports.uri}: keys could not be corrected, because {reason} {TRIES} times: run the index "
         "again"
     )
 
@@ -396,17 +396,17 @@ def _jobs(
 def _committed(
     ports: TableContext, attempt: Attempt, piece: _Piece, parts: Sequence[pa.Table]
 ) -> Outcome:
-    """Commit the entries of a piece; before the last event of an index of records, settle keys.
+    """Commit the entries of a piece; before the last event of an index of records, correct keys.
 
     Raises:
-        CommitConflict: keys could not be settled.
+        CommitConflict: keys could not be corrected.
     """
     if not _is_last(piece):
         return _entered(ports, attempt, piece, parts)
     entered = _entered(ports, attempt, replace(piece, whole=False), parts)
     if not isinstance(entered, Committed):
         return entered
-    settle(ports, piece.index.definition.id, attempt.token, attempt.lease.check)
+    correct_keys(ports, piece.index.definition.id, attempt.token, attempt.lease.check)
     return _entered(ports, attempt, replace(piece, stale=piece.stale.slice(0, 0)), ())
 
 

@@ -99,12 +99,12 @@ class Checkpointer:
 
     def __init__(self, ports: TableContext, store: LogStore, columns: State) -> None:
         self._ports, self._store, self._columns = ports, store, columns
-        self._unsettled: tuple[Cut, str | None] | None = None
+        self._in_doubt: tuple[Cut, str | None] | None = None
 
     @property
-    def unsettled(self) -> bool:
+    def in_doubt(self) -> bool:
         """Return whether the outcome of the last commit is unknown."""
-        return self._unsettled is not None
+        return self._in_doubt is not None
 
     def run(self, commit_id: str | None = None) -> Checkpointed:
         """Commit what the store has now; errors as ``commit_cut``, whose retry is another run.
@@ -113,8 +113,8 @@ class Checkpointer:
             commit_id: equal ids commit once; by default the ranges of offsets name the commit.
         """
         before = Checkpointed()
-        if self._unsettled is not None:
-            before = self._commit(*self._unsettled)
+        if self._in_doubt is not None:
+            before = self._commit(*self._in_doubt)
         found = self._commit(self._store.checkpoint(), commit_id)
         return Checkpointed(
             result=found.result or before.result, lost={**before.lost, **found.lost}
@@ -129,13 +129,13 @@ class Checkpointer:
                 cut = self._without_refused(cut, lost, refusal)
             else:
                 return Checkpointed(result=result, lost=lost)
-        self._unsettled = None
+        self._in_doubt = None
         return Checkpointed(lost=lost)
 
     def _committed(self, cut: Cut, commit_id: str | None) -> AppendResult | None:
         """Commit a cut, and tell the store."""
-        again = self._unsettled is not None and self._unsettled[0] is cut
-        self._unsettled = cut, commit_id  # unless an error says more
+        again = self._in_doubt is not None and self._in_doubt[0] is cut
+        self._in_doubt = cut, commit_id  # unless an error says more
         try:
             result = commit_cut(
                 self._ports,
@@ -148,10 +148,10 @@ class Checkpointer:
             raise
         except SegtableError:
             if not again:  # else the first attempt may have landed
-                self._unsettled = None
+                self._in_doubt = None
                 self._store.abandon(cut)
             raise
-        self._unsettled = None
+        self._in_doubt = None
         self._store.committed(cut)
         return result
 
@@ -161,7 +161,7 @@ class Checkpointer:
         """Return a cut without the buckets that the log refuses; raise if it refuses none."""
         found = refused(self._ports.log.load(), cut)
         if not found:
-            self._unsettled = None
+            self._in_doubt = None
             self._store.abandon(cut)
             raise refusal
         for bucket, why in found.items():
@@ -306,7 +306,7 @@ class LogService:
             self._backlog(),
             self.progress.failures,
             now_s=self._clock.monotonic(),
-            requested=self._checkpointer.unsettled,
+            requested=self._checkpointer.in_doubt,
         )
         if isinstance(found, Wait):
             return min(found.seconds, LOOK_S)

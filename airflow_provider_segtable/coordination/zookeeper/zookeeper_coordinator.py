@@ -135,7 +135,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
                     try:
                         outcome = self._round(link, call)
                         if isinstance(outcome, ZooKeeperLease):
-                            return self._settled(link, call, outcome)
+                            return self._dequeued(link, call, outcome)
                         call.interrupted = 0
                         if isinstance(outcome, Blocked):
                             self._wait(link, call, outcome, start=start)
@@ -220,7 +220,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         with self._border():
             self._live()  # in a forked child this also drops the parent's heads
         if table in self._heads:
-            self._heads[table].settle()
+            self._heads[table].drain()
         head = self._awaited(nodes.head, nodes.read_head, lambda head: head > beyond, wait_s)
         return head if head > beyond else None
 
@@ -257,7 +257,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         nodes = self._nodes(table)
         head = self._heads.pop(table, None)
         if head is not None:
-            head.settle()  # an announcement under way would make its node anew
+            head.drain()  # an announcement under way would make its node anew
         self._bells.pop(nodes.head, None)
         self._retrying(lambda link: delete_tree(link, nodes.table))
 
@@ -360,7 +360,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             lock = replace(lock, revoked=known.revoked, publishing=known.publishing)
         return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
 
-    def _settled(self, link: Link, call: Acquisition, lease: ZooKeeperLease) -> ZooKeeperLease:
+    def _dequeued(self, link: Link, call: Acquisition, lease: ZooKeeperLease) -> ZooKeeperLease:
         if call.queued:  # the multi deletes the place, unless the group held its lock already
             link.clean(lambda: call.nodes.leave_queue(link, call.guid))
         return lease

@@ -284,7 +284,7 @@ class IndexState:
         left = tuple(each for each in self.feeds if each[0] > through)
         return replace(self, feeds=left, forwarded=through)
 
-    def settled(self, n: int) -> "IndexState":
+    def with_available(self, n: int) -> "IndexState":
         """Return the state after event ``n``: available if it lacks nothing."""
         done = self.available_n is None and self.current
         return replace(self, available_n=n) if done else self

@@ -147,8 +147,8 @@ class MergedRead:
         needed, test = self._needed(reader, group, where)
         with reader.opened(group.segments) as opened:
             runs = opened.runs(group.segments, needed, where=test)
-            settled = self._settled(reader, group)
-            for rows in _present(runs) if settled else self._merged(opened, group, runs):
+            merged = self._merged_already(reader, group)
+            for rows in _present(runs) if merged else self._merged(opened, group, runs):
                 shown = within(rows, time, group.clip).select(list(self.columns))
                 yield with_defaults(shown, defaults)
 
@@ -168,7 +168,7 @@ class MergedRead:
             found = _with_origins(rows, roots, orders) if hidden else rows
             yield found if self.since is None else _added(found, roots, orders, self.since)
 
-    def _settled(self, reader: GroupReader, group: FileGroup) -> bool:
+    def _merged_already(self, reader: GroupReader, group: FileGroup) -> bool:
         """Return whether nothing is merged: the rows are all records but tombstones."""
         return group.merged and self.since is None and not self._hidden(reader)
 
@@ -177,7 +177,7 @@ class MergedRead:
     ) -> tuple[list[str], Condition | None]:
         """Return the columns to read of the files of a group, and the condition on their rows."""
         looked_at = self._looked_at(reader, group)
-        if self._settled(reader, group):
+        if self._merged_already(reader, group):
             # a condition is on rows as readers see them
             return looked_at, None if shown_defaults(reader.table) else where
         needed = [*self.rules.needed(looked_at, reader.schema.names), *self._roots(reader)]
@@ -188,7 +188,7 @@ class MergedRead:
     def _looked_at(self, reader: GroupReader, group: FileGroup) -> list[str]:
         """Return the columns that are looked at: of records, or of the rows that they make."""
         times = (reader.table.time_column,) if group.clip else ()
-        if self._settled(reader, group):
+        if self._merged_already(reader, group):
             return list(dict.fromkeys([*self.columns, OP, *times]))
         hidden = self._hidden(reader)
         columns = (name for name in self.columns if name not in hidden)

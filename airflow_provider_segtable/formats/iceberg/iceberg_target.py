@@ -181,7 +181,7 @@ class IcebergTarget:
                 raise
             if found != data:
                 return False
-            self._storage.settle(names.METADATA)
+            self._storage.flush(names.METADATA)
         return True
 
     def _found(self, path: str) -> bytes | None:

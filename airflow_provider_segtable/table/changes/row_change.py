@@ -182,7 +182,7 @@ def change(
         found = find(Snapshot(ports=ports, state=state))
         if found.nothing:
             return ChangeResult(n=None, state=state, matched=found.matched, deleted=0, inserted=0)
-        done = _Settling(asked, found, state).run()
+        done = _Committing(asked, found, state).run()
         if isinstance(done, ChangeResult):
             return done
         lost, state = done, log.refresh(state)
@@ -213,7 +213,7 @@ def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
     )
 
 
-class _Settling:
+class _Committing:
     """Commits one ``Found`` while other writers change other rows.
 
     ``state`` is the newest version in which its rows are known to be visible.
@@ -266,7 +266,7 @@ class _Settling:
                 return None  # the granularity changed while we waited
             files = NewFiles()
             self.segments, self.guard = written(ports, lease, write, files), lease.check
-            files.settle()
+            files.wait_durable()
             done = self._rounds()
         if isinstance(done, Conflict) and self._torn(newest):
             self._discard_segments()

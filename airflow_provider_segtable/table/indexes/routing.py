@@ -9,7 +9,7 @@
    first, and the other one corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
    or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
-   that the index lacks it, and its next run settles the keys (``services.indexing``).
+   that the index lacks it, and its next run corrects the keys (``services.indexing``).
 
 Write corrections: tombstones over records that lose, as log files in their places.
 

@@ -186,7 +186,7 @@ def stores_believed(monkeypatch: Patch) -> None:
     """Checkpoints and closes return when the store has nothing more to commit."""
     epochs_unheard(monkeypatch)
     no_lease(monkeypatch)
-    monkeypatch.setattr(TableLogWriter, "_settled", lambda _: "")
+    monkeypatch.setattr(TableLogWriter, "_forget_committed", lambda _: "")
     monkeypatch.setattr(Lane, "check", lambda _, wait_s: None)  # noqa: ARG005
 
 
