@@ -1,4 +1,4 @@
-"""The files that a version shows, the differences between two versions, and footers as facts.
+"""The files that a version shows, the differences between two versions, and statistics of footers.
 
 1. The kind of the table decides which visible files are shown (``TableKind.shows_base``). An append
    table shows all. A primary-key table shows the base files: each bucket as it was when its base
@@ -17,7 +17,7 @@
 4. A shown file names what hides some of its rows. Two shown files of one path with equal *keys*
    show the same rows. So whatever was published of a file, above all the positions of its hidden
    rows, stays valid while its key is the same.
-5. A bound in the facts of a footer is a Python value of the file's type: bool, int, float,
+5. A bound in the statistics of a footer is a Python value of the file's type: bool, int, float,
    ``Decimal``, str or bytes. Times are integers, so that no unit and no year is out of range:
    timestamps in microseconds since the epoch (UTC if the column has a zone, else as they read),
    times of day in microseconds since midnight, dates in days since the epoch. Nanoseconds are
@@ -319,10 +319,10 @@ def _deletions(state: State, segment: Segment) -> Iterator[tuple[SegmentId, tupl
             yield root, some
 
 
-# Facts of footers
+# Statistics of footers
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnFacts:
-    """What the footer of a file tells of a top-level column; None if it does not.
+class ColumnStats:
+    """Statistics of a top-level column in the footer of a file; None if it has none.
 
     Attributes:
         low: a lower bound of its values that are neither null nor NaN.
@@ -341,8 +341,8 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """What the footer of a file tells.
+class FileStats:
+    """Statistics in the footer of a file.
 
     Attributes:
         columns: by the ids of the columns in the schema that the file was written with.
@@ -350,6 +350,6 @@ class FileFacts:
         split_offsets: where its row groups begin.
     """
 
-    columns: Mapping[int, ColumnFacts] = field(default_factory=dict)
+    columns: Mapping[int, ColumnStats] = field(default_factory=dict)
     numbered: bool = False
     split_offsets: tuple[int, ...] = ()

@@ -359,7 +359,7 @@ def _check_ids(revision: Revision) -> None:
     bare = [
         path
         for path, new in revision.shown.items()
-        if not new.facts.numbered and (within or new.shown.segment.schema)
+        if not new.stats.numbered and (within or new.shown.segment.schema)
     ]
     if bare:
         columns = f", none within {within[0]!r}" if within else ""
