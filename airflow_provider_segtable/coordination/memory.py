@@ -392,7 +392,7 @@ class MemoryLease:
         with self._service.box(self._table) as box:
             self._ask(box)
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check the lock, and make it irrevocable from now on."""
         with self._service.box(self._table) as box:
             held = self._ask(box)

@@ -77,7 +77,7 @@ class Log(Protocol):
         """Make the stores ready; ``on_moved`` is told a bucket that another service has now."""
         ...
 
-    def publish(self, epoch: Epoch) -> None:
+    def announce(self, epoch: Epoch) -> None:
         """Let readers find them: the epoch has begun."""
         ...
 
@@ -155,7 +155,7 @@ class TableLogWriter:
         except BaseException:
             self._log.close()
             raise
-        self._log.publish(self.epoch)
+        self._log.announce(self.epoch)
         return self
 
     def __enter__(self) -> Self:
@@ -471,7 +471,7 @@ class TableLogWriter:
                 if self._clock.monotonic() > deadline + FAILOVER_S:
                     raise
             self._begin_within(FAILOVER_S)
-            self._log.publish(self.epoch)
+            self._log.announce(self.epoch)
 
     def _begin_within(self, wait_s: float) -> None:
         """Begin an epoch; try again after errors that pass."""

@@ -109,8 +109,8 @@ class EmbeddedLog:
         """Serve, and make checkpoints; a store beside its writer does not move."""
         self.service.start()
 
-    def publish(self, epoch: Epoch) -> None:
-        """Publish the address, and keep it so: the writer's epoch has begun."""
+    def announce(self, epoch: Epoch) -> None:
+        """Announce the address, and keep it so: the writer's epoch has begun."""
         self._announce(epoch)
         if self._claims is not None and not self._thread.is_alive():
             self._thread.start()
@@ -224,7 +224,7 @@ class ExternalLog:
             target=self._watch, args=(on_moved,), name="segtable-log-moves", daemon=True
         ).start()
 
-    def publish(self, epoch: Epoch) -> None:  # noqa: ARG002 - the log's form
+    def announce(self, epoch: Epoch) -> None:  # noqa: ARG002 - the log's form
         """Note whose services the writer uses from now on; they publish their own addresses."""
         self._used = dict(self._found)
 

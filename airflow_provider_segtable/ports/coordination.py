@@ -9,8 +9,8 @@ Contract of the coordinator and its leases:
    counts this as a yield.
 2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
    suspended: may or may not hold; do not commit) or LOST (certainly gone or revoked; final).
-   ``publish`` is called before the put that makes the work visible: of ``publish`` and a rival's
-   revocation exactly one wins. A second call is a ``check``.
+   ``make_irrevocable`` is called before the put that makes the work visible: of this call and a
+   rival's revocation exactly one wins. A second call is a ``check``.
 3. Fencing tokens grow within one epoch: a later grant has a higher ``number``. A wiped
    coordinator starts another epoch; numbers of different epochs do not compare.
 4. The log alone decides what is true. The coordinator may be wiped at any time; counters restart
@@ -145,7 +145,7 @@ class Lease(Protocol):
         """Raise ``LockLost`` unless the lease is HELD; ``LockRevoked`` names the taker."""
         ...
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check the lease, and make it irrevocable until its release.
 
         Raises:

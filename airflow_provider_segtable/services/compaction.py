@@ -68,7 +68,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
-from airflow_provider_segtable.core.log.plan import BuildIndex, PlanStatus, Publish, Rewrite
+from airflow_provider_segtable.core.log.plan import BuildIndex, Complete, PlanStatus, Rewrite
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Order
 from airflow_provider_segtable.core.segment import (
@@ -129,7 +129,7 @@ def stages_of(
     while True:
         step = attempt.plan.next_step(attempt.inputs, done, attempt.state)
         match step:
-            case Publish(segments=segments):
+            case Complete(segments=segments):
                 return End(files=files, segments=segments)
             case Rewrite():
                 done.append((yield from rewritten(ports, attempt, step, parallelism)))
@@ -522,7 +522,7 @@ def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> It
 
 def _ended(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
     if end.stop is None:
-        return _publish(ports, attempt, end)
+        return _complete(ports, attempt, end)
     return replace(_stopped_by(ports, attempt, end.stop), segments_in=end.files)
 
 
@@ -532,10 +532,10 @@ def _stopped_by(ports: TableContext, attempt: Attempt, stop: Stop) -> PlanResult
     return _not_committed(attempt.plan.id, stop)
 
 
-def _publish(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
+def _complete(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
     plan, lease, segments = attempt.plan, attempt.lease, end.segments
     try:
-        lease.publish()
+        lease.make_irrevocable()
     except SegtableError as error:
         discard(ports.files, [segments])
         return _stopped(ports, attempt, error)

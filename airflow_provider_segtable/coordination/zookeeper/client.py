@@ -284,7 +284,7 @@ class KeptLease:
         if self._released or self._kept.ended:
             self._kept.lease.check()
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check: an append publishes in the log alone."""
         self.check()
 

@@ -18,9 +18,9 @@ The lease of a grant, an ephemeral node that lives as long as its session:
    revoked, or released.
 6. ``state`` returns the local view and asks the server at most once after a reconnection.
    ``check`` always asks, so it also notices a session that ended while this process was paused.
-7. ``publish`` creates the lock's state in a transaction that checks the lock; a rival that revokes
-   creates the same node. After a lost reply the winner is unknown and the lease doubtful. If
-   ``publish`` then finds its own state, it counts as done.
+7. ``make_irrevocable`` creates the lock's state in a transaction that checks the lock; a rival
+   that revokes creates the same node. After a lost reply the winner is unknown and the lease
+   doubtful. If ``make_irrevocable`` then finds its own state, it counts as done.
 8. ``release`` deletes no state if the last check found none, which costs the server a transaction.
    If a rival revoked the lock since, the next request that contests deletes the state.
 """
@@ -478,7 +478,7 @@ class ZooKeeperLease:
         if known is not LeaseState.HELD:
             self._refuse(known)
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check the lock, and make it irrevocable from now on."""
         if not self._publishing and self._claim_state():
             self._publishing = True  # the transaction checked the lock

@@ -27,10 +27,10 @@ from airflow_provider_segtable.core.log.families.index_events import index_of
 from airflow_provider_segtable.core.log.plan import (
     BuildIndex,
     Claim,
+    Complete,
     Named,
     Plan,
     PlanState,
-    Publish,
     Step,
     decoded_fields,
 )
@@ -134,7 +134,7 @@ class IndexPlan(Plan):
     ) -> Step:
         """Build the index, then complete."""
         del inputs, state
-        return Publish(segments=()) if done else BuildIndex(index=self.index, apart=self.apart)
+        return Complete(segments=()) if done else BuildIndex(index=self.index, apart=self.apart)
 
     def encode(self) -> Json:
         """Return the plan as JSON."""

@@ -49,7 +49,7 @@ def test_suspended_is_doubtful_and_resumed_is_held() -> None:
     lease = client.acquire(request("g", 1), wait_s=0)
     service.suspend(client.session)
     assert lease.state is LeaseState.DOUBTFUL
-    for forbidden in (lease.check, lease.publish):
+    for forbidden in (lease.check, lease.make_irrevocable):
         with pytest.raises(LockLost, match="doubtful"):
             forbidden()
     with pytest.raises(CoordinatorUnavailable):
@@ -91,7 +91,7 @@ def test_who_was_not_told_cannot_publish() -> None:
     lease = client.acquire(request("g", 1), wait_s=0)
     service.expire(client.session, told=False)
     with pytest.raises(LockLost):
-        lease.publish()
+        lease.make_irrevocable()
     assert lease.state is LeaseState.LOST
 
 
