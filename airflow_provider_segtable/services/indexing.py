@@ -24,9 +24,9 @@ Corrections: correct the records of keys that have several rows, once an index k
 
 1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before
    an index of records, or came while it lacked something, were not routed: a run of the index looks
-   for keys with several facts, after it has built what was lacking.
+   for keys with several entries, after it has built what was lacking.
 2. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
-   holds a batch. What came later was routed by its writer, who knew all facts.
+   holds a batch. What came later was routed by its writer, who knew all entries.
 3. Of keys that are to be corrected, the records are read. Their corrections are one event for each
    batch of keys, under a commit id of its own. If others wrote such a key meanwhile, the batch is
    looked at again.
@@ -80,13 +80,13 @@ from airflow_provider_segtable.table.committer import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import index_named
-from airflow_provider_segtable.table.indexes.facts import facts_of
 from airflow_provider_segtable.table.indexes.index_entries import (
     entries_in,
     entry_rules,
     index_ports,
     write_feed,
 )
+from airflow_provider_segtable.table.indexes.key_entries import entries_of_keys
 from airflow_provider_segtable.table.indexes.routing import Route, discard, holds, rerouted
 from airflow_provider_segtable.table.parts import MergedScan, groups_to_read
 
@@ -136,8 +136,8 @@ def known_entries(
 
 COMMIT = "settled-"
 """The begin of the commit ids."""
-MOST_FACTS = 65_536
-"""Number of facts from which on a batch takes no further one."""
+MOST_ENTRIES = 65_536
+"""Number of entries from which on a batch takes no further one."""
 TRIES = 20
 
 
@@ -165,22 +165,22 @@ def correct_keys(
     if index is None or index.definition.kind.about_files:
         return
     forward_feeds(ports, state)
-    for number, facts in enumerate(_doubled(ports, index)):
-        _corrected_keys(ports, check, index_id, facts, f"{COMMIT}{token}-{number}")
+    for number, entries in enumerate(_doubled(ports, index)):
+        _corrected_keys(ports, check, index_id, entries, f"{COMMIT}{token}-{number}")
 
 
 def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
-    """Yield facts about keys with several live places, as far as the facts tell."""
+    """Yield entries about keys with several live places, as far as the entries tell."""
     own = index_ports(ports, index.definition)
     state = own.log.load()
     key = index.definition.kind.divided_by
     held: list[pa.Table] = []
-    for facts in _by_key(own, state, key):
+    for entries in _by_key(own, state, key):
         layout = ports.log.load().layout
-        losers = decided(facts, places_of(facts, layout)[0], key).losers
+        losers = decided(entries, places_of(entries, layout)[0], key).losers
         if len(losers):
-            held.append(facts.take(pa.array(losers)))
-        if sum(some.num_rows for some in held) >= MOST_FACTS:
+            held.append(entries.take(pa.array(losers)))
+        if sum(some.num_rows for some in held) >= MOST_ENTRIES:
             yield pa.concat_tables(held)
             held = []
     if held:
@@ -188,7 +188,7 @@ def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
 
 
 def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[pa.Table]:
-    """Yield all facts of an index's own table, those of a key together."""
+    """Yield all entries of an index's own table, those of a key together."""
     scan = MergedScan(
         files=own.files,
         table=state.table,
@@ -211,7 +211,7 @@ def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[p
 
 
 def _corrected_keys(
-    ports: TableContext, check: Callable[[], None], index_id: str, facts: pa.Table, commit_id: str
+    ports: TableContext, check: Callable[[], None], index_id: str, entries: pa.Table, commit_id: str
 ) -> None:
     """Correct the records of some keys, as the newest version has them."""
     reason = "nothing was tried"
@@ -220,7 +220,7 @@ def _corrected_keys(
         index = index_of(index_id, state)
         if index is None:
             return
-        route = rerouted(ports, state, index, facts_of(ports, index, facts))
+        route = rerouted(ports, state, index, entries_of_keys(ports, index, entries))
         if not route.corrections:
             discard(ports, route)
             return

@@ -1,6 +1,6 @@
 """Kinds of index: one object answers what an index keeps of each file.
 
-1. An index keeps *entries*, facts about data files, so that readers need not open the files. As
+1. An index keeps *entries* about data files, so that readers need not open the files. As
    files never change, an entry is right for as long as its file exists.
 2. Entries are the rows of a primary-key table of their own (``index_table``). A kind says which
    columns that table has; ``data.indexes`` computes the entries.

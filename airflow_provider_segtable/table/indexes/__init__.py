@@ -9,7 +9,7 @@ The way of an index:
    publishes files (``data/indexes/entries``). Few are in the event itself, many in files that it
    names (``table/indexes/index_entries``, ADR 0051). ``table/indexes/feeding`` joins the former
    in files, and copies all into the index's log. Of a ``record_index`` it asks
-   ``table/indexes/routing``: the facts of the written keys are decided with all that are known
+   ``table/indexes/routing``: the entries of the written keys are decided with all that are known
    (``data/indexes/records``), and what loses is corrected in the same event (ADR 0050). A
    compaction that cuts time chunks does so with the records that came meanwhile
    (``table/indexes/routing``).

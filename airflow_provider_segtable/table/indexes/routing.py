@@ -19,14 +19,14 @@ Write corrections: tombstones over records that lose, as log files in their plac
 
 Route the keys of an event: decide which records win, and write what corrects the others.
 
-1. The facts of the new records and all that is known of their keys are decided together
+1. The entries of the new records and all that is known of their keys are decided together
    (``data.indexes.records``).
 2. A new record that wins is certain: a correction below it hides what is lower, if that is there at
    all. Where a known record wins and another is to be corrected, the records of the key are read,
-   because facts outlive their records; what is there decides.
-3. The feed leaves one fact of each key whose winner is certain. Where a known record wins and there
-   is nothing to correct, all facts stay, because none was compared with the table.
-4. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
+   because entries outlive their records; what is there decides.
+3. The feed leaves one entry of each key whose winner is certain. Where a known record wins and
+   there is nothing to correct, all entries stay, because none was compared with the table.
+4. A route is about a version. It *holds* in a later one if since then no event fed an entry of its
    keys, or published files without feeding the index, and the time chunks are the same. If it
    rests on records that were read, no event may have taken records back, either.
 
@@ -81,13 +81,13 @@ from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.facts import among, facts_of, records_of
 from airflow_provider_segtable.table.indexes.feeding import left_out
 from airflow_provider_segtable.table.indexes.index_entries import (
     discard_feed,
     fed_entries,
     write_feed,
 )
+from airflow_provider_segtable.table.indexes.key_entries import among, entries_of_keys, records_of
 
 MOST_ROWS = 100_000
 """Number of corrections of a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
@@ -105,7 +105,7 @@ def corrections(
     ports: TableContext,
     state: State,
     index: IndexDefinition,
-    facts: pa.Table,
+    entries: pa.Table,
     decision: Decision,
     target: Target | None = None,
 ) -> Iterator[Segment]:
@@ -115,7 +115,7 @@ def corrections(
         ports: the table's ports.
         state: a version of the table.
         index: its index of records.
-        facts: the facts that were decided.
+        entries: the entries that were decided.
         decision: what was decided.
         target: where they go, if a compaction brings them; else where new records go.
 
@@ -124,8 +124,8 @@ def corrections(
     """
     if not len(decision.losers):
         return
-    rows = correction_rows(index.kind.columns, state.table, facts, decision)
-    for order, places in _by_order(correction_orders(facts, decision)):
+    rows = correction_rows(index.kind.columns, state.table, entries, decision)
+    for order, places in _by_order(correction_orders(entries, decision)):
         for start in range(0, len(places), MOST_ROWS):
             some = rows.take(pa.array(places[start : start + MOST_ROWS]))
             deleted = np.ones(some.num_rows, bool)
@@ -191,9 +191,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What was decided of facts, which of them win, and what the index is fed."""
+    """What was decided of entries, which of them win, and what the index is fed."""
 
-    facts: pa.Table
+    entries: pa.Table
     decision: Decision
     wins: npt.NDArray[np.bool_]
     fed: pa.Table
@@ -208,12 +208,12 @@ def routed(ports: TableContext, state: State, index: IndexState, new: pa.Table) 
         ports: the table's ports.
         state: the version.
         index: the index of records.
-        new: the facts about the new records.
+        new: the entries about the new records.
 
     Raises:
         SegtableError: the index or the table could not be read or written.
     """
-    known = _not_of(facts_of(ports, index, new), new)
+    known = _not_of(entries_of_keys(ports, index, new), new)
     return _written(ports, state, index, new, _planned(ports, state, index, new, known))
 
 
@@ -224,7 +224,7 @@ def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Tab
         ports: the table's ports.
         state: the version.
         index: the index of records.
-        known: all facts about these keys.
+        known: all entries about these keys.
     """
     plan = _planned(ports, state, index, known.slice(0, 0), known)
     return _written(ports, state, index, known, plan)
@@ -233,8 +233,8 @@ def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Tab
 def _written(
     ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
 ) -> Route:
-    """Write what a plan says about the keys of some facts."""
-    written = tuple(corrections(ports, state, index.definition, plan.facts, plan.decision))
+    """Write what a plan says about the keys of some entries."""
+    written = tuple(corrections(ports, state, index.definition, plan.entries, plan.decision))
     try:
         feed = write_feed(ports, index.definition, plan.fed, plan.gone)
     except Exception:
@@ -259,12 +259,12 @@ def _planned(
     if not len(doubtful):
         return plan
     key = index.definition.kind.divided_by
-    keys = Keys.of(plan.facts.take(pa.array(doubtful)), key, nulls=False)
+    keys = Keys.of(plan.entries.take(pa.array(doubtful)), key, nulls=False)
     met = keys.find(known.combine_chunks()) >= 0
     checked, left = known.filter(pa.array(met)), known.filter(pa.array(~met))
     there = _not_of(records_of(ports, state, index, checked), new)
     found = _proposed(state, index, new, left, there, keys)
-    kept = found.facts.filter(pa.array(found.wins))
+    kept = found.entries.filter(pa.array(found.wins))
     return replace(
         found,
         fed=_without(found.fed, checked, index.definition.kind.key),
@@ -280,30 +280,32 @@ def _proposed(
     there: pa.Table,
     checked: Keys | None,
 ) -> _Plan:
-    """Decide new facts, known ones, and those of records that are there, of the keys checked."""
-    facts = pa.concat_tables([new, known, there]).combine_chunks()
-    decision = decided(facts, places_of(facts, state.layout)[0], index.definition.kind.divided_by)
-    rows = np.arange(facts.num_rows)
+    """Decide new entries, known ones, and those of records that are there, of the keys checked."""
+    entries = pa.concat_tables([new, known, there]).combine_chunks()
+    decision = decided(
+        entries, places_of(entries, state.layout)[0], index.definition.kind.divided_by
+    )
+    rows = np.arange(entries.num_rows)
     is_new, is_there = rows < new.num_rows, rows >= new.num_rows + known.num_rows
     wins = decision.winner_of == rows
     certain = is_new[decision.winner_of]
     if checked is not None:
-        certain = certain | (checked.find(facts) >= 0)
+        certain = certain | (checked.find(entries) >= 0)
     fed = np.where(certain, wins & (is_new | is_there), is_new)
     return _Plan(
-        facts=facts,
+        entries=entries,
         decision=decision,
         wins=wins,
-        fed=facts.filter(pa.array(fed)),
-        gone=facts.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
+        fed=entries.filter(pa.array(fed)),
+        gone=entries.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
         read=checked is not None,
     )
 
 
-def _not_of(facts: pa.Table, new: pa.Table) -> pa.Table:
-    """Return the facts about records of other files than some whole files of new ones."""
-    of_new = pc.is_in(facts.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
-    return facts.filter(pc.invert(of_new))
+def _not_of(entries: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the entries about records of other files than some whole files of new ones."""
+    of_new = pc.is_in(entries.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
+    return entries.filter(pc.invert(of_new))
 
 
 def _without(rows: pa.Table, others: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -370,7 +372,7 @@ class Router:
         self._ready = ready
         self._files = action.segments if isinstance(action, Appended) else ()
         self._given = {feed.index for feed in given}
-        self._facts: dict[str, pa.Table] = {}
+        self._entries: dict[str, pa.Table] = {}
         self._routes: dict[str, Route | None] = {}
         self._stale: list[Route] = []
 
@@ -456,15 +458,15 @@ class Router:
         return self._route(index_id, newest)
 
     def _new(self, index: IndexState, state: State) -> pa.Table:
-        """Return the facts about the new records, computed once."""
+        """Return the entries about the new records, computed once."""
         name = index.definition.id
-        if name not in self._facts:
+        if name not in self._entries:
             if self._ready is not None:
                 self._ready()
             filled = [segment for segment in self._files if segment.path]
             found = entries(index.definition, state.table, filled, self._ports.files)
-            self._facts[name] = found
-        return self._facts[name]
+            self._entries[name] = found
+        return self._entries[name]
 
 
 def parted_corrections(
@@ -491,19 +493,19 @@ def parted_corrections(
     chunks = dict.fromkeys(s.id.chunk for s in late if _cut(s.id.chunk, target.layout))
     for chunk in chunks:
         mine = [segment for segment in late if segment.id.chunk == chunk]
-        facts = _facts(ports, state, index, mine)
-        decision = decided(facts, places_of(facts, target.layout)[0], index.kind.divided_by)
-        yield from corrections(ports, state, index, facts, decision, target)
+        entries = _entries(ports, state, index, mine)
+        decision = decided(entries, places_of(entries, target.layout)[0], index.kind.divided_by)
+        yield from corrections(ports, state, index, entries, decision, target)
 
 
 def _cut(chunk: ChunkKey, layout: Layout) -> bool:
     return layout.holds(chunk.interval.start, chunk.interval.end - 1) is None
 
 
-def _facts(
+def _entries(
     ports: TableContext, state: State, index: IndexDefinition, late: Sequence[Segment]
 ) -> pa.Table:
-    """Return the facts of late files, and of each of their keys the one that was on top before."""
+    """Return the entries of late files, and for each key the entry that was on top before."""
     (chunk,) = {segment.id.chunk for segment in late}
     names = {segment.id for segment in late}
     before = [
