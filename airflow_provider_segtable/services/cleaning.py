@@ -1,46 +1,50 @@
 """Cleaning: remove unneeded segments from the log first, then delete their files.
 
+Segments:
+
 1. ``Cleaned`` removes hidden segments from the timeline and marks their files as pending delete
    (``core.log.families.cleaning_events`` selects them). Then the cleaner deletes these files, and
    ``Swept`` clears the marks. After a crash in between, the next run deletes the files again,
    which is harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
 2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
-   names, and those in folders of indexes that the table does not have. They are deleted when they
+   names, and files in folders of indexes that the table does not have. They are deleted when they
    are older than ``orphan_hours`` and older than every attempt in flight.
-3. The *log expires* as far as no kept version needs it (``services.cleaning``).
-4. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
+
+Expiry of the log:
+
+3. The log expires before the newest readable checkpoint that is no newer than the oldest kept
+   version. The marker is put first. Then events are deleted from the oldest on, then checkpoints
+   (``table.log.event_log``), and with them checkpoints of tags whose versions are not kept.
+4. A marker is void if another cleaning or the end of the log overtook it while this process was
+   paused; its author deletes it. A drop that put its marker later has listed it.
+
+Safety:
+
+5. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
    before the first deletion. So is a clock that differs from the storage's, which is measured
    with a probe object. Ages use the earlier of the two times.
-5. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
+6. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
    files may be deleted, and no later event can name a deleted file.
-6. Deletions rely on files that other processes wrote and that a power failure may revert. So the
+7. Deletions rely on files that other processes wrote and that a power failure may revert. So the
    folders of the log, its checkpoints and its markers are flushed first (``Storage.flush``).
-7. A dry run returns the same ``CleaningRun``; it performs all steps before the first write.
-8. *Published versions*: what their readers need stays (``table.publishing.targets``). Targets are
-   read before the first write, and again before files are deleted. A version put in between shows
-   an event that the log no longer keeps, and its publisher publishes a newer one. With a retention
-   of 0 hours its readers may miss files until then. At last obsolete files of targets go; those
-   that a publisher may be about to name are young enough to stay, as orphans are.
-9. *Full storage*: a table that was cleaned has a reserve, a file of ``RESERVE_BYTES``. If there is
-   no space for an event, the reserve is deleted, and the cleaning begins again. Then what needs no
-   event goes first: orphans, and files that an earlier cleaning gave up. The next cleaning that
-   meets no such error makes the reserve anew.
-10. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
-   (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
-   cleaned by the same steps. What fails there is in the run, and concerns no other table.
+8. A dry run performs all steps before the first write, and returns the same ``CleaningRun``.
+
+Neighbours of the table:
+
+9. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
+   are read before the first write, and again before files are deleted. A version that is put in
+   between shows an event that the log no longer keeps, and its publisher publishes a newer one.
+   With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
+   deleted last. Files that a publisher may be about to name are too young, as orphans are.
+10. *Indexes*: ``Swept`` brings tombstones of the entries about deleted files
+    (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
+    cleaned by the same steps. Their failures are listed in the run, and stop no other table.
+11. *Full storage*: a cleaned table has a reserve, a file of ``RESERVE_BYTES``. If there is no space
+    for an event, the reserve is deleted, and the cleaning begins again with the deletions that need
+    no event: orphans, and leftovers of an earlier cleaning. The next cleaning without such an error
+    makes the reserve anew.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
-
-The result of a cleaning run: what was deleted, and what stays and why.
-
-Log expiry: which part of a table's log no kept version needs, and its deletion.
-
-1. The log expires before the newest readable checkpoint that is no newer than the oldest kept
-   version: first the marker is put, then events are deleted from the oldest on, then checkpoints
-   (``table.log.event_log``).
-2. Checkpoints of tags whose versions are not kept go with it.
-3. A marker that was overtaken while this process was paused, by another cleaning or by the end of
-   the log, means nothing: its author deletes it. A drop that put its marker later has listed it.
 """
 
 import contextlib

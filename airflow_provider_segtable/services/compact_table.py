@@ -1,36 +1,35 @@
-"""Compact a table: plan, carry out, and plan again until nothing is left.
+"""Carry out plans of all kinds in one process: one compaction of a table, or one run of an index.
 
-1. By the policy, each round plans what pays after the round before, and carries out all pending
-   plans. A plan is tried once a call, so a plan that cannot end here (its locks are held elsewhere,
-   its inputs are damaged) does not make the rounds endless. Nor do appends that go on: after the
-   first round a plan is carried out only if its inputs were there in the first round, or came of
-   plans like it. All other plans are ``left``.
-2. By a kind, all that was asked for is one round (``services.request``).
-3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
-4. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
-   after their feeds are copied. An index that cannot be read fails its own plans alone. It is
-   named, with the reason, and the run is none the worse: only a rebuild mends the index.
-5. ``compact_table`` does it in this process, and logs progress to
-   ``airflow_provider_segtable.compaction``, one line a plan.
-
-The order in which one process executes plans, so that its plans never wait for each other.
+Order of execution, so that the plans of one process never wait for each other:
 
 1. Smaller kinds run first (``Plan.rank``): the lock of a larger one may wait for segments that a
    smaller one holds.
 2. A kind has its own patience (``Plan.wait_s``). Without any, a plan whose segments another worker
    holds is left to that worker.
+3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
 
-Carry out plans of all kinds in one process: in execution order, on either engine.
+Compaction of a table (``compact_table``; it logs progress to
+``airflow_provider_segtable.compaction``, one line a plan):
 
-Run an index: build what it lacks now, in this call.
+4. By the policy, each round plans what pays after the round before, and carries out all pending
+   plans. The call ends when a round finds none.
+5. A plan is tried once a call. So a plan that cannot end here, because its locks are held elsewhere
+   or its inputs are damaged, does not make the rounds endless. Nor do continuing appends: after the
+   first round a plan is carried out only if its inputs existed in the first round, or are outputs
+   of such plans. All other plans are ``left``.
+6. By a kind, the whole request is one round (``services.request``).
+7. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
+   after their feeds are copied. An unreadable index fails its own plans alone, and is named with
+   the reason. The run still succeeds: only a rebuild mends the index.
 
-1. The plan that is pending for the index is taken; else one is requested, and carried out like any
-   other plan (``services.compact_table``).
-2. If the plan left time apart that is still lacking after it, another plan follows.
-3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
+Run of an index (``run_index``):
+
+8. The pending plan of the index is taken; without one, a plan is requested. It is carried out like
+   any other plan. If it left time apart that is still lacking after it, another plan follows.
+9. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
    planner's, goes on.
-4. An index that lacks nothing, but whose last plan was aborted, has its keys corrected: the plan
-   may have ended before it did that.
+10. If the index lacks nothing, but its last plan was aborted, its keys are corrected: the plan may
+    have ended before its corrections.
 """
 
 import logging

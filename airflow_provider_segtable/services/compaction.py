@@ -1,23 +1,16 @@
-"""Compaction: execute plans that are in the log.
+"""Compaction: execute plans that are in the log, and complete them.
 
-1. For each plan: acquire its locks and commit its first event (``services.attempt``),
-   run its stages of jobs (``services.compaction``), commit ``PlanCompleted``.
+1. For each plan: acquire its locks and commit its first event (``services.attempt``), run its
+   stages of jobs, commit ``PlanCompleted``.
 2. If a plan is started twice, it completes once: the second worker finds the locks held or the
    plan completed, and reports that. If a worker died, its plan is run again.
-3. Before it commits, an attempt enters the publishing section of its lock; from then on it cannot
-   be revoked. The lease is checked before every put; a lost lease stops the commit. If a worker
-   misses the loss, the log refuses its commit: its attempt is no longer the plan's newest.
+3. One call runs many plans, so that a Spark application starts only once: the jobs of all plans
+   are submitted together, stage by stage. A failed plan does not stop the others.
 4. A revoked attempt commits ``PlanYielded`` and releases its locks; the plan stays pending. So does
    an index build that pauses.
-5. Files are deleted only after a certain failure. The files of a dead attempt have unique names
-   and ids that are never reused.
-6. One call runs many plans, so that a Spark application starts only once: the jobs of all plans
-   are submitted together, stage by stage. A failed plan does not stop the others.
 
-The stages of jobs of an attempt, step by step.
-
-The plan decides the steps (``core.log.plan``). The table's kind decides their jobs
-(``data.table_kinds``):
+Stages: the plan decides the steps (``core.log.plan``), the table's kind decides their jobs
+(``data.table_kinds``).
 
 ===================  ==========================================  ==================================
 rewrite              append table                                rollup table
@@ -28,30 +21,31 @@ sorted               sorted by the clustering, in target sizes   the same; rolle
                                                                  inputs
 ===================  ==========================================  ==================================
 
-In a primary-key table whole files are merged by key (``data.keyed``); if time chunks or buckets
-change, each file is divided (``data.keyed.merge_job``).
+5. In a primary-key table whole files are merged by key (``data.keyed``). If time chunks or buckets
+   change, each file is divided (``data.keyed.merge_job``).
+6. If inputs have few rows over a long time, an earlier stage reads the event times of these, to
+   find the time chunks of the outputs (``data.jobs.minor_job``).
+7. A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it
+   always sorts and rolls up all its input rows.
+8. Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
+   event of that state as ``deletes_applied_through``.
+9. A build of an index commits its pieces itself (``services.indexing``), and has no outputs.
 
-If inputs have few rows over a long time, the event times of these are read in a stage before, to
-find the time chunks of the outputs (``data.jobs.minor_job``).
+Completion:
 
-A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
-sorts and rolls up all its input rows.
-
-A build of an index commits its pieces itself (``services.indexing``), and publishes nothing.
-
-Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
-event of that state as ``deletes_applied_through``.
-
-Publication: the event that completes a plan.
-
-1. The commit is rebased over the events that landed meanwhile (``core.log.families.plan_events``).
-2. Writers of primary-key tables hold no locks. If log files came that the completion cannot carry
-   over, because time chunks or buckets change, the plan divides them (``Plan.division``). That is
-   done in this process, as they are few, and the commit is tried again, ``PASSES`` times. Records
-   that lose against others of their keys are corrected then (``table.indexes.routing``).
-   Late files are read and written in the columns of the state that the commit met, not in those of
-   ``PlanInflight``: one may have been written after an alteration, but none in later columns.
-3. If the commit certainly failed, the files are deleted. The plan stays pending, to be run again.
+10. Before the commit the attempt makes its lease irrevocable: from then on no request revokes it.
+    The lease is checked before every put; a lost lease stops the commit. If a worker misses the
+    loss, the log refuses its commit, because its attempt is no longer the plan's newest.
+11. The commit is rebased over the events that landed meanwhile (``core.log.families.plan_events``).
+12. Writers of primary-key tables hold no locks. If time chunks or buckets change, the completion
+    cannot carry over log files that landed meanwhile. The plan divides them (``Plan.division``), in
+    this process, because they are few, and the commit is tried again, ``PASSES`` times. Records
+    that lose against others of their keys are corrected then (``table.indexes.routing``).
+13. These late files are read and written in the columns of the state that the commit met, not in
+    those of ``PlanInflight``: one may have been written after an alteration, but none in later
+    columns.
+14. Files are deleted only after a certain failure; the plan stays pending, to be run again. The
+    files of a dead attempt have unique names and ids that are never reused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,38 +1,33 @@
-"""Build what an index lacks, one piece of time after the other.
+"""Build the time that an index lacks, piece by piece, and correct keys with several rows.
 
-1. A piece is the earliest time that is lacking (``core.catch_up``). Files of it that are
-   known already are left out: their writer or an earlier attempt indexed them.
-2. The entries are read before the log is read again. So an entry is about a file that the state
-   has, or about a file that is gone: the build deletes the latter.
-3. ``IndexBuilt`` commits a piece, and brings its entries as a feed. A piece with many bytes takes
-   several events, so that the entries of each fit into memory; only the last one says that the time
-   is built. If another attempt took over, or the index was dropped, the log refuses the event, and
-   the build ends.
-4. Once ``timeout_s`` is over no further event is begun. That is a pause: what is built stays, and
-   the next attempt at the plan goes on. Every attempt brings at least one event.
-5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
-   writers, or is lacking, and then built, too.
-6. Keys with several rows are corrected (``correct_keys``) before the event after which an index of
-   records lacks nothing. So an index that is current keeps its promise, also after a killed build.
+The build:
 
-The entries that an index has already, before a time is built.
+1. A piece is the earliest time that is lacking (``core.catch_up``). Its known files are left out:
+   their writer or an earlier attempt indexed them.
+2. An index knows the files that its entries name (``data.indexes.entries``). An entry about a file
+   that the table no longer has is *stale*: the build deletes it. Entries about records name none.
+3. The entries are read before the log is read again. So each of them is about a file of the state,
+   or about a deleted file.
+4. ``IndexBuilt`` commits a piece, with its entries as a feed. A piece with many bytes takes several
+   events, so that the entries of each fit into memory; only the last one marks the time as built.
+   If another attempt took over, or the index was dropped, the log refuses the event, and the build
+   ends.
+5. After ``timeout_s`` no further event is begun. That is a pause: all committed pieces stay, and
+   the next attempt at the plan goes on. Every attempt commits at least one event.
+6. The build ends when nothing is lacking. A file that is published meanwhile is fed by its writer,
+   or is lacking, and then built, too.
 
-An entry about a file that the table has no more is *stale*: a build deletes it. The others say
-which files are known (``data.indexes.entries``). Entries about records tell neither.
+Corrections (``correct_keys``), before the event after which an index of records lacks nothing. So
+an index that is current keeps its promise, also after a killed build:
 
-Corrections: correct the records of keys that have several rows, once an index knows them all.
-
-1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before
-   an index of records, or came while it lacked something, were not routed: a run of the index looks
-   for keys with several entries, after it has built what was lacking.
-2. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
-   holds a batch. What came later was routed by its writer, who knew all entries.
-3. Of keys that are to be corrected, the records are read. Their corrections are one event for each
-   batch of keys, under a commit id of its own. If others wrote such a key meanwhile, the batch is
-   looked at again.
-4. It may be done at any time, by anyone, and twice: a key that has one row needs no correction.
-
-Request the plan that builds what an index lacks.
+7. Writers route the keys that they write (``table.indexes.routing``). Rows that are older than an
+   index of records, or were written while it lacked a time, were not routed. So keys with several
+   entries are looked for.
+8. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
+   holds a batch. A later row was routed by its writer, who knew all entries.
+9. The records of these keys are read. Their corrections are one event for each batch of keys, under
+   a commit id of its own. If another writer wrote such a key meanwhile, the batch is read again.
+10. Corrections may be repeated, at any time and by any process: a key with one row needs none.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence

@@ -1,35 +1,33 @@
-"""Where the buckets of a table's log store are served, as the coordinator knows it.
+"""Where the buckets of a table's log store are served: claims, readers, and shares of services.
+
+A claim is a name in ZooKeeper that one client holds at a time:
 
 1. A service claims each bucket that it serves, in the group ``BUCKETS``; the claim's content is its
-   address. Services that share the buckets of a table are claims of the group ``SERVICES``.
-   A service of its own claims the bucket's number, so that no other such service has it. A store
-   beside a writer has a name of its own for its claim (``claim_name``), and the writer's epoch in
-   it: whoever replaces a writer does not have to wait until that one, or its session, has ended.
-   Of several claims of a bucket the one of the highest epoch counts, then the latest.
-2. What is read here is a hint. A client that finds no service at an address looks again; which
-   records are committed is decided by the table's log.
-3. A claim of another number is another service, or another life of the same one: its clients
-   connect anew.
-4. While the coordinator is away, what was read last is still true for what goes on.
+   address. Services that share the buckets of a table also claim a name in the group ``SERVICES``.
+2. A service of its own claims the bucket's number, so that no other such service has it. A store
+   beside a writer claims a name of its own (``claim_name``), with the writer's epoch: the next
+   writer does not have to wait for the end of the writer before, or of its session. Of several
+   claims of a bucket the highest epoch counts, then the latest.
+3. Claims are hints: a claim may be lost while its service goes on. The table's log decides which of
+   two services commits, and which records are committed.
 
-The buckets that one service has claimed, with its address.
+Readers:
 
-A claim says where a bucket is served. It may be lost while the service goes on: which of two
-services commits is decided by the table's log.
+4. A client that finds no service at an address reads the claims again. A claim of another number is
+   another service, or a restarted one: its clients connect anew.
+5. While the coordinator is away, readers keep the claims that they read last.
 
-One service's share of a table's buckets, kept up while services come and go.
+Shares (``step``), kept up while services start and end:
 
-1. The services of a table are claims of the group ``SERVICES``. Each reads them and the claims of
-   the buckets, and computes the same assignment (``core.log_store.assignment``) without a leader.
-2. ``step`` gives up buckets whose claims were lost, hands over those that others should have, and
-   takes its own as they become free. A bucket is served before its claim shows the address.
-3. To give a bucket up, the store seals it, a checkpoint commits what it has, and then it is no
+6. Each service reads the claims of both groups, and computes the same assignment
+   (``core.log_store.assignment``) without a leader.
+7. ``step`` gives up buckets with lost claims, hands over buckets of other shares, and takes its own
+   as they become free. A bucket is served before its claim shows the address.
+8. To give a bucket up, the store seals it, and a checkpoint commits its records. Then it is no
    longer served and its claim ends. If the checkpoint fails, the writer still has the records, and
-   sends them to the next service.
-4. So it is with a lost claim, too: another service may have the bucket by now, and the table's log
-   decides whose records count.
-5. A bucket whose writer has a store beside it is left to that one until it ends.
-6. While the coordinator is away nothing moves, and all that is served goes on.
+   sends them to the next service. A bucket with a lost claim is given up likewise.
+9. A bucket whose writer has a store beside it is left to that store until it ends.
+10. While the coordinator is away no bucket moves, and all served buckets stay served.
 """
 
 import logging

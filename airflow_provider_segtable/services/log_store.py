@@ -1,31 +1,36 @@
 """The service of a log store: it makes checkpoints, by the policy and on request.
 
-1. A thread looks at what waits every ``LOOK_S``, which is far shorter than a bucket takes to fill,
-   and makes a checkpoint when one is due (``core.log_store.bucket``).
-2. One checkpoint is made at a time. A request that comes during one waits for the next: that one
-   began after the records of the request were appended. Requests that wait together share one.
-3. Failures of the storage, of ZooKeeper and lost races are tried again, after a pause; meanwhile
-   writers wait for room. Any other error ends the thread: it is the result of all later requests,
-   and of ``close``.
-4. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
-   loses what was not committed, nothing else. The thread keeps no process from ending.
-5. Another thread follows the table's log: it hears of events from the coordinator, and looks every
-   ``FOLLOW_S`` in any case. Buckets that were taken by others, or whose table was restored or
-   repaired, are given up in the store, and reported to ``on_lost``: their writers are fenced by
-   their next call, not only by a checkpoint. If the log could not be read for
-   ``log_store.lease_seconds``, the store answers no writer until it can be read (``ports``): what
-   it answers for was its epoch's own so recently.
+One checkpoint (``Checkpointer``; one thread at a time uses it):
 
-One checkpoint after another: cut the store, commit the cut, and bring the store the outcome.
-
-1. A cut of all buckets is committed in one event of the table (``table.log_store.checkpointing``).
-2. After a certain failure the records of the cut are in the next one.
+1. Cut the store, commit the cut of all buckets in one event of the table
+   (``table.log_store.checkpointing``), and pass the outcome to the store.
+2. After a certain failure the next cut has the records of this one.
 3. After an unknown outcome the same cut, under the same commit id, is committed again before
    anything else. So it is committed once.
-4. A bucket that the table's log refuses was taken by another writer or service, or the table was
-   restored. It is left out, given up in the store, and reported; the others are committed.
+4. The table's log refuses a bucket that another writer or service has taken, and every bucket after
+   a restore. Such a bucket is left out, given up in the store, and reported; the others are
+   committed.
 
-One thread at a time uses a checkpointer (``services.log_store``).
+The thread that makes checkpoints:
+
+5. It looks at the waiting records every ``LOOK_S``, which is far shorter than a bucket takes to
+   fill, and makes a checkpoint when one is due (``core.log_store.bucket``).
+6. A request during a checkpoint waits for the next one, which begins after the records of the
+   request were appended. Requests that wait together share one.
+7. After a failure of the storage or of ZooKeeper, or a lost race, it pauses and tries again;
+   meanwhile writers wait for room. Any other error ends the thread, and is the result of all later
+   requests and of ``close``.
+8. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
+   loses its uncommitted records, nothing else. The thread keeps no process from ending.
+
+The thread that follows the table's log:
+
+9. It hears of events from the coordinator, and reads the log every ``FOLLOW_S`` in any case.
+   Buckets that another process took, or whose table was restored or repaired, are given up in the
+   store, and reported to ``on_lost``. So their writers are fenced by their next call, not only by a
+   checkpoint.
+10. If it could not read the log for ``log_store.lease_seconds``, the store answers no writer until
+    it can (``ports``). So every answer concerns an epoch that was current within that time.
 """
 
 import logging
