@@ -123,7 +123,7 @@ class CleaningRun:
         log_from: events below this number are deleted; 0 if none are.
         log_files: events, checkpoints and markers deleted.
         published: files that stay because published versions show them; the log names them no more.
-        targets: by format, deleted files of what was published there.
+        targets: by format, the deleted files of its target.
         entries: by index, the number of entries deleted, because their files are gone.
         indexes: by index, the cleaning of its own table.
         failed: by index, the error that kept its own table from being cleaned.
@@ -228,7 +228,7 @@ class _Look:
 
     ``keep`` is the retention, ``going`` are the files that the log gives up and no published
     version shows. ``given_up`` are the consumers whose positions were read and found too old:
-    versions by name. The head may have others, which came while the log was read.
+    versions by name. The head may have others, which were registered while the log was read.
     """
 
     head: State
@@ -335,7 +335,7 @@ def _of_index(
 
 
 def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
-    """Return what a cleaning of one table would delete."""
+    """Return the deletions that a cleaning of one table would make."""
     look = _look(cleaning)
     going = look.going
     entries = gone_entries(cleaning.ports, look.head, going) if going else ()
@@ -344,7 +344,7 @@ def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
 
 
 def _clean_one(cleaning: _Cleaning) -> CleaningRun:
-    """Clean one table; return what was deleted."""
+    """Clean one table; return its deletions."""
     ports = cleaning.ports
     for _ in range(LOOKS):
         look = _look(cleaning)
@@ -363,7 +363,7 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
 
 
 def _clean_full(cleaning: _Cleaning) -> CleaningRun:
-    """Clean one table in a full storage: first delete what needs no event."""
+    """Clean one table in a full storage: first make the deletions that need no event."""
     look = _look(cleaning)
     _delete_pending(cleaning, look.keep, look.head)
     _delete_orphans(cleaning, look, look.head)

@@ -11,8 +11,8 @@ Order of execution, so that the plans of one process never wait for each other:
 Compaction of a table (``compact_table``; it logs progress to
 ``airflow_provider_segtable.compaction``, one line a plan):
 
-4. By the policy, each round plans what pays after the round before, and carries out all pending
-   plans. The call ends when a round finds none.
+4. By the policy, each round makes the plans that pay after the round before, and carries out all
+   pending plans. The call ends when a round finds none.
 5. A plan is tried once a call. So a plan that cannot end here, because its locks are held elsewhere
    or its inputs are damaged, does not make the rounds endless. Nor do continuing appends: after the
    first round a plan is carried out only if its inputs existed in the first round, or are outputs
@@ -154,7 +154,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """The result of a compaction: the newest version, one result per plan, and what is left.
+    """The result of a compaction: the newest version, one result per plan, and the plans left.
 
     ``left`` has the ids of the plans that are still pending.
     """
@@ -317,7 +317,7 @@ def _of(first: State, made: frozenset[SegmentId], inputs: Sequence[SegmentId]) -
 
 
 def _made(first: State, made: frozenset[SegmentId], state: State) -> frozenset[SegmentId]:
-    """Return what completed plans have made of segments that were there at first."""
+    """Return the outputs of completed plans whose inputs are first segments, or such outputs."""
     plans = (known for known in state.plans.values() if known.completed)
     return made.union(*(known.outputs for known in plans if _of(first, made, known.inputs)))
 
@@ -359,7 +359,7 @@ class IndexRun:
 
     Attributes:
         ended: how the last plan ended; ``done already`` if the index lacked nothing.
-        message: what it said.
+        message: its message.
         pieces: the number of pieces of time that the run built.
         files: the number of files that it indexed.
         left: the number of time chunks in which the index lacks files.
@@ -384,7 +384,7 @@ def run_index(
     timeout_s: float | None = None,
     report: Callable[[PlanResult], None] = lambda _: None,
 ) -> IndexRun:
-    """Build what an index lacks; a build that another process runs is left to it.
+    """Build the time that an index lacks; leave a running build to its process.
 
     Args:
         ports: the table's ports, with a coordinator.

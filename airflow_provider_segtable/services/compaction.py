@@ -291,7 +291,7 @@ def _tried(
 
 
 def _division(attempt: Attempt, late: tuple[SegmentId, ...], state: State) -> Rewrite | None:
-    """Return how to divide what came since; None if that is not why the commit was refused."""
+    """Return the division of late files; None if the commit was refused for another reason."""
     found = state.plans.get(attempt.plan.id)
     if found is None or not found.status.pending or found.attempt != attempt.token:
         return None
@@ -333,7 +333,7 @@ class _Running:
     error: str | None = None
     stage: int = 0
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report the progress at the lock, for ``segtable locks``."""
         done = f"{len(self.values)} of {len(self.jobs)} jobs"
         self.attempt.lease.report({"stage": f"{self.stage}: {self.jobs[0].title}", "done": done})
@@ -479,7 +479,7 @@ def _take(
 ) -> Iterator[PlanResult]:
     running.values[at] = done.value
     running.error = running.error or done.error
-    running.tell()
+    running.report()
     if len(running.values) < len(running.jobs):
         return
     if running.error is None:

@@ -88,7 +88,7 @@ from airflow_provider_segtable.table.parts import MergedScan, groups_to_read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEntries:
-    """Entries of an index about files of a time: their keys, and what shows how far to trust."""
+    """Entries of an index about files of a time: their keys and columns of trust."""
 
     index: IndexState
     interval: Interval
@@ -165,7 +165,7 @@ def correct_keys(
 
 
 def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
-    """Yield entries about keys with several live places, as far as the entries tell."""
+    """Yield entries of keys that have several live places by these entries."""
     own = index_ports(ports, index.definition)
     state = own.log.load()
     key = index.definition.kind.divided_by
@@ -300,7 +300,7 @@ def build(
     timeout_s: float,
     parallelism: int,
 ) -> Building:
-    """Build what an index lacks; yield the jobs of each event, and receive their entries."""
+    """Build the time that an index lacks; yield the jobs of each event, receive entries."""
     deadline = ports.clock.monotonic() + timeout_s
     state, done = attempt.state, dict[str, None]()
     while True:

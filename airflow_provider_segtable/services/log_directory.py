@@ -49,7 +49,7 @@ SERVICES = "log-services"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketAddress:
-    """Who serves a bucket, and where; ``number`` is that of its claim."""
+    """The address of a bucket's service; ``number`` is the number of its claim."""
 
     bucket: int
     address: str
@@ -128,7 +128,7 @@ class BucketFinder:
         return wait_addresses(self._coordinator, self._table, seen=seen, wait_s=wait_s)
 
     def find(self, bucket: int) -> BucketAddress | None:
-        """Return who serves the bucket now; None if there is no such service."""
+        """Return the bucket's service; None if no service has it now."""
         try:
             found = addresses(self._coordinator, self._table)
         except CoordinatorUnavailable:
@@ -149,7 +149,7 @@ def _gone(old: BucketAddress, found: Mapping[int, BucketAddress]) -> bool:
 
 
 def addresses_in(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
-    """Return the addresses in claims; others than those of services are left out."""
+    """Return the newest address of each bucket in claims."""
     found: dict[int, BucketAddress] = {}
     for at in all_addresses_in(claims):
         known = found.get(at.bucket)
@@ -159,7 +159,7 @@ def addresses_in(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
 
 
 def all_addresses_in(claims: Mapping[str, Claimed]) -> list[BucketAddress]:
-    """Return the addresses in all claims of buckets, also of those that others have replaced."""
+    """Return the addresses in all claims of buckets, also in replaced claims."""
     found = []
     for name, claim in claims.items():
         bucket, _, _ = name.partition("-")
@@ -207,7 +207,7 @@ class ClaimedBuckets:
         return frozenset(b for b, claim in claims.items() if claim.state is not LeaseState.LOST)
 
     def take(self, buckets: Iterable[int], address: str, *, epoch: Epoch = 0) -> frozenset[int]:
-        """Claim buckets for an address, unless other services hold them; return what is held.
+        """Claim buckets for an address, unless other services hold them; return the held ones.
 
         Args:
             buckets: the numbers of the buckets.
@@ -262,7 +262,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """What one step changed."""
+    """The buckets that one step moved."""
 
     taken: frozenset[int] = frozenset()
     handed_over: frozenset[int] = frozenset()
@@ -274,9 +274,9 @@ class Moves:
         return bool(self.taken or self.handed_over or self.lost)
 
     def __str__(self) -> str:
-        """Return what moved, for people."""
+        """Return the moves as text, for people."""
         done = {"took": self.taken, "handed over": self.handed_over, "lost": self.lost}
-        return ", ".join(f"{what} {named(buckets)}" for what, buckets in done.items() if buckets)
+        return ", ".join(f"{verb} {named(buckets)}" for verb, buckets in done.items() if buckets)
 
 
 class BucketShare:
@@ -288,7 +288,7 @@ class BucketShare:
         buckets: all buckets of the table.
         claims: the service's claims.
         store: serves the buckets; started.
-        checkpoint: commits what the store has.
+        checkpoint: commits the store's records.
     """
 
     def __init__(
@@ -313,10 +313,10 @@ class BucketShare:
         store.serve(())
 
     def step(self) -> Moves:
-        """Give up what is not this service's, and take what is; return what moved.
+        """Release foreign buckets, claim ours; return the moves.
 
         Raises:
-            CoordinatorUnavailable: the coordinator is away; what is served is served on.
+            CoordinatorUnavailable: the coordinator is away; served buckets stay served.
         """
         lost = self.serving - self._claims.held
         self._give_up(lost)

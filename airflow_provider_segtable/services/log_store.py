@@ -94,7 +94,7 @@ class Checkpointed:
 
 
 class Checkpointer:
-    """Commits what a store has buffered.
+    """Commits the buffered records of a store.
 
     Args:
         ports: the table's ports, used by this service alone.
@@ -112,7 +112,7 @@ class Checkpointer:
         return self._in_doubt is not None
 
     def run(self, commit_id: str | None = None) -> Checkpointed:
-        """Commit what the store has now; errors as ``commit_cut``, whose retry is another run.
+        """Commit the store's records; errors as ``commit_cut``, whose retry is another run.
 
         Args:
             commit_id: equal ids commit once; by default the ranges of offsets name the commit.
@@ -138,7 +138,7 @@ class Checkpointer:
         return Checkpointed(lost=lost)
 
     def _committed(self, cut: Cut, commit_id: str | None) -> AppendResult | None:
-        """Commit a cut, and tell the store."""
+        """Commit a cut, and pass the outcome to the store."""
         again = self._in_doubt is not None and self._in_doubt[0] is cut
         self._in_doubt = cut, commit_id  # unless an error says more
         try:
@@ -192,7 +192,7 @@ OnLost: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a service has done; ``failure`` is the last error since the last success."""
+    """Counts of a service's work; ``failure`` is the last error since the last success."""
 
     checkpoints: int = 0
     version: int | None = None
@@ -220,7 +220,7 @@ class LogService:
         store: a store that is not started yet.
         policy: when checkpoints are made.
         columns: the version whose columns the store's records have.
-        on_lost: is told the buckets that were taken by others, or given a new epoch by the table.
+        on_lost: called with the buckets that another process took, or that got a new epoch.
     """
 
     def __init__(
@@ -277,9 +277,9 @@ class LogService:
             wait_s: how long to wait for a checkpoint that is under way.
 
         Raises:
-            Fenced: a bucket was taken by another service; what the others have was committed.
+            Fenced: another service took a bucket; the records of the others are committed.
             CheckpointPending: an earlier checkpoint took too long.
-            SegtableError: as ``commit_cut``; what ended the service's thread.
+            SegtableError: as ``commit_cut``; the error that ended the service's thread.
         """
         arrived = self._begun
         with self._my_turn(wait_s):
@@ -345,7 +345,7 @@ class LogService:
 
         Raises:
             SegtableError: the last checkpoint failed for ``wait_s`` seconds, or cannot succeed.
-                What was not committed is lost.
+                Uncommitted records are lost.
         """
         if self._closing.is_set():
             return
@@ -359,7 +359,7 @@ class LogService:
             _LOG.info("%s: log store closed after %s", self._uri, self.progress)
 
     def discard(self) -> None:
-        """Shut the store down without a last checkpoint: what was not committed is gone."""
+        """Shut the store down without a last checkpoint: uncommitted records are lost."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
@@ -422,7 +422,7 @@ class LogService:
                 return
 
     def _backlog(self) -> Backlog:
-        """Return what waits, and since when: since the last cut, or a look that saw nothing."""
+        """Return the uncommitted records, and since when they wait: the last cut or empty look."""
         found = self.store.status().values()
         records = sum(each.uncommitted_records for each in found)
         if not records:

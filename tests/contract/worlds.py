@@ -77,7 +77,7 @@ class _ClosingMemory(MemoryCoordinator):
 
     def _contact(self) -> Session:
         if self.session.alive:
-            self._service.expire(self.session, told=False)
+            self._service.expire(self.session, notice=False)
             opened = self._service.open
 
             def open_and_close() -> Session:

@@ -432,7 +432,7 @@ class ZooKeeperClient:
         is_there: Callable[[T], bool],
         wait_s: float,
     ) -> T:
-        """Read what watches of a node ring for, until it is there or the time is over."""
+        """Read a watched value, until it is there or the time is over."""
         deadline = time.monotonic() + wait_s
         with self._border():
             self._live()  # in a forked child this also drops the parent's bells

@@ -52,7 +52,7 @@ class Head:
         self.link = link
         self._path = path
         self._changed = threading.Condition()
-        self._wanted = self._told = -1
+        self._wanted = self._announced = -1
         self._version: int | None = None
         self._busy = False
         self._judged = 0
@@ -66,7 +66,7 @@ class Head:
             self._linger(n, overtaken)
 
     def drain(self) -> None:
-        """Announce what lingers, and wait until no call is under way."""
+        """Announce the lingering event, and wait until no call is under way."""
         with self._changed:
             lingering, self._lingering = self._lingering, None
         if lingering:
@@ -103,7 +103,7 @@ class Head:
     def _raise(self, n: int) -> None:
         with self._changed:
             self._wanted = max(self._wanted, n)
-            if self._busy or self._told >= self._wanted:
+            if self._busy or self._announced >= self._wanted:
                 return
             self._busy = True
         self._next()
@@ -112,7 +112,7 @@ class Head:
         """Begin the next call, or end if the newest event is announced."""
         with self._changed:
             n, version = self._wanted, self._version
-            if self._told >= n:
+            if self._announced >= n:
                 self._end()
                 return
         client, data = self.link.client, str(n).encode()
@@ -153,9 +153,9 @@ class Head:
         else:
             self._known(n, getattr(done.value, "version", 0))  # a new node has version 0
 
-    def _known(self, told: int, version: int | None) -> None:
+    def _known(self, announced: int, version: int | None) -> None:
         with self._changed:
-            self._told, self._version = told, version
+            self._announced, self._version = announced, version
         self._next()
 
     def _fail(self) -> None:

@@ -81,7 +81,7 @@ from airflow_provider_segtable.ports.coordination import LeaseState
 class Acquisition:
     """One call of ``acquire``: the nodes it may have made, and the groups that overtook it.
 
-    ``said`` logs who blocks it.
+    ``said`` logs the blocking holder.
     """
 
     asked: LockRequest

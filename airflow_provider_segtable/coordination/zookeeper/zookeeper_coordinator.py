@@ -253,7 +253,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         )
 
     def forget(self, table: str) -> None:
-        """Delete all nodes of a table, with what other clients make of it meanwhile."""
+        """Delete all nodes of a table, with nodes that other clients make meanwhile."""
         nodes = self._nodes(table)
         head = self._heads.pop(table, None)
         if head is not None:

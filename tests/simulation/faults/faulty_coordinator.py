@@ -29,7 +29,7 @@ class FaultyCoordinator:
     """A ``Coordinator`` whose calls may fail, and whose session may expire at any call.
 
     ``expire(told)`` ends the session on the server, ``wipe(told)`` all sessions and server state;
-    with ``told=False`` the client's lease still shows HELD.
+    with ``notice=False`` the client's lease still shows HELD.
     ``cut(True)`` disconnects the client, so its leases become doubtful; ``cut(False)`` reconnects.
     """
 

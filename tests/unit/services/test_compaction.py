@@ -178,7 +178,7 @@ def test_superseded_worker_is_overtaken(
         done = list(in_process(ports.files)(jobs))
         client = ports.coordinator
         assert isinstance(client, MemoryCoordinator)
-        service.expire(client.session, told=False)
+        service.expire(client.session, notice=False)
         assert endings(compact(other, plans, in_process(other.files))) == [Ended.COMPLETED]
         yield from done
 
