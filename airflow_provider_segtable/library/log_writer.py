@@ -4,7 +4,7 @@
    writer of them is fenced: it gets ``Fenced``, which is final.
    Its own calls say so at once, or a moment later (``log_store.lease_seconds``), and name the
    records that were appended and not committed (``lost``). So it is after a restore or a repair.
-2. It keeps what is not committed. If the store fails, moves, or is replaced, it begins a new epoch
+2. It keeps uncommitted records. If the store fails, moves, or is replaced, it begins a new epoch
    and sends these records again, with the same offsets. It does so only if no other writer has
    begun one meanwhile. So no two writers fight over a bucket, and jobs that are started anew in
    turn leave each other time for a commit (``core.log_store.tenure``).
@@ -13,7 +13,7 @@
    two return when the table's log says that every record of the writer is committed.
 4. If a bucket is full, both wait for a checkpoint. At the deadline ``LogStoreFull`` is raised and
    nothing of the call was appended. If a part of it was already sent, the rest is waited for. After
-   ``LogStoreUnavailable`` it is not known what the service had committed of the call.
+   ``LogStoreUnavailable`` the committed part of the call is unknown.
 5. An error that has ended the checkpoints is raised by the next call.
 
 A writer belongs to one thread.
@@ -74,7 +74,7 @@ class Log(Protocol):
         ...
 
     def start(self, on_moved: Callable[[int], None]) -> None:
-        """Make the stores ready; ``on_moved`` is told a bucket that another service has now."""
+        """Make the stores ready; ``on_moved`` is called with a bucket that moved."""
         ...
 
     def announce(self, epoch: Epoch) -> None:
@@ -86,7 +86,7 @@ class Log(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise what has ended the checkpoints."""
+        """Raise the error that ended the checkpoints."""
         ...
 
     def checkpoint(self, commit_id: str | None, *, wait_s: float) -> int | None:
@@ -94,11 +94,11 @@ class Log(Protocol):
         ...
 
     def close(self) -> frozenset[int]:
-        """End what belongs to the writer; return the buckets of which nobody commits more."""
+        """Close the writer's own parts; return the buckets without further commits."""
         ...
 
     def discard(self) -> None:
-        """End it, and leave uncommitted what is not committed."""
+        """Close without a final checkpoint."""
         ...
 
 
@@ -187,9 +187,8 @@ class TableLogWriter:
     def lost(self) -> Mapping[int, range]:
         """Return by bucket the offsets of rows that were appended and then discarded.
 
-        Another writer has taken the bucket, or the table was restored: what this writer sent and
-        no commit had is gone, and what a restore has undone. After ``close`` has failed it is all
-        that is not committed, with a store beside the writer.
+        Rows are discarded if another writer took the bucket before their commit, or if a restore
+        undid it. With a store beside the writer, a failed ``close`` discards all uncommitted rows.
         """
         return dict(self._lost)
 
@@ -210,7 +209,7 @@ class TableLogWriter:
                 end, and ``lost`` has the offsets that are not in the table.
             TableGone: the table was dropped.
             LogStoreUnavailable: no service could be reached in time.
-            SegtableError: what has ended the checkpoints.
+            SegtableError: the checkpoints ended with it.
         """
         first = self._sent(rows, deleted)
         self._flush(REST_S)
@@ -229,7 +228,7 @@ class TableLogWriter:
         if sum(map(len, parts.values())) > 1:
             first = self._carried_out(lambda wait_s: self._as_one(parts, wait_s), self._wait_s)
             if first is not None:
-                self._carried_out(self._pushed, REST_S)  # what a failing store did not take
+                self._carried_out(self._pushed, REST_S)  # the rows that a failing store refused
                 return first
         return self._piece_by_piece(parts)
 
@@ -296,9 +295,9 @@ class TableLogWriter:
         """Have all rows committed, and end.
 
         Raises:
-            Fenced: another writer has taken a bucket; what was appended to the others is committed,
-                or named by the error and in ``lost``.
-            SegtableError: what ended the checkpoints, or the last one failed. The error and
+            Fenced: another writer has taken a bucket; rows appended to the others are
+                committed, or named by the error and in ``lost``.
+            SegtableError: the checkpoints ended with it, or the last one failed. The error and
                 ``lost`` name the rows that are not committed, with a store beside the writer; an
                 external service that has them commits them later.
         """
@@ -321,7 +320,7 @@ class TableLogWriter:
     def discard(self) -> None:
         """End without a last checkpoint: rows that are not committed are gone.
 
-        With a store beside the writer; an external service commits what it has.
+        With a store beside the writer; an external service commits its records.
         """
         if not self._closed:
             self._closed = True
@@ -346,9 +345,9 @@ class TableLogWriter:
         except SegtableError as error:
             raise type(error)(f"{error}{self._left_behind()}") from error
         if self._taken is not None:
-            told = self._fenced(self._taken, ended=ended)
+            fenced = self._fenced(self._taken, ended=ended)
             if self._lost != lost:
-                raise told
+                raise fenced
 
     def _end(self, end: Callable[[], None]) -> None:
         if self._taken is not None:
@@ -363,7 +362,7 @@ class TableLogWriter:
         end()
 
     def _send_rest(self) -> None:
-        """Send what buckets that nobody took lack: their last checkpoint is still to come.
+        """Send unsent records of buckets that no other writer took, for their last checkpoint.
 
         An epoch may have begun in which nothing was sent again before another bucket was lost.
         """
@@ -395,7 +394,7 @@ class TableLogWriter:
         return offset
 
     def _note_answer(self) -> None:
-        """Note what was appended by calls that returned."""
+        """Note the ends of the buckets after a call."""
         self._answered = {bucket: lane.end for bucket, lane in self._lanes.items()}
 
     def _flush(self, wait_s: float) -> None:
@@ -431,7 +430,7 @@ class TableLogWriter:
         return version
 
     def _forget_committed(self) -> str:
-        """Forget what the table's log has; return what it does not have yet.
+        """Forget committed records; return the uncommitted ones as text.
 
         Raises:
             Fenced: records were discarded.
@@ -466,7 +465,7 @@ class TableLogWriter:
             except LogStoreFull as error:
                 raise self._full(error) from error
             except Fenced:
-                pass  # the table's log says whose epoch it is, and what is lost
+                pass  # the table's log names the epoch's writer, and the lost records
             except LogStoreUnavailable:
                 if self._clock.monotonic() > deadline + FAILOVER_S:
                     raise
@@ -502,10 +501,10 @@ class TableLogWriter:
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
 
     def _left_behind(self) -> str:
-        """Return what a failed end is to say of the rows that it leaves, and note them as lost."""
+        """Return the end of the message of a failed end: its lost rows, which are noted."""
         try:
             self._note_lost(frozenset(self._lanes))
-        except SegtableError:  # nobody can read the log now
+        except SegtableError:  # the log cannot be read now
             left = ((b, range(self._lanes[b].committed, end)) for b, end in self._answered.items())
             self._lost = {bucket: rows for bucket, rows in left if rows}
             fate = "may not be in the table: its log cannot be read now"
@@ -519,7 +518,7 @@ class TableLogWriter:
         )
 
     def _fenced(self, error: Fenced, ended: frozenset[int] = frozenset()) -> Fenced:
-        """Return the error of the end, which names what is lost, and note it."""
+        """Return the error of the end, which names the lost rows, and note them."""
         self._note_lost(ended)
         if not self._lost:
             return Fenced(f"{error}; all that it had appended is committed")
@@ -529,9 +528,9 @@ class TableLogWriter:
         )
 
     def _note_lost(self, ended: frozenset[int]) -> None:
-        """Note what was appended and is not in the table, nor will be.
+        """Note the appended rows that are not in the table, and never will be.
 
-        That is what others discarded; and of buckets that have ended all that is not committed.
+        These are rows that other writers discarded, and the uncommitted rows of ended buckets.
         """
         state, found = self._ports.log.load(), {}
         for bucket, end in self._answered.items():
