@@ -114,7 +114,7 @@ class LocalSink:
             self._place.commit(self._fd)
 
     def begin_commit(self) -> Ready:
-        """Begin to commit in another thread; return what waits for its end."""
+        """Begin to commit in another thread; return a function that waits for its end."""
         with accessing(self.path):
             fd, parent = os.dup(self._fd), os.dup(self._place.parent)
         place, failed = replace(self._place, parent=parent), list[BaseException]()

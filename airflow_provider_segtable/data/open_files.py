@@ -361,7 +361,7 @@ class JoiningFile(SinkFile):
         return len(data)
 
     def pass_on(self) -> None:
-        """Pass on what is held."""
+        """Pass the held bytes on."""
         if self._held:
             held, self._held = bytes(self._held), bytearray()
             self._sink.write(held)
@@ -445,7 +445,7 @@ def held_files(files: DataFiles) -> Mapping[str, bytes]:
 class NestedFiles:
     """``ports.files.DataFiles`` below a folder of other files, with their guarantees.
 
-    A file that is read has its path below the folder: what is in its footer goes by it. One that is
+    A file that is read has its path below the folder: its footer has the same path. One that is
     being written names itself by its path from the outer root, in messages.
     """
 

@@ -2,7 +2,7 @@
 
 Statistics of files: the statistics of columns in the footers of data files.
 
-1. Only footers are read, those of many files at once, and compared with their checksums.
+1. Only footers are read, of many files at once, and compared with their checksums.
 2. Columns are identified by the ids of the schema that the file was written with. Nested columns
    have a size, and nothing else.
 3. A bound is true of every row of the file, hidden ones too: the least of the row groups' lower
@@ -14,7 +14,7 @@ Statistics of files: the statistics of columns in the footers of data files.
 
 Hidden rows: the positions in files of rows that a version hides; other formats call them deletes.
 
-6. Deletions name rows by root address. If the log records where each row came from, the positions
+6. Deletions name rows by root address. If the log records the rows' lineage, the positions
    follow from the runs of the segment, and no data file is read. Else the hidden columns of the
    file are read.
 7. Clips hide the rows with event times outside of them. Only the time column is read, of row
@@ -81,7 +81,7 @@ _Bounds: TypeAlias = Callable[[Any], tuple[Any, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A top-level column of files: its id, where it is stored, and what reads its bounds."""
+    """A top-level column of files: its id, its place, and the reader of its bounds."""
 
     id: int
     leaves: range
@@ -235,7 +235,7 @@ def _outmost(bounds: list[Any], of: Callable[[list[Any]], Any]) -> Any:
 
 
 def _bounds_of(column: Any) -> _Bounds | None:
-    """Return what reads the bounds of a column's statistics; None if it has none to rely on."""
+    """Return the reader of the bounds of a column's statistics; None without reliable ones."""
     match column.logical_type.type, column.physical_type:
         case ("TIMESTAMP" | "TIME", _):
             times, parts = TIME_UNITS[json.loads(column.logical_type.to_json())["timeUnit"]]
@@ -360,7 +360,7 @@ def hidden_rows(
 
 
 def _by_runs(file: ShownFile, vectors: VectorReader) -> BitMap:
-    """Return the rows that deletions name, if the log records where each row came from."""
+    """Return the rows that deletions name, if the log records the rows' lineage."""
     gone = {root: vectors.rows(root, some) for root, some in file.deletions if file.segment.traced}
     return _positions(file.segment.runs, gone) if gone else BitMap()
 
@@ -378,7 +378,7 @@ def _positions(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
 
 
 def _scans(table: TableDefinition, file: ShownFile, vectors: VectorReader) -> Iterator[_Scan]:
-    """Yield the reads that find the hidden rows of a file which the log does not tell."""
+    """Yield the reads for hidden rows that the log alone does not locate."""
     segment, time = file.segment, table.time_column
     if file.deletions and not segment.traced:
         deleted = RowFilter(deleted=vectors.bits(dict(file.deletions)))

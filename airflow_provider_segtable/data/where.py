@@ -48,7 +48,7 @@ def timed(given: Any, at: Instant, names: Collection[str]) -> Any:
     one time, that of its request.
 
     Args:
-        given: a condition, or a new value; what is no SQL stays as it is.
+        given: a condition, or a new value; other types than SQL texts stay as they are.
         at: the time.
         names: the columns.
     """

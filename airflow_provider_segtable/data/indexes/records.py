@@ -152,7 +152,7 @@ def correction_orders(entries: pa.Table, decision: Decision) -> Orders:
 
     A correction has the winner's ordering value. As few instants as possible are taken, because
     each one is a file in each place: an instant that is later than a loser's and not later than its
-    winner's does. Only records of one instant, and equal ordering values, are told apart by tokens.
+    winner's does. Tokens decide only between records of one instant and equal ordering values.
     """
     over, losers = decision.over, decision.losers
     instants, versions = _numbers(entries, INSTANT), _numbers(entries, LOG_VERSION)
@@ -207,7 +207,7 @@ def correction_rows(
         ids: the ids of the key's columns, in its order.
         table: the table.
         entries: the entries that were decided.
-        decision: what was decided.
+        decision: the decision about them.
     """
     rules, losers, over = rules_of(table), pa.array(decision.losers), pa.array(decision.over)
     schema = to_arrow(table.schema)

@@ -131,7 +131,7 @@ def lagging_target(
         code="lagging-published",
         severity=Severity.WARNING,
         where=name,
-        what=f"{title} shows {shown}, and for {lag_s / 3600:.1f} hours no change of {newer}",
+        what=f"{title} shows {shown}, and lacks {newer} for {lag_s / 3600:.1f} hours",
         why="its readers see old rows, and cleaning keeps the files of that version for them",
         do=f"publish it: segtable publish {TABLE} --format {name}; a failure after a commit is a "
         "warning in the logs of the writers",
