@@ -7,7 +7,7 @@
 3. For ranges that compaction can make (nested or disjoint, minor versions rising outwards) this
    equals "full, and no full group overshadows it". It falls back through all generations, also in
    part: if [0, 3) loses a segment, [0, 2) at v1 and [2, 3) at v0 are visible again.
-4. It is a function of the segments present, not of the order in which they came and went.
+4. It is a function of the segments present, not of the order in which they were added and removed.
 5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
    and the whole core set of its version.
 6. Groups lie in *layers*, one per minor version, highest first, each sorted by root. The visible
@@ -218,7 +218,7 @@ class ChunkSummary(NamedTuple):
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
         late: the number of segments with rows beside the chunk's base (``core.base``);
-            None if a checkpoint of an older segtable does not tell.
+            None if a checkpoint of an older segtable has no number.
     """
 
     count: int  # type: ignore[assignment]  # instead of the method of tuples
@@ -256,7 +256,7 @@ class ChunkSummary(NamedTuple):
         return sum(self.sizes.values())
 
     def smaller_files(self, size: float) -> int | None:
-        """Return the number of files smaller than this, in bytes; None if ``sizes`` do not tell."""
+        """Return the number of files smaller than this, in bytes; None if ``sizes`` cannot."""
         if any(least_size(bits) < size <= (1 << bits) - 1 for bits in self.sizes):
             return None
         return sum(n for bits, n in self.sizes.items() if least_size(bits) < size)
@@ -357,7 +357,7 @@ class Chunk:
         return _member(group, partition) if group else None
 
     def home(self, partition: int) -> GroupKey | None:
-        """Return the group that a partition would be in, or None; a first-generation id tells."""
+        """Return the group of a partition, or None; a first-generation id implies it."""
         if partition in self.key.numbering.first:
             return GroupKey(partition, partition + 1, 0)
         return self.later.get(partition)

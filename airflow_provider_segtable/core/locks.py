@@ -37,7 +37,7 @@
    A block has ``MOST_IDS`` ids at most.
 10. Unused ids go back if no other writer has allocated ids of the chunk since: the counter then
     continues with the first unused one. No append was given it, so no id is handed out twice. Ids
-    that cannot go back are holes, like those of a writer that died.
+    that cannot go back are holes, like a dead writer's ids.
 
 Source of the idea: Druid's TaskLockbox (segment locks, later APPEND and REPLACE), with allocation
 and lock in one step.
@@ -527,7 +527,7 @@ def likeness(request: LockRequest) -> Hashable:
 
 
 def block_size(request: LockRequest, before: int) -> int:
-    """Return the number of portions to ask for; ``before`` alike appends came shortly before."""
+    """Return the number of portions to ask for, after ``before`` alike appends shortly before."""
     return max(1, min(before, MOST_IDS // sum(ask.count for ask in request.allocate)))
 
 

@@ -52,11 +52,11 @@ from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompl
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import (
-    Came,
     Differs,
     RowChange,
     RowEffect,
-    Went,
+    RowsDeleted,
+    RowsInserted,
     added,
     effects,
 )
@@ -222,9 +222,9 @@ class ChangeFeed:
 
         for each in effects(event.action):
             match each:
-                case Came(segments=segments, effect=effect):
+                case RowsInserted(segments=segments, effect=effect):
                     yield from self._came(segments, said(effect))
-                case Went(vectors=files, effect=effect):
+                case RowsDeleted(vectors=files, effect=effect):
                     read = (read_vectors(self.reader.files, f.path, f.checksum) for f in files)
                     yield from self._went(united(read), before, said(effect))
                 case Differs(intervals=intervals):

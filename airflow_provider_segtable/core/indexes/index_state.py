@@ -1,9 +1,9 @@
-"""The state of an index: its definition, its feeds, what it lacks, and what is not copied yet.
+"""The state of an index: its definition, its gaps, and its feeds that are not copied yet.
 
 1. An index *lacks* time in which files were published without entries. A new index lacks all time
    that has files; an event without a feed, or whose feed does not cover all its files, adds the
-   time chunks of its files; a build of a time takes away what was published there until the version
-   that it read.
+   time chunks of its files; a build of a time removes the files that were published there until
+   the version that it read.
 2. An index becomes *available* with the event after which it lacks nothing. It stays available if
    it lacks something later: readers open the files that have no entries.
 3. So the log answers for each index whether a commit has fed it, and whether it may be used.
@@ -53,7 +53,7 @@ from airflow_provider_segtable.core.time import Instant, Interval
 # Feeds: entries of indexes that an event brings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """What an event brings for an index; empty if there is nothing to say.
+    """The entries that an event brings for an index; may be empty.
 
     Attributes:
         index: the id of the index.
@@ -89,10 +89,10 @@ def encode_feeds(feeds: Iterable[Feed]) -> list[dict[str, Any]]:
 
 
 def _encoded(feed: Feed) -> dict[str, Any]:
-    told = {} if feed.files is None else {"files": feed.files}
+    counted = {} if feed.files is None else {"files": feed.files}
     if feed.inline:
-        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode(), **told}
-    return {"index": feed.index, "segments": encode_segments(feed.segments), **told}
+        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode(), **counted}
+    return {"index": feed.index, "segments": encode_segments(feed.segments), **counted}
 
 
 def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
@@ -122,7 +122,7 @@ class IndexDefinition:
     Attributes:
         name: the name that users know it by.
         id: its own id, which also names the folder of its table: never used again.
-        kind: what it keeps.
+        kind: its kind.
     """
 
     name: str
@@ -158,7 +158,7 @@ def decode_index(body: Mapping[str, Any]) -> IndexDefinition:
 
 # The state of an index
 MOST_LACKS = 512
-"""Number of entries from which on those of neighbouring times are joined."""
+"""Number of gaps from which on neighbouring ones are joined."""
 
 
 class IndexStatus(StrEnum):
@@ -186,7 +186,7 @@ class Lack:
         return self.n if self.oldest is None else self.oldest
 
     def without(self, built: Interval, through: int) -> "tuple[Lack, ...]":
-        """Return what is left after a time was built, as of version ``through``."""
+        """Return the gaps left after a time was built, as of version ``through``."""
         mine = self.interval
         if self.n > through or not mine.overlaps(built):
             return (self,)
@@ -199,11 +199,11 @@ class IndexState:
     """An index as of a version of its table.
 
     Attributes:
-        definition: what it keeps.
+        definition: its name, id and kind.
         requested_n: the event that requested it.
         requested_at: the time of that event.
-        lacks: what it lacks, in order.
-        feeds: what events brought that its own table may lack: by event, oldest first.
+        lacks: its gaps, in order.
+        feeds: feeds that its own table may lack: by event, oldest first.
         forwarded: the event through which its own table has everything.
         available_n: the event with which it became available; None until then.
     """
@@ -291,7 +291,7 @@ class IndexState:
 
 
 def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
-    """Return what is lacking, with neighbours joined if it is much: wider, never narrower."""
+    """Return gaps, with neighbours joined if there are many: wider, never narrower."""
     ordered = sorted(lacks)
     if len(ordered) <= MOST_LACKS:
         return tuple(ordered)

@@ -100,7 +100,7 @@ class RecordIndex:
             )
 
     def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
-        """Return the key, and what decides which record wins."""
+        """Return the columns of the key, and of the order of its records."""
         ordering = table.schema.find(rules_of(table).ordering)
         return (
             *(

@@ -1,11 +1,11 @@
 """Effects of events on rows: changes for a feed, origins, rows added in a window, and batches.
 
 1. An append adds the rows of its segments. An event of ``RowsChanged`` deletes the rows that its
-   vectors name, then adds those of its segments.
+   vectors name, then adds the rows of its segments.
 2. An update deletes and adds the same number of rows: ``update_before`` and ``update_after``. The
-   log records no pairs, so the rows of one event are not matched with each other; all old rows
-   come first. Nor does a merge record which of its rows are new, so its rows, like those of an
-   overwrite, are deletes and inserts.
+   log records no pairs, so the rows of one event are not matched with each other: all old rows
+   precede the new ones. Nor does a merge record which of its rows are new, so its rows, like an
+   overwrite's, are deletes and inserts.
 3. A restore or repair changes which segments are visible. The rows before and after it are compared
    by root address, in the intervals that the event names.
 4. No other event changes rows: compactions move them, cleanings remove files of hidden ones, and
@@ -15,7 +15,7 @@
    of the event which published the root. Compactions keep it, because rows keep their root.
 6. A read has the hidden columns of origins (``ORIGIN_COLUMNS``) if its request names them. A
    table's own column of such a name hides the hidden one.
-7. In an append table the log tells the origin, by the descriptors of roots. When no kept version
+7. In an append table the log has the origin, in the descriptors of roots. When no kept version
    needs the file of a root any more, cleaning removes its descriptor, and the origin of compacted
    rows is unknown: null. Rows that were not compacted always have one.
 8. In a primary-key table files describe the roots of their records (``data.keyed.key_groups``), so
@@ -90,14 +90,14 @@ from airflow_provider_segtable.core.timeline import Timeline
 
 # Changes of rows, as a change feed shows them
 CHANGE = "_segtable_change"
-"""The column of a change feed that names what happened to the row, a ``RowEffect``."""
+"""The column of a change feed with the row's ``RowEffect``."""
 VERSION = "_segtable_version"
 """The column with the number of the event, which is a version of the table."""
 CHANGE_COLUMNS = (CHANGE, VERSION, COMPLETION_TIME)
 
 
 class RowEffect(StrEnum):
-    """What an event did to a row."""
+    """An event's effect on a row."""
 
     INSERT = "insert"
     UPDATE_BEFORE = "update_before"
@@ -115,7 +115,7 @@ class RowChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class RowsInserted:
     """All rows of these first-generation segments were added."""
 
     segments: tuple[Segment, ...]
@@ -123,7 +123,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Went:
+class RowsDeleted:
     """The rows that these vectors name were deleted."""
 
     vectors: tuple[VectorFile, ...]
@@ -137,14 +137,14 @@ class Differs:
     intervals: tuple[Interval, ...]
 
 
-Effect: TypeAlias = Came | Went | Differs
+Effect: TypeAlias = RowsInserted | RowsDeleted | Differs
 
 
 def effects(action: Action) -> tuple[Effect, ...]:
-    """Return what an action changes of the rows, in order; nothing if it only moves them."""
+    """Return an action's changes of rows, in order; none if it only moves them."""
     match action:
         case Appended(segments=segments):
-            return (Came(segments, RowEffect.INSERT),)
+            return (RowsInserted(segments, RowEffect.INSERT),)
         case RowsChanged():
             return _changed(action)
         case VersionRestored(segments=segments):
@@ -185,9 +185,9 @@ def _changed(action: RowsChanged) -> tuple[Effect, ...]:
     update = action.kind == ChangeKind.UPDATE
     before = RowEffect.UPDATE_BEFORE if update else RowEffect.DELETE
     after = RowEffect.UPDATE_AFTER if update else RowEffect.INSERT
-    went = (Went(action.vectors, before),) if action.vectors else ()
-    came = (Came(action.segments, after),) if action.segments else ()
-    return (*went, *came)
+    deleted = (RowsDeleted(action.vectors, before),) if action.vectors else ()
+    inserted = (RowsInserted(action.segments, after),) if action.segments else ()
+    return (*deleted, *inserted)
 
 
 def _differing(intervals: Iterable[Interval]) -> tuple[Effect, ...]:
@@ -290,17 +290,17 @@ class Step:
 
     @staticmethod
     def of(event: Event, *, changes: bool) -> "Step | None":
-        """Return what an event adds to a stream; None if nothing.
+        """Return the step that an event adds to a stream; None if there is none.
 
         Args:
             event: the event.
             changes: the stream reads every change of a row, not rows added alone.
         """
         found = effects(event.action)
-        came = [s for each in found if isinstance(each, Came) for s in each.segments]
-        if not came and (not found or not (changes or _differs(event))):
+        inserted = [s for each in found if isinstance(each, RowsInserted) for s in each.segments]
+        if not inserted and (not found or not (changes or _differs(event))):
             return None
-        return Step(n=event.n, files=len(came), size=sum(segment.size for segment in came))
+        return Step(n=event.n, files=len(inserted), size=sum(segment.size for segment in inserted))
 
 
 def _differs(event: Event) -> bool:

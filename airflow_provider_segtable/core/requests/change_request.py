@@ -69,7 +69,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRows:
-    """Rows of a file, folder or pattern; ``options`` are those of Spark's reader."""
+    """Rows of a file, folder or pattern; ``options`` are Spark's reader's."""
 
     path: str
     format: str | None = None
@@ -189,8 +189,8 @@ class Merge:
         source: the source rows.
         on: the key columns, which both have (null equals nothing), or a condition over
             ``target.*`` and ``source.*``.
-        matched: what happens to table rows with a match.
-        unmatched: what happens to source rows without one.
+        matched: the action on table rows with a match.
+        unmatched: the action on source rows without one.
         set: new values of updated rows; by default the source's other columns.
         commit_id: equal ids change once; random by default.
         dry_run: only count.
@@ -252,7 +252,7 @@ def action(known: type[Action], word: str) -> Action:
     """Return the action of this name.
 
     Raises:
-        InvalidInput: there is none; the message names those that exist.
+        InvalidInput: there is none; the message names the known ones.
     """
     if word not in tuple(known):
         choices = ", ".join(known)
@@ -473,7 +473,7 @@ def _name(what: str, name: str) -> str:
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that ``request_of`` reads."""
     add = parser.add_argument
-    add("kind", choices=KINDS, help="what to do")
+    add("kind", choices=KINDS, help="the kind of change")
     add("--where", metavar="CONDITION", help="rows to select, in SQL; 'true' selects all")
     add("--set", type=_pair, action="append", default=[], metavar="COLUMN=EXPRESSION")
     add("--matches", metavar="PATH", help="file of rows to match")
