@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
+from airflow_provider_segtable.core.indexes.index_state import IndexGap, IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant, Interval, iso
@@ -97,7 +97,7 @@ def catch_up(
     )
 
 
-def blocking(index: IndexState, upto: int | None, by: Instant | None) -> tuple[Lack, ...]:
+def blocking(index: IndexState, upto: int | None, by: Instant | None) -> tuple[IndexGap, ...]:
     """Return the gaps that block catch-up with an event and a time."""
     if index.available_n is None:
         return index.lacks
@@ -131,7 +131,7 @@ def _done(index: IndexState, upto: int | None, by: Instant | None) -> str:
     return f"{since}, with all files up to {' and '.join(goals)}" if goals else since
 
 
-def _building(index: IndexState, lacks: Sequence[Lack], state: State) -> str:
+def _building(index: IndexState, lacks: Sequence[IndexGap], state: State) -> str:
     visible = {chunk.interval for chunk in state.timeline.visible_chunks()}
     left = sum(any(each.overlaps(lack.interval) for lack in lacks) for each in visible)
     asked = f"requested by event {index.requested_n}"
@@ -139,7 +139,7 @@ def _building(index: IndexState, lacks: Sequence[Lack], state: State) -> str:
     return f"{_named(index)}, {asked}, is being built: {work}"
 
 
-def _lagging(index: IndexState, lacks: Sequence[Lack]) -> str:
+def _lagging(index: IndexState, lacks: Sequence[IndexGap]) -> str:
     oldest = min(lacks, key=lambda lack: lack.since)
     when = f"since event {oldest.since} of {iso(oldest.time)}"
     return f"{_named(index)} is available, but has no entries of some files {when}"

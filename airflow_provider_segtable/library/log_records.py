@@ -8,7 +8,7 @@ Rows as a user gives them:
    order. Records of an append table go to one bucket, in turn.
 3. Batches are small beside a bucket, so that a large append waits for room piece by piece.
 
-One bucket of a writer, a *lane*: the records that it has accepted, and that no commit has yet::
+One bucket of a writer, a *queue*: the records that it has accepted, and that no commit has yet::
 
       committed │ sent to the store        │ accepted
       forgotten │ kept, to send them again │ kept
@@ -16,8 +16,8 @@ One bucket of a writer, a *lane*: the records that it has accepted, and that no 
 
 4. Offsets are given when records are accepted. They are dense, so after a failure the same records
    get the same offsets again: the new epoch begins at the committed end, which divides no batch.
-5. Committed records are forgotten; every answer of the store has the committed end. So a lane keeps
-   no more than its bucket holds, plus unanswered records.
+5. Committed records are forgotten; every answer of the store has the committed end. So a queue
+   keeps no more than its bucket holds, plus unanswered records.
 
 Records beyond a writer's memory, in temporary files:
 
@@ -166,7 +166,7 @@ class Kept:
         return self.first + self.batch.num_rows
 
 
-class Lane:
+class BucketQueue:
     """The records of one bucket between their acceptance and their commit."""
 
     def __init__(self, bucket: int) -> None:

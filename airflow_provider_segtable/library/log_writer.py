@@ -45,7 +45,7 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset, Position
 from airflow_provider_segtable.data.rows import Rows
-from airflow_provider_segtable.library.log_records import Lane, Overflow, RecordSplitter
+from airflow_provider_segtable.library.log_records import BucketQueue, Overflow, RecordSplitter
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, leave_alone
@@ -124,7 +124,7 @@ class TableLogWriter:
         overflow: Overflow | None = None,
     ) -> None:
         self._ports, self._log, self._splitter = ports, log, splitter
-        self._lanes = {bucket: Lane(bucket) for bucket in buckets}
+        self._queues = {bucket: BucketQueue(bucket) for bucket in buckets}
         self._owner, self._wait_s = owner, wait_s
         self._epoch: Epoch | None = None
         self._over: Exception | None = None
@@ -148,7 +148,7 @@ class TableLogWriter:
             CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
         """
         with suppress(*PASSING):
-            leave_alone(self._ports, [*self._lanes])
+            leave_alone(self._ports, [*self._queues])
         self._log.start(self._moved)
         try:
             self._begin_within(self._wait_s)
@@ -176,12 +176,12 @@ class TableLogWriter:
     @property
     def committed(self) -> Mapping[int, Offset]:
         """Return by bucket the offset below which records are known to be committed."""
-        return {bucket: lane.committed for bucket, lane in self._lanes.items()}
+        return {bucket: queue.committed for bucket, queue in self._queues.items()}
 
     @property
     def end(self) -> Mapping[int, Offset]:
         """Return by bucket the offset of the next record."""
-        return {bucket: lane.end for bucket, lane in self._lanes.items()}
+        return {bucket: queue.end for bucket, queue in self._queues.items()}
 
     @property
     def lost(self) -> Mapping[int, range]:
@@ -241,10 +241,10 @@ class TableLogWriter:
         with client.together(sizes, wait_s=wait_s) as whole:
             if not whole:
                 return None
-            first = {bucket: self._lanes[bucket].end for bucket in parts}
+            first = {bucket: self._queues[bucket].end for bucket in parts}
             for bucket, batches in parts.items():
                 for batch in batches:
-                    self._lanes[bucket].accept(batch)
+                    self._queues[bucket].accept(batch)
             with suppress(LogStoreError):
                 self._pushed(0.0)
         return first
@@ -254,10 +254,10 @@ class TableLogWriter:
     ) -> Mapping[int, Offset]:
         first: dict[int, Offset] = {}
         for bucket, batches in parts.items():
-            lane = self._lanes[bucket]
+            queue = self._queues[bucket]
             for batch in batches:
                 wait_s = REST_S if first else self._wait_s
-                offset = self._accepted(lane, batch, wait_s)
+                offset = self._accepted(queue, batch, wait_s)
                 first.setdefault(bucket, offset)
         return first
 
@@ -306,7 +306,7 @@ class TableLogWriter:
         self._closed = True
         failed: SegtableError | None = None
         try:
-            if self._over is None and any(lane.waiting for lane in self._lanes.values()):
+            if self._over is None and any(queue.waiting for queue in self._queues.values()):
                 self.checkpoint()
         except Fenced:
             raise
@@ -341,7 +341,7 @@ class TableLogWriter:
         try:
             ended = self._ended = self._log.close()
         except Fenced as error:
-            raise self._fenced(error, ended=frozenset(self._lanes)) from error
+            raise self._fenced(error, ended=frozenset(self._queues)) from error
         except SegtableError as error:
             raise type(error)(f"{error}{self._left_behind()}") from error
         if self._taken is not None:
@@ -355,8 +355,8 @@ class TableLogWriter:
         self._over = self._over or InvalidInput(
             f"this writer of the log store of {self._ports.uri} was closed: open another one"
         )
-        for lane in self._lanes.values():
-            lane.close()
+        for queue in self._queues.values():
+            queue.close()
         if self._overflow is not None:
             self._overflow.close()
         end()
@@ -366,9 +366,9 @@ class TableLogWriter:
 
         An epoch may have begun in which nothing was sent again before another bucket was lost.
         """
-        for lane in self._lanes.values():
+        for queue in self._queues.values():
             with suppress(SegtableError):
-                lane.push(wait_s=0.0)
+                queue.push(wait_s=0.0)
 
     def _split(self, rows: Rows, deleted: str | None) -> Mapping[int, list[pa.RecordBatch]]:
         try:
@@ -381,42 +381,42 @@ class TableLogWriter:
                 f"{self._ports.uri} were altered since this writer was opened"
             ) from None
 
-    def _accepted(self, lane: Lane, batch: pa.RecordBatch, wait_s: float) -> Offset:
+    def _accepted(self, queue: BucketQueue, batch: pa.RecordBatch, wait_s: float) -> Offset:
         """Take a batch and send it; take it back if that is not possible in time."""
         if self._over is not None:
             raise self._over
-        offset = lane.accept(batch)
+        offset = queue.accept(batch)
         try:
             self._carried_out(self._pushed, wait_s)
         except SegtableError:
-            if lane.take_back(offset):
+            if queue.take_back(offset):
                 raise
         return offset
 
     def _note_answer(self) -> None:
         """Note the ends of the buckets after a call."""
-        self._answered = {bucket: lane.end for bucket, lane in self._lanes.items()}
+        self._answered = {bucket: queue.end for bucket, queue in self._queues.items()}
 
     def _flush(self, wait_s: float) -> None:
         self._carried_out(self._flushed, wait_s)
 
     def _pushed(self, wait_s: float) -> None:
-        for lane in self._lanes.values():
-            lane.push(wait_s=wait_s)
+        for queue in self._queues.values():
+            queue.push(wait_s=wait_s)
 
     def _flushed(self, wait_s: float) -> None:
         if self._clock.monotonic() - self._checked_s >= CHECK_S:
             return self._checked(wait_s)
         self._pushed(wait_s)
-        for lane in self._lanes.values():
-            lane.flush(wait_s=wait_s)
+        for queue in self._queues.values():
+            queue.flush(wait_s=wait_s)
         return None
 
     def _checked(self, wait_s: float) -> None:
         """Flush, and look that all buckets are still this writer's."""
         self._pushed(wait_s)
-        for lane in self._lanes.values():
-            lane.check(wait_s=wait_s)
+        for queue in self._queues.values():
+            queue.check(wait_s=wait_s)
         self._checked_s = self._clock.monotonic()
 
     def _checkpointed(self, commit_id: str | None, wait_s: float) -> int | None:
@@ -436,13 +436,13 @@ class TableLogWriter:
             Fenced: records were discarded.
         """
         state, waiting = self._ports.log.load(), []
-        for bucket, lane in self._lanes.items():
+        for bucket, queue in self._queues.items():
             end = bucket_of(state, bucket).end
-            if self._lost_of(state, bucket, lane.end):
+            if self._lost_of(state, bucket, queue.end):
                 raise Fenced(f"bucket {bucket} of {self._ports.uri} was taken meanwhile")
-            lane.forget(min(end, lane.end))
-            if end < lane.end:
-                waiting.append(f"{end}-{lane.end - 1} of bucket {bucket}")
+            queue.forget(min(end, queue.end))
+            if end < queue.end:
+                waiting.append(f"{end}-{queue.end - 1} of bucket {bucket}")
         if self._overflow is not None and not waiting:
             self._overflow.emptied()
         return ", ".join(waiting)
@@ -487,25 +487,25 @@ class TableLogWriter:
 
     def _begin(self) -> None:
         """Begin an epoch where stores can be reached, unless another writer has begun one."""
-        clients = {bucket: self._log.client(bucket) for bucket in self._lanes}
+        clients = {bucket: self._log.client(bucket) for bucket in self._queues}
         for client in {id(each): each for each in clients.values()}.values():
             client.status()
         try:
-            begun = begin_epoch(self._ports, [*self._lanes], owner=self._owner, after=self._epoch)
+            begun = begin_epoch(self._ports, [*self._queues], owner=self._owner, after=self._epoch)
         except Fenced as error:
             self._taken, self._over = error, self._fenced(error)
             raise self._over from error
         self._epoch = begun.epoch
-        for bucket, lane in self._lanes.items():
-            lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
+        for bucket, queue in self._queues.items():
+            queue.begin(clients[bucket], begun.epoch, begun.ends[bucket])
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
 
     def _left_behind(self) -> str:
         """Return the end of the message of a failed end: its lost rows, which are noted."""
         try:
-            self._note_lost(frozenset(self._lanes))
+            self._note_lost(frozenset(self._queues))
         except SegtableError:  # the log cannot be read now
-            left = ((b, range(self._lanes[b].committed, end)) for b, end in self._answered.items())
+            left = ((b, range(self._queues[b].committed, end)) for b, end in self._answered.items())
             self._lost = {bucket: rows for bucket, rows in left if rows}
             fate = "may not be in the table: its log cannot be read now"
         else:
@@ -541,7 +541,7 @@ class TableLogWriter:
 
     def _moved(self, bucket: int) -> None:
         """Leave a service that another one has replaced: it may never answer."""
-        self._lanes[bucket].leave("another service has the bucket now")
+        self._queues[bucket].leave("another service has the bucket now")
 
     def _full(self, error: LogStoreFull) -> LogStoreFull:
         """Return the error with the reason why no checkpoint makes room."""

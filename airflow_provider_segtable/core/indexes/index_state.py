@@ -15,8 +15,8 @@
 6. Inline feeds of neighbouring events are joined into log files later, all at once, by an event of
    their own (``FeedsJoined``). Files are never joined, so a copy of them is always the same.
 7. An event without a feed for an index is no error, nor is one whose feed is about fewer files than
-   it publishes. The log records that the index lacks it (``Lack``), and a later run of the index
-   builds it.
+   it publishes. The log records that the index lacks it (``IndexGap``), and a later run of the
+   index builds it.
 8. ``KINDS`` is the registry of kinds of index. Definitions and states are encoded as JSON here.
 9. A user asks for a kind by its name, with settings by theirs (``chosen_kind``). Columns are named
    by users, and kept by their ids. A setting that the kind does not have is refused: a rate for
@@ -169,7 +169,7 @@ class IndexStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Lack:
+class IndexGap:
     """Files of ``interval`` that event ``n``, at ``time``, published have no entries.
 
     Joined ones are of several events: ``n`` is the newest, ``oldest`` and ``time`` the oldest.
@@ -185,7 +185,7 @@ class Lack:
         """Return the oldest event whose files it lacks."""
         return self.n if self.oldest is None else self.oldest
 
-    def without(self, built: Interval, through: int) -> "tuple[Lack, ...]":
+    def without(self, built: Interval, through: int) -> "tuple[IndexGap, ...]":
         """Return the gaps left after a time was built, as of version ``through``."""
         mine = self.interval
         if self.n > through or not mine.overlaps(built):
@@ -211,7 +211,7 @@ class IndexState:
     definition: IndexDefinition
     requested_n: int
     requested_at: Instant
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[IndexGap, ...] = ()
     feeds: tuple[tuple[int, Feed], ...] = ()
     forwarded: int = 0
     available_n: int | None = None
@@ -248,7 +248,7 @@ class IndexState:
 
     def lacking(self, intervals: Iterable[Interval], n: int, time: Instant) -> "IndexState":
         """Return the state after event ``n`` published files there without a feed."""
-        new = (Lack(interval, n, time) for interval in intervals)
+        new = (IndexGap(interval, n, time) for interval in intervals)
         return replace(self, lacks=_bounded((*self.lacks, *new)))
 
     def fed(self, n: int, feed: Feed) -> "IndexState":
@@ -290,7 +290,7 @@ class IndexState:
         return replace(self, available_n=n) if done else self
 
 
-def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
+def _bounded(lacks: tuple[IndexGap, ...]) -> tuple[IndexGap, ...]:
     """Return gaps, with neighbours joined if there are many: wider, never narrower."""
     ordered = sorted(lacks)
     if len(ordered) <= MOST_LACKS:
@@ -299,12 +299,12 @@ def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
     return tuple(_joined(*pair) for pair in pairs)
 
 
-def _joined(first: Lack, *rest: Lack) -> Lack:
+def _joined(first: IndexGap, *rest: IndexGap) -> IndexGap:
     some = (first, *rest)
     end = max(each.interval.end for each in some)
     newest, oldest = max(each.n for each in some), min(each.since for each in some)
     time = min(each.time for each in some)
-    return Lack(
+    return IndexGap(
         Interval(first.interval.start, end), newest, time, None if newest == oldest else oldest
     )
 
@@ -324,7 +324,7 @@ def encode_indexes(indexes: Mapping[str, IndexState]) -> list[dict[str, Any]]:
     ]
 
 
-def _encoded_lack(lack: Lack) -> list[Any]:
+def _encoded_lack(lack: IndexGap) -> list[Any]:
     several = [] if lack.oldest is None else [lack.oldest]
     return [lack.interval.name, lack.n, lack.time, *several]
 
@@ -341,7 +341,7 @@ def _decoded(body: Mapping[str, Any]) -> IndexState:
         definition=decode_index(body["index"]),
         requested_n=requested_n,
         requested_at=requested_at,
-        lacks=tuple(Lack(Interval.from_name(name), *rest) for name, *rest in body["lacks"]),
+        lacks=tuple(IndexGap(Interval.from_name(name), *rest) for name, *rest in body["lacks"]),
         feeds=tuple((n, feed) for n, some in body["feeds"] for feed in decode_feeds(some)),
         forwarded=body["forwarded"],
         available_n=body["available"],
