@@ -16,7 +16,7 @@
    one, or replaces the groups it encloses. A visible group that is no longer full leaves a gap,
    which the layers below fill from the top down.
 8. If ranges cross, which no compaction makes, everything connected to the gap is computed again.
-9. A *summary* has the facts that are available without decoding segments: whether the chunk is
+9. A *summary* has the values that are available without decoding segments: whether the chunk is
    complete, and the number and size of its visible segments. The timeline, admission and the
    planner need them of every chunk.
 10. A summary is a named tuple: a large table has a hundred thousand of them, which are made at once
@@ -199,7 +199,7 @@ _NOTHING: Mapping[Any, int] = MappingProxyType({})
 
 
 class ChunkSummary(NamedTuple):
-    """The facts about a chunk that are available without decoding it.
+    """The summary of a chunk, available without decoding it.
 
     Attributes:
         count: the number of present segments, visible or not.

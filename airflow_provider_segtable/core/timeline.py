@@ -72,7 +72,7 @@ class AnyChunk(Protocol):
 
     @property
     def summary(self) -> ChunkSummary:
-        """Return the facts about the chunk."""
+        """Return the summary of the chunk."""
 
     @property
     def count(self) -> int:

@@ -14,7 +14,7 @@ All buckets:
 
 One bucket:
 
-7. All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
+7. ``core.log_store`` makes all decisions. Every change of the state wakes all waiting calls,
    which decide again. States do not change, so readers need no lock. No record is copied.
 8. Writers are answered only as long as the bucket's epoch is *confirmed*: its service has read the
    table's log not long ago. The time is that of ``monotonic``.

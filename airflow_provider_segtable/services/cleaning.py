@@ -155,7 +155,7 @@ class CleaningRun:
 
     @property
     def bytes_freed(self) -> int:
-        """Return the total known size of the deleted files, with those of the indexes' tables."""
+        """Return the total known size of the deleted files, also of the indexes' tables."""
         entries = (*self.orphans, *self.vectors)
         sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
         going = {*self.files, *(entry.path for entry in entries)}
@@ -289,7 +289,7 @@ def _clean_all(
     retention: Retention | None,
     clean_one: "Callable[[_Cleaning], CleaningRun]",
 ) -> CleaningRun:
-    """Clean a table and those of its indexes."""
+    """Clean a table and its indexes' tables."""
     dry_run = clean_one is _foreseen_run
     now = ports.clock.now() if dry_run else _earlier_now(ports)
     run = clean_one(_Cleaning(ports=ports, retention=retention, now=now))

@@ -144,7 +144,7 @@ CarryOut = Callable[[TableContext, Sequence[str]], tuple[PlanResult, ...]]
 class Rounds:
     """All plans that were carried out, and by index name, why it cannot be read.
 
-    ``failed`` are the failed plans but those that build or compact such an index.
+    ``failed`` are the failed plans, except plans that build or compact such an index.
     """
 
     results: tuple[PlanResult, ...]
@@ -235,7 +235,7 @@ def compact_table(
 
 
 def compact_all(ports: TableContext, carry_out: CarryOut, policy: Policy | None = None) -> Rounds:
-    """Compact a table by its policy, then those of its indexes by theirs.
+    """Compact a table by its policy, then its indexes' tables by theirs.
 
     Args:
         ports: the table's ports, with a coordinator.

@@ -183,7 +183,7 @@ def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
 
 
 def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[pa.Table]:
-    """Yield all entries of an index's own table, those of a key together."""
+    """Yield all entries of an index's own table, in the order of keys."""
     scan = MergedScan(
         files=own.files,
         table=state.table,

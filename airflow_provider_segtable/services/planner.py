@@ -250,7 +250,7 @@ def plan_inner_tables(
 
     Args:
         ports: the table's ports.
-        overrides: settings of policies, instead of those of the tables inside, without prefix.
+        overrides: settings that replace the policies' of the tables inside, without prefix.
         dry_run: compute the runs without writing.
 
     Raises:

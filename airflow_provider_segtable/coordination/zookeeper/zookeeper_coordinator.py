@@ -375,7 +375,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         call.said.blocked(blocked.on, now=now, waited_s=waited_s)
         if blocked.place is None:
             self._queue_up(link, call)
-            return  # the next round sees requests that came in between
+            return  # the next round sees requests made in between
         call.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
         if call.firm and not blocked.place.lock.firm:
             call.nodes.make_firm(link, call.guid)

@@ -60,7 +60,7 @@ class Feed:
         segments: log files with entries.
         entries: the entries themselves, as bytes; empty if they are in files.
         files: the number of new files of the event that the entries are about; None if its author
-            does not say so: an older one, one that built entries, or one of facts about records.
+            does not say so: an older one, one that built entries, or one of entries about records.
     """
 
     index: str

@@ -237,10 +237,10 @@ class Merge:
     def __str__(self) -> str:
         """Return the request as the log records it."""
         rows = self.source.count if isinstance(self.source, GivenRows) else None
-        what = "merge" if rows is None else f"merge {counted(rows, 'row')}"
+        merge = "merge" if rows is None else f"merge {counted(rows, 'row')}"
         by = ", ".join(self.keys) or self.on
         does = f"{self.matched.value} (set {_assigned(self.set)})" if self.set else self.matched
-        return f"{what} on {by}: matched {does}, unmatched {self.unmatched.value}"
+        return f"{merge} on {by}: matched {does}, unmatched {self.unmatched.value}"
 
 
 ChangeRequest: TypeAlias = Delete | Update | Merge
@@ -463,10 +463,10 @@ def _reading(file: FileRows) -> Iterator[str]:
             yield option("option", f"{_name('an option', key)}={value}")
 
 
-def _name(what: str, name: str) -> str:
+def _name(title: str, name: str) -> str:
     """Return the name part of ``name=value``, checked."""
-    if not plain(what, name) or "=" in name:
-        raise InvalidInput(f"{what} is called {name!r}: give a name without '='")
+    if not plain(title, name) or "=" in name:
+        raise InvalidInput(f"{title} is called {name!r}: give a name without '='")
     return name
 
 
