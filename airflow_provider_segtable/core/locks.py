@@ -336,7 +336,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revokes:
-    """The request is granted, and the locks ``whom``, shown as they are afterwards, are revoked."""
+    """The request is granted; the locks ``whom``, in their state afterwards, are revoked."""
 
     whom: tuple[Lock, ...]
     granted: Granted

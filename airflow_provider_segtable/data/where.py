@@ -19,7 +19,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
 def condition(
     where: Where | Predicate | Condition, schema: pa.Schema, time_column: str
 ) -> Condition:
-    """Return a condition over the columns of a table; one that was made before stays itself.
+    """Return a condition over the columns of a table; keep a finished condition.
 
     Raises:
         SchemaMismatch: a column is missing.

@@ -34,7 +34,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 
 PAUSE_S = 1.0
-"""How soon a service that comes is noticed; claims that end are noticed at once."""
+"""How soon a new service is noticed; ended claims are noticed at once."""
 LOOK_S = 10.0
 """How soon a change of the table's columns or settings is noticed."""
 PASSING = (CoordinationError, StorageError)

@@ -199,7 +199,7 @@ class _Answers:
         self._mutex = threading.Lock()
 
     def write(self, message: bytes) -> None:
-        """Write one answer; a writer that has gone needs none."""
+        """Write one answer; a disconnected writer needs none."""
         with self._mutex:
             try:
                 self._writer.write(message)
@@ -323,7 +323,7 @@ class FlightLogWriter:
             self._take_answer(deadline, max(0.0, deadline - time.monotonic()) + ANSWER_S)
 
     def _take_answers(self, deadline: float) -> None:
-        """Take the answers that have come."""
+        """Take the received answers."""
         while self._stream and not self._stream.answers.empty():
             self._take_answer(deadline, 0.0)
 

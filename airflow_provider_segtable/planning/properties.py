@@ -1,4 +1,4 @@
-"""Settings: every property that a table may have, with its value and where the value comes from.
+"""Settings: every property that a table may have, with its value and the source of the value.
 
 1. The settings of a family are the fields of a dataclass. Each field is a property
    ``<prefix>.<field>``. Its type is that of the field: whole numbers are ``int``, other numbers

@@ -106,7 +106,7 @@ class CommittedEnd:
 
 
 MOST = 64
-"""Number of waypoints of a bucket from which on every other one goes."""
+"""Number of waypoints of a bucket from which on every other one is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ def common_end(one: BucketManifest, other: BucketManifest) -> Offset:
 
 
 def _thinned(waypoints: tuple[Waypoint, ...]) -> tuple[Waypoint, ...]:
-    """Return every other waypoint if they are many, and all of restores, which decide."""
+    """Return every other waypoint if there are many, but all of restores, which decide."""
     if len(waypoints) <= MOST:
         return waypoints
     kept = enumerate(waypoints)

@@ -245,7 +245,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewsAwaited:
-    """The follower has waited for news; they may have come."""
+    """The follower has waited for news, with or without success."""
 
 
 Seen: TypeAlias = (

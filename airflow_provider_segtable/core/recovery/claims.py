@@ -219,7 +219,7 @@ def remains(
 
 
 def by_name(segments: Iterable[Segment]) -> tuple[frozenset[Segment], list[Segment]]:
-    """Return the segments with ids, and those with provisional ones, as old as they are."""
+    """Return the segments with ids, and the ones with provisional ids by age."""
     given = frozenset(segments)
     named = frozenset(segment for segment in given if not segment.id.provisional)
     return named, sorted(given - named, key=lambda s: (s.created, s.id))

@@ -227,7 +227,7 @@ def _times_of_day(texts: pa.ChunkedArray, kind: Any) -> pa.ChunkedArray:
 
 
 def finite(texts: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers, none of which is infinite but those written so.
+    """Return numbers, infinite only where the text says so.
 
     Raises:
         pyarrow.ArrowInvalid: a number is too large for the type.

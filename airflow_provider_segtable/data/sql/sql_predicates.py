@@ -170,7 +170,7 @@ def _bare(tree: Tree) -> Tree:
 
 
 def unknown_part(tree: Tree) -> tuple[Tree, str] | None:
-    """Return a node that has more to it than this package looks at, such as an option."""
+    """Return a node with a part that this package does not read, such as an option."""
     for node in tree.walk():
         known = _PARTS | _MORE.get(type(node), frozenset())
         for name, value in node.args.items():

@@ -131,7 +131,7 @@ class IndexFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return that no area has one: they are found in the whole table."""
+        """Return False: index builds are found in the whole table."""
         del found, interval, summaries
         return False
 
