@@ -396,7 +396,7 @@ class MemoryLease:
         """Check the lock, and make it irrevocable from now on."""
         with self._service.box(self._table) as box:
             held = self._ask(box)
-            held.lock = replace(held.lock, publishing=True)
+            held.lock = replace(held.lock, irrevocable=True)
 
     def _ask(self, box: Box) -> Held:
         held = None

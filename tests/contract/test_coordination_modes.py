@@ -227,7 +227,7 @@ def test_who_publishes_is_not_revoked(world: World) -> None:
     major.make_irrevocable()
     with pytest.raises(LockTimeout, match="major"):
         world.client().acquire(appending("batch", priority=75), wait_s=0)
-    assert [lock.publishing for lock in world.client().locks(TABLE)] == [True]
+    assert [lock.irrevocable for lock in world.client().locks(TABLE)] == [True]
     major.make_irrevocable()
     major.release()
     assert world.client().acquire(appending("next"), wait_s=0).state is LeaseState.HELD

@@ -128,7 +128,7 @@ class MemoryWorld:
     def states(self, table: str = TABLE) -> int:
         """Return how many locks are remembered as publishing or revoked."""
         with self.service.box(table) as box:
-            return sum(bool(h.lock.publishing or h.lock.revoked) for h in box.held.values())
+            return sum(bool(h.lock.irrevocable or h.lock.revoked) for h in box.held.values())
 
     def turns(self, table: str = TABLE) -> int:
         """Return how many committers are in the queue."""

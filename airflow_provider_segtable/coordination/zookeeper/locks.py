@@ -436,7 +436,7 @@ class ZooKeeperLease:
         self._lock = lock
         self._verified = generation
         self._why_lost = "it was revoked" if lock.revoked else ""
-        self._released = self._publishing = False
+        self._released = self._irrevocable = False
         self._reported = self._stateless = False
 
     @property
@@ -480,11 +480,11 @@ class ZooKeeperLease:
 
     def make_irrevocable(self) -> None:
         """Check the lock, and make it irrevocable from now on."""
-        if not self._publishing and self._claim_state():
-            self._publishing = True  # the transaction checked the lock
+        if not self._irrevocable and self._claim_state():
+            self._irrevocable = True  # the transaction checked the lock
             return
         self.check()
-        if not (self._publishing or self._lock.publishing):
+        if not (self._irrevocable or self._lock.irrevocable):
             self._refuse(LeaseState.DOUBTFUL)  # interrupted: it may still take effect
 
     def _claim_state(self) -> bool:

@@ -169,7 +169,7 @@ def with_state(lock: Lock, state: bytes) -> Lock:
     try:
         record = _object(state)
         if record == PUBLISHING_RECORD:
-            return replace(lock, publishing=True)
+            return replace(lock, irrevocable=True)
         segments = record["segments"]
         revocation = Revocation(
             by=_typed(str, record["revoked"]),

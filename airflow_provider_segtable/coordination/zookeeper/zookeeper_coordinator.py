@@ -357,7 +357,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             return None
         lock = seen.lock_of(epoch)
         if known:
-            lock = replace(lock, revoked=known.revoked, publishing=known.publishing)
+            lock = replace(lock, revoked=known.revoked, irrevocable=known.irrevocable)
         return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
 
     def _dequeued(self, link: Link, call: Acquisition, lease: ZooKeeperLease) -> ZooKeeperLease:
