@@ -17,10 +17,10 @@ Contract:
    before deleting files because of an object that another writer created.
 6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
 7. ``delete`` leaves folders on local disks; ``prune`` removes the empty ones.
-8. ``turn`` is a hint: writers of one folder who take turns keep each other from racing, where they
-   can do so for less than a lost race costs (on a local disk: those of one host). It may end
+8. ``turn`` is a hint: writers of one folder that take turns do not race, where a turn costs less
+   than a lost race (on a local disk: the writers of one host). It may end
    early, or not be there at all, and never fails.
-9. Errors are those of ``core.errors``, with the full URI in the message.
+9. Errors are from ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Callable, Iterator

@@ -110,7 +110,7 @@ class LocalStorage:
 
     @contextmanager
     def turn(self, prefix: str, *, wait_s: float) -> Iterator[None]:
-        """Wait for this writer's turn among those of this host, and hold it; never raises."""
+        """Wait for this writer's turn among the writers of this host, and hold it; never raises."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError, SegtableError):  # e.g. there is no folder yet
                 parent = stack.enter_context(self._folders.opened(prefix))

@@ -19,7 +19,7 @@ NAMES_THAT_SAY_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|misc|commo
 
 # Words for which docstrings of the package have a noun (a writer, a message, a list), and how often
 # they are there yet: a number only ever falls, and is lowered with the sentence that is rewritten.
-WORDS_YET = {"told": 8, "whoever": 6, "nobody": 12, "somebody": 2, "what": 458}
+WORDS_YET = {"told": 5, "whoever": 6, "nobody": 12, "somebody": 2, "what": 446}
 
 # Put together here, so that this file does not contain what it looks for.
 REGISTRIES = ("py" + "pi.org", "python" + "hosted", "conda." + "anaconda", "registry." + "npmjs")

@@ -113,7 +113,7 @@ def _refused(change: ColumnChange, dimensions: Collection[str]) -> str:
         case AddColumn(name=name):
             return (
                 f"column {name!r} cannot be added: the rows that were rolled up so far are not "
-                "kept, so their values in it are unknown"
+                "kept, so its value in them is unknown"
             )
         case DropColumn(name=name) if name in dimensions:
             return (
