@@ -2,12 +2,12 @@
 
 The beginning, in this order:
 
-1. Acquire the locks, ids and version that the plan asks for (``Plan.lock``).
-2. Commit ``PlanInflight``. It supersedes every earlier attempt.
+1. If the plan can never complete, because another plan was faster, abort it, so that no worker
+   starts it again.
+2. Acquire the locks, ids and version that the plan asks for (``Plan.lock``).
 3. Read the log again under the lock, for a plan that finds its inputs there
    (``Plan.inputs_under_lock``).
-4. If the plan can never complete, because another plan was faster, abort it, so that no worker
-   starts it again.
+4. Commit ``PlanInflight``. It supersedes every earlier attempt.
 
 The jobs:
 
