@@ -120,7 +120,7 @@ class Folders:
                     if is_link(fd, name):
                         raise self.link(f"{folder}/{name}".lstrip("/"))
 
-    def settle(self, path: str) -> None:
+    def flush(self, path: str) -> None:
         """Make the names in a folder durable, and its own; do nothing if it is missing."""
         parts = tuple(path.split("/"))
         with contextlib.suppress(FileNotFoundError), self.opened(path) as folder:
@@ -310,9 +310,9 @@ def _translated(place: str, kinds: Kinds) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind, what = kinds.get(_code(error, kinds), _OTHER)
+        kind, problem = kinds.get(_code(error, kinds), _OTHER)
         said = redacted(error.strerror or str(error))
-        raise kind(f"{place} {what} ({said})") from error
+        raise kind(f"{place} {problem} ({said})") from error
 
 
 def _code(error: OSError, kinds: Kinds) -> int:
@@ -328,7 +328,7 @@ class Turns:
 
     def __init__(self) -> None:
         """Start without turns."""
-        self.late: set[_Turn] = set()  # left before they came
+        self.late: set[_Turn] = set()  # abandoned by their writers
 
     @contextmanager
     def turn(self, folder: int, wait_s: float) -> Iterator[None]:

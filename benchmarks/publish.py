@@ -44,8 +44,8 @@ from airflow_provider_segtable.core.publishing import ShownFile, changed_files, 
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval, parse_instant
 from airflow_provider_segtable.formats.format import (
-    ColumnFacts,
-    FileFacts,
+    ColumnStats,
+    FileStats,
     Format,
     NewFile,
     Published,
@@ -90,13 +90,13 @@ def segments(version: int) -> Iterator[Segment]:
 
 def shown(segment: Segment, clip: int = 0) -> NewFile:
     """Return a file with statistics of its columns; a clip hides a hundred rows."""
-    times = ColumnFacts(low=segment.time_min, high=segment.time_max, nulls=0, size=80_000)
+    times = ColumnStats(low=segment.time_min, high=segment.time_max, nulls=0, size=80_000)
     columns = {1: times}
-    columns[2] = ColumnFacts(low="AA", high="YV", nulls=3, size=20_000)
+    columns[2] = ColumnStats(low="AA", high="YV", nulls=3, size=20_000)
     clips = (Interval(segment.time_min + clip, segment.time_max),) if clip else ()
     return NewFile(
         shown=ShownFile(segment=segment, clips=clips),
-        facts=FileFacts(columns=columns, numbered=True, split_offsets=(4,)),
+        stats=FileStats(columns=columns, numbered=True, split_offsets=(4,)),
         hidden=BitMap(range(clip, clip + 100)) if clip else BitMap(),
     )
 

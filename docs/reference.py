@@ -32,7 +32,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.table": ("Table",),
     "table.table_changes": ("TableChanges",),
     "table.table_indexes": ("TableIndexes",),
-    "core.indexes.index_state": ("IndexState", "IndexStatus", "Lack", "IndexDefinition"),
+    "core.indexes.index_state": ("IndexState", "IndexStatus", "IndexGap", "IndexDefinition"),
     "core.log_store.manifest": ("BucketManifest",),
     "table.scan": ("Scan",),
     "table.snapshot": ("Snapshot",),

@@ -87,10 +87,10 @@ def find_java() -> Path:
 @cache
 def _version(java: str) -> int:
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except OSError:
         return 0
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     return int(match.group(1)) if match else 0
 
 
@@ -117,7 +117,7 @@ def zookeeper_class_path() -> str:
 LOOPBACK = "127.0.0.1"
 FIRST = 10_000
 PAST = 32_768
-"""The first ephemeral port of Linux; those of macOS are higher."""
+"""The first ephemeral port of Linux; macOS begins higher."""
 DRAWS = 100
 
 

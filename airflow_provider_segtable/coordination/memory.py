@@ -6,7 +6,7 @@
 3. It is deterministic: no randomness, no clock but the given one, and it waits only by
    ``clock.sleep``, never inside the mutex. A simulation's clock controls every interleaving.
 4. Every step is one critical section, so a grant with its revocations and ids is atomic.
-5. The client's view of its session may differ from the server's: ``expire`` with ``told=False``
+5. The client's view of its session may differ from the server's: ``expire`` with ``notice=False``
    ends the locks while the lease still shows HELD, until the client's next contact. That models a
    paused process which wakes up late.
 6. A claim lives as long as its session.
@@ -151,11 +151,11 @@ class MemoryService:
             turns = self._boxes.get(table, Box()).turns
             return next((place for place, session in turns.items() if session.alive), None)
 
-    def expire(self, session: Session, *, told: bool = True) -> None:
-        """End a session with its locks; with ``told=False`` without notice to its client."""
+    def expire(self, session: Session, *, notice: bool = True) -> None:
+        """End a session with its locks; with ``notice=False`` without notice to its client."""
         with self._mutex:
             session.alive = False
-            if told:
+            if notice:
                 session.known_lost, session.suspended = True, False
             with suppress(ValueError):
                 self._sessions.remove(session)
@@ -176,11 +176,11 @@ class MemoryService:
         session.suspended = False
         session.known_lost = session.known_lost or not session.alive
 
-    def wipe(self, *, told: bool = True) -> None:
+    def wipe(self, *, notice: bool = True) -> None:
         """Delete all locks, counters, heads and sessions, and begin another epoch."""
         with self._mutex:
             for session in tuple(self._sessions):
-                self.expire(session, told=told)
+                self.expire(session, notice=notice)
             self._boxes.clear()
             self._epoch += 1
             self._grants = 0
@@ -388,11 +388,11 @@ class MemoryLease:
         with self._service.box(self._table) as box:
             self._ask(box)
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check the lock, and make it irrevocable from now on."""
         with self._service.box(self._table) as box:
             held = self._ask(box)
-            held.lock = replace(held.lock, publishing=True)
+            held.lock = replace(held.lock, irrevocable=True)
 
     def _ask(self, box: Box) -> Held:
         held = None

@@ -7,7 +7,7 @@
 3. The error at the deadline names the holders, their locks and times, and the way out.
 4. A request that has waited for ``SAY_AFTER_S`` logs the same as a warning, with the longest time
    that it may still take; again if another holder blocks it, and each ``SAY_EVERY_S``. So commands,
-   the logs of applications and those of Airflow's tasks show it.
+   the logs of applications and of Airflow's tasks show it.
 """
 
 import logging
@@ -78,14 +78,14 @@ def timed_out(
 
 
 def _blocked(request: LockRequest, on: Sequence[Lock], now: Instant) -> str:
-    """Return what is held, by whom, for what and since when."""
+    """Return the held locks, their holder, its purpose and the start."""
     first = on[0]
-    what = _named(contested(request, first)) or f"lock group {request.group}"
+    held = _named(contested(request, first)) or f"lock group {request.group}"
     verb = "is awaited, earlier in the queue, by" if first.waiting else "is held by"
     age_s = max(0, now - first.since) / SECOND_US
     others = f" ({len(on) - 1} more block it)" if len(on) > 1 else ""
     return (
-        f"{what} of table {request.table} {verb} {first.holder} for {first.purpose}, "
+        f"{held} of table {request.table} {verb} {first.holder} for {first.purpose}, "
         f"group {first.group}, since {iso(first.since)} ({age_s:.0f} s){others}"
     )
 
@@ -111,7 +111,7 @@ class WaitLog:
         return max(0.0, min(self.wait_s, self._due_s) - waited_s)
 
     def blocked(self, on: Sequence[Lock], *, now: Instant, waited_s: float) -> None:
-        """Log who blocks the request, if that is due."""
+        """Log the blocking holder, if that is due."""
         changed = self._said not in ("", on[0].group)
         if waited_s < self._due_s and not changed:
             return

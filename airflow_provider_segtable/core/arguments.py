@@ -28,11 +28,11 @@ def option(name: str, value: str, *, sql: bool = False) -> str:
     return f"--{name}={plain(name, value, sql=sql)}"
 
 
-def plain(what: str, value: str, *, sql: bool = False) -> str:
+def plain(title: str, value: str, *, sql: bool = False) -> str:
     """Return a text after checking it for control characters.
 
     Args:
-        what: the value's name, for messages.
+        title: the value's name, for messages.
         value: the text.
         sql: whether line breaks and tabs are allowed.
 
@@ -40,11 +40,11 @@ def plain(what: str, value: str, *, sql: bool = False) -> str:
         InvalidInput: if the value is no text, or contains control characters.
     """
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} = {shown(value)} is a {type(value).__name__}: give a text")
+        raise InvalidInput(f"{title} = {shown(value)} is a {type(value).__name__}: give a text")
     found = (_CONTROL_IN_SQL if sql else _CONTROL).search(value)
     if found:
         raise InvalidInput(
-            f"{what} = {shown(value)} holds the control character {found[0]!r} at "
+            f"{title} = {shown(value)} holds the control character {found[0]!r} at "
             f"{found.start()}: take it out"
         )
     return value
@@ -64,16 +64,16 @@ def plan_id_of(value: object) -> str:
     return value
 
 
-def seconds(what: str, value: float) -> float:
+def seconds(title: str, value: float) -> float:
     """Return a number of seconds after checking it.
 
     Raises:
         InvalidInput: if it is no number, negative or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{what} = {shown(value)} is not a number of seconds: write e.g. 60")
+        raise InvalidInput(f"{title} = {shown(value)} is not a number of seconds: write e.g. 60")
     if not (math.isfinite(value) and value >= 0):
-        raise InvalidInput(f"{what} = {value} is not a waiting time: give 0 or more seconds")
+        raise InvalidInput(f"{title} = {value} is not a waiting time: give 0 or more seconds")
     return float(value)
 
 

@@ -3,15 +3,15 @@
 1. A *base* is made of all rows that a chunk had in its first roots, ``[0, base)``. A primary-key
    table's has one record of a key (and tombstones), as all of its compactions merge by key. A
    rollup table's has one row of a group: only a major compaction rolls up so. An append table's is
-   what a major compaction wrote.
-2. Segments record it (``Shard.base``): it follows from what wrote them, not from their ids or
-   generation. Whoever gives a segment another id decides it anew: carried over beside others it is
-   in no base; a restore keeps a base that is whole.
+   the output of a major compaction.
+2. Segments record it (``Shard.base``): it follows from their writer, not from their ids or
+   generation. It is decided anew when a segment gets another id: carried over beside others it is
+   in no base; a restore keeps a whole base.
 3. A base counts only as a whole: visible segments of it cover all its roots. If a file was lost, or
    a part was compacted with other segments, the chunk has none, until a compaction makes one.
-4. Descriptors of an older segtable lack the attribute. What a compaction wrote is recognized by its
-   numbers (``implied``). Of restored segments, and of compactions inside a base, an event and the
-   state before it tell (``base_restored``, ``base_after``).
+4. Descriptors of an older segtable lack the attribute. Outputs of compactions are recognized
+   by their numbers (``implied``); restored segments, and compactions inside a base, by an event and
+   the state before it (``base_restored``, ``base_after``).
 
     [0 1 2] 3 4   base 3, two segments beside it     ->  semi-major, keyed:  [0..5)  base 5
                                                          restored:           [0 1 2] 3 4  base 3
@@ -65,7 +65,7 @@ def beside_base(visible: Iterable[HasSegments]) -> tuple[Segment, ...]:
 
 
 def base_after(inputs: Sequence[Segment], chunk: ChunkKey, roots: tuple[int, int]) -> int:
-    """Return the base of what a compaction inside one version makes of some segments.
+    """Return the base of the outputs of a compaction inside one version.
 
     Args:
         inputs: the segments.
@@ -80,7 +80,7 @@ def base_after(inputs: Sequence[Segment], chunk: ChunkKey, roots: tuple[int, int
 
 
 def torn_base(inputs: Collection[SegmentId], base: Sequence[Segment]) -> str:
-    """Return what a compaction of a file group leaves of a base besides other inputs, as text.
+    """Return the segments of a base that a compaction with other inputs leaves, as text.
 
     It is empty if the compaction takes the whole base, nothing of it, or nothing else.
     """
@@ -104,7 +104,7 @@ def base_restored(restored: Sequence[Segment], present: Iterable[Segment]) -> in
 
 
 def implied(shard: Shard, segment_id: SegmentId, *, carried: bool) -> Shard:
-    """Return the shard of an older segtable's descriptor with its base, as far as numbers tell.
+    """Return the shard of an older segtable's descriptor with its base, as the numbers imply.
 
     Args:
         shard: the shard.
@@ -123,8 +123,8 @@ def implied(shard: Shard, segment_id: SegmentId, *, carried: bool) -> Shard:
 def with_base_of(one: Segment, other: Segment) -> Segment:
     """Return a descriptor with the base of another one of the same segment.
 
-    It is unchanged if they differ although none of them is by an older segtable, which told as much
-    as numbers do.
+    It is unchanged if they differ although neither is by an older segtable, whose bases follow from
+    the numbers.
     """
     if all(each.shard.base not in (0, _by_numbers(each)) for each in (one, other)):
         return one

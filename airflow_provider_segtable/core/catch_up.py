@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
+from airflow_provider_segtable.core.indexes.index_state import IndexGap, IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant, Interval, iso
@@ -87,18 +87,18 @@ def catch_up(
     lag_s = (present - min(lack.time for lack in lacks)) / SECOND_US
     commits = {lack.n for lack in lacks if lack.n > index.requested_n}
     building = index.available_n is None
-    what = _building(index, lacks, state) if building else _lagging(index, lacks)
+    doing = _building(index, lacks, state) if building else _lagging(index, lacks)
     return CatchUp(
         progress=Progress.WAITING,
-        message=f"{what}; lag: {counted(len(commits), 'commit')}, {lag_s:.0f} s",
+        message=f"{doing}; lag: {counted(len(commits), 'commit')}, {lag_s:.0f} s",
         version=state.n,
         lag_commits=len(commits),
         lag_s=lag_s,
     )
 
 
-def blocking(index: IndexState, upto: int | None, by: Instant | None) -> tuple[Lack, ...]:
-    """Return what an index has to be given before it has caught up with an event and a time."""
+def blocking(index: IndexState, upto: int | None, by: Instant | None) -> tuple[IndexGap, ...]:
+    """Return the gaps that block catch-up with an event and a time."""
     if index.available_n is None:
         return index.lacks
     return tuple(
@@ -108,8 +108,8 @@ def blocking(index: IndexState, upto: int | None, by: Instant | None) -> tuple[L
     )
 
 
-def _early(index: IndexState, state: State, what: str) -> CatchUp:
-    message = f"{_named(index)} waits for {what}; the table is at event {state.n}"
+def _early(index: IndexState, state: State, awaited: str) -> CatchUp:
+    message = f"{_named(index)} waits for {awaited}; the table is at event {state.n}"
     return CatchUp(progress=Progress.WAITING, message=message, version=state.n)
 
 
@@ -131,15 +131,15 @@ def _done(index: IndexState, upto: int | None, by: Instant | None) -> str:
     return f"{since}, with all files up to {' and '.join(goals)}" if goals else since
 
 
-def _building(index: IndexState, lacks: Sequence[Lack], state: State) -> str:
+def _building(index: IndexState, lacks: Sequence[IndexGap], state: State) -> str:
     visible = {chunk.interval for chunk in state.timeline.visible_chunks()}
     left = sum(any(each.overlaps(lack.interval) for lack in lacks) for each in visible)
     asked = f"requested by event {index.requested_n}"
-    what = f"{left:,} of {counted(len(visible), 'time chunk')} to do"
-    return f"{_named(index)}, {asked}, is being built: {what}"
+    work = f"{left:,} of {counted(len(visible), 'time chunk')} to do"
+    return f"{_named(index)}, {asked}, is being built: {work}"
 
 
-def _lagging(index: IndexState, lacks: Sequence[Lack]) -> str:
+def _lagging(index: IndexState, lacks: Sequence[IndexGap]) -> str:
     oldest = min(lacks, key=lambda lack: lack.since)
     when = f"since event {oldest.since} of {iso(oldest.time)}"
     return f"{_named(index)} is available, but has no entries of some files {when}"
@@ -164,7 +164,7 @@ class Piece:
 
 
 def next_piece(index: IndexState, state: State, most: int = MOST_FILES) -> Piece | None:
-    """Return what to build next; None if the index lacks nothing."""
+    """Return the next piece to build; None if the index lacks nothing."""
     if not index.lacks:
         return None
     lack = index.lacks[0].interval

@@ -7,7 +7,7 @@
 3. For ranges that compaction can make (nested or disjoint, minor versions rising outwards) this
    equals "full, and no full group overshadows it". It falls back through all generations, also in
    part: if [0, 3) loses a segment, [0, 2) at v1 and [2, 3) at v0 are visible again.
-4. It is a function of the segments present, not of the order in which they came and went.
+4. It is a function of the segments present, not of the order in which they were added and removed.
 5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
    and the whole core set of its version.
 6. Groups lie in *layers*, one per minor version, highest first, each sorted by root. The visible
@@ -16,7 +16,7 @@
    one, or replaces the groups it encloses. A visible group that is no longer full leaves a gap,
    which the layers below fill from the top down.
 8. If ranges cross, which no compaction makes, everything connected to the gap is computed again.
-9. A *summary* has the facts that are available without decoding segments: whether the chunk is
+9. A *summary* has the values that are available without decoding segments: whether the chunk is
    complete, and the number and size of its visible segments. The timeline, admission and the
    planner need them of every chunk.
 10. A summary is a named tuple: a large table has a hundred thousand of them, which are made at once
@@ -107,7 +107,7 @@ def layered(layers: tuple[Layer, ...], old: Group | None, new: Group | None) -> 
     return (*layers[:at], *changed, *layers[at + known :])
 
 
-def settled(
+def visible_after(
     layers: tuple[Layer, ...], visible: Spans[Group], old: Group | None, new: Group | None
 ) -> Spans[Group]:
     """Return the visible groups after ``old`` became ``new``."""
@@ -117,7 +117,7 @@ def settled(
         filled = _filled(layers, old.start, old.end, old.key.minor_version)
         if filled is not None:
             return visible.splice(old.start, old.end, filled)
-        return _settled_anew(layers, visible, old)
+        return _recomputed(layers, visible, old)
     return visible
 
 
@@ -129,11 +129,11 @@ def _taken_in(layers: tuple[Layer, ...], visible: Spans[Group], new: Group) -> S
             return visible
         crossed = crossed or rival.start < new.start or rival.end > new.end
     if crossed:
-        return _settled_anew(layers, visible, new)
+        return _recomputed(layers, visible, new)
     return visible.splice(new.start, new.end, (new,))
 
 
-def _settled_anew(layers: tuple[Layer, ...], visible: Spans[Group], about: Group) -> Spans[Group]:
+def _recomputed(layers: tuple[Layer, ...], visible: Spans[Group], about: Group) -> Spans[Group]:
     start, end = about.start, about.end
     wider = (-1, -1)
     while wider != (start, end):
@@ -199,7 +199,7 @@ _NOTHING: Mapping[Any, int] = MappingProxyType({})
 
 
 class ChunkSummary(NamedTuple):
-    """The facts about a chunk that are available without decoding it.
+    """The summary of a chunk, available without decoding it.
 
     Attributes:
         count: the number of present segments, visible or not.
@@ -218,7 +218,7 @@ class ChunkSummary(NamedTuple):
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
         late: the number of segments with rows beside the chunk's base (``core.base``);
-            None if a checkpoint of an older segtable does not tell.
+            None if a checkpoint of an older segtable has no number.
     """
 
     count: int  # type: ignore[assignment]  # instead of the method of tuples
@@ -256,7 +256,7 @@ class ChunkSummary(NamedTuple):
         return sum(self.sizes.values())
 
     def smaller_files(self, size: float) -> int | None:
-        """Return the number of files smaller than this, in bytes; None if ``sizes`` do not tell."""
+        """Return the number of files smaller than this, in bytes; None if ``sizes`` cannot."""
         if any(least_size(bits) < size <= (1 << bits) - 1 for bits in self.sizes):
             return None
         return sum(n for bits, n in self.sizes.items() if least_size(bits) < size)
@@ -357,7 +357,7 @@ class Chunk:
         return _member(group, partition) if group else None
 
     def home(self, partition: int) -> GroupKey | None:
-        """Return the group that a partition would be in, or None; a first-generation id tells."""
+        """Return the group of a partition, or None; a first-generation id implies it."""
         if partition in self.key.numbering.first:
             return GroupKey(partition, partition + 1, 0)
         return self.later.get(partition)
@@ -473,7 +473,7 @@ class Chunk:
         layers, visible = self.layers, self.visible
         for old, new in changed:
             layers = layered(layers, old, new)
-            visible = settled(layers, visible, old, new)
+            visible = visible_after(layers, visible, old, new)
         return replace(held, layers=layers, visible=visible)
 
 

@@ -3,8 +3,8 @@
 1. The position of a consumer that reads windows is the last version that it has read. While it is
    not too old, cleaning keeps all versions from it on, so that the window after it can be read.
 2. A consumer group of the log store has a *mark* in each bucket: the position that it has read, and
-   an event up to which all committed records of the bucket are before it. Cleaning keeps what
-   follows in the same way.
+   an event up to which all committed records of the bucket are before it. Cleaning keeps
+   the records after it in the same way.
 """
 
 from collections.abc import Iterable, Mapping

@@ -63,7 +63,7 @@ Vectors = Mapping[SegmentId, tuple[Deletion, ...]]
 
 
 def with_file(vectors: Vectors, n: int, file: VectorFile) -> Vectors:
-    """Return the vectors with those of event ``n`` added."""
+    """Return the vectors with the vectors of event ``n`` added."""
     added = {
         root: (*vectors.get(root, ()), _deletion(n, file, rows)) for root, rows in file.rows.items()
     }

@@ -121,7 +121,7 @@ class VersionExpired(TableError):
 
 
 class WindowExpired(VersionExpired):
-    """What was committed after a start is no longer kept; the message names the oldest start."""
+    """The changes after a start are no longer kept; the message names the oldest start."""
 
 
 class RestoreRefused(TableError):
@@ -261,7 +261,7 @@ class LogStoreUnavailable(LogStoreError):
 
 
 class LogStoreGone(LogStoreUnavailable):
-    """Nothing listens at a store's address: its process has ended, with what it held."""
+    """Nothing listens at a store's address: its process has ended, and its records are lost."""
 
 
 class LogStoreServed(LogStoreError):

@@ -3,7 +3,7 @@
 1. An id is *settled* once it is published, voided or burnt. Settled ids are never used again.
 2. Below ``next`` every id is settled except the *holes*: ids allocated to a writer that has not
    committed yet (or never will). The log names no id from ``next`` on.
-3. ``IdSpaces`` holds the spaces of a table: those that it was opened with, and those changed since.
+3. ``IdSpaces`` holds the spaces of a table: the ones at opening, and the ones changed since.
    Settling ids costs time by the spaces touched, finding holes by the number of spaces with holes.
 """
 

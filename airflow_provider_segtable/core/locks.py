@@ -17,7 +17,7 @@
    compaction of segments never waits for an append: segments that it can name are published.
    A lock on *nothing* but its purpose excludes only such a lock of the same purpose.
 3. A request *revokes* the locks in its way and is granted in the same step, if each of them has a
-   lower priority, is not publishing, and has yielded fewer than ``MAX_YIELDS`` times. It takes the
+   lower priority, is not irrevocable, and has yielded fewer than ``MAX_YIELDS`` times. It takes the
    contested part only; a revoked lock excludes others from the rest (``excludes``) until its owner
    releases it, and stays revoked until then.
 4. A waiting request has a *place*, which excludes requests behind it (``ahead``): firm places
@@ -37,7 +37,7 @@
    A block has ``MOST_IDS`` ids at most.
 10. Unused ids go back if no other writer has allocated ids of the chunk since: the counter then
     continues with the first unused one. No append was given it, so no id is handed out twice. Ids
-    that cannot go back are holes, like those of a writer that died.
+    that cannot go back are holes, like a dead writer's ids.
 
 Source of the idea: Druid's TaskLockbox (segment locks, later APPEND and REPLACE), with allocation
 and lock in one step.
@@ -192,7 +192,7 @@ class Lock:
     """A granted request, as others see it; ``since`` is by the coordinator's clock.
 
     If ``waiting``, it is a place in the queue, and ``chunks`` are those in which it wants new ids.
-    A ``publishing`` lock cannot be revoked. A revoked lock keeps ``revoked`` until its release.
+    An ``irrevocable`` lock cannot be revoked. A revoked lock keeps ``revoked`` until its release.
     """
 
     group: str
@@ -207,7 +207,7 @@ class Lock:
     intervals: tuple[Interval, ...] = ()
     version: Instant | None = None
     yields: int = 0
-    publishing: bool = False
+    irrevocable: bool = False
     revoked: Revocation | None = None
     waiting: bool = False
     chunks: tuple[ChunkKey, ...] = ()
@@ -336,7 +336,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revokes:
-    """The request is granted, and the locks ``whom``, shown as they are afterwards, are revoked."""
+    """The request is granted; the locks ``whom``, in their state afterwards, are revoked."""
 
     whom: tuple[Lock, ...]
     granted: Granted
@@ -416,7 +416,7 @@ def _rank(priority: int, yields: int) -> tuple[int, int]:
 
 def gives_way(lock: Lock, request: LockRequest) -> bool:
     """Return whether the request may revoke the lock."""
-    return not (lock.waiting or lock.publishing or lock.firm or lock.priority >= request.priority)
+    return not (lock.waiting or lock.irrevocable or lock.firm or lock.priority >= request.priority)
 
 
 def contested(request: LockRequest, lock: Lock) -> Extent:
@@ -527,7 +527,7 @@ def likeness(request: LockRequest) -> Hashable:
 
 
 def block_size(request: LockRequest, before: int) -> int:
-    """Return the number of portions to ask for; ``before`` alike appends came shortly before."""
+    """Return the number of portions to ask for, after ``before`` alike appends shortly before."""
     return max(1, min(before, MOST_IDS // sum(ask.count for ask in request.allocate)))
 
 

@@ -61,15 +61,15 @@ def file_path(found: Any) -> str:
     raise _refused(found, f"a file below {DATA}/ or {DELETES}/")
 
 
-def known_name(found: Any, what: str) -> str:
-    """Return a name of one part; ``what`` it names is for the message.
+def known_name(found: Any, title: str) -> str:
+    """Return a name of one part; ``title`` is its noun, for the message.
 
     Raises:
         CorruptTable: if it is over 100 characters, or has others than letters, digits, . _ -
     """
     if is_name(found):
         return str(found)
-    raise CorruptTable(f"{found!r:.200} cannot name {what}: the metadata is damaged or forged")
+    raise CorruptTable(f"{found!r:.200} cannot name {title}: the metadata is damaged or forged")
 
 
 def is_name(found: Any) -> bool:

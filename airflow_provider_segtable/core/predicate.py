@@ -12,7 +12,7 @@
    answers for one comparison: can it be true, or can it be false, for one of the rows? It may say
    yes without need, and never no by mistake. So blocks are skipped, and rows never lost.
 6. Logic is three-valued: ``wanted=False`` asks whether the predicate can be false, and a null is
-   neither true nor false. So a negation asks for the opposite of what it negates.
+   neither true nor false. So a negation asks for the opposite of its operand.
 7. The answer can only turn from no to yes if a judge says yes more often.
 8. One judge goes by the bounds of columns (``can_be``). Bounds are inclusive and may be wider than
    the values. A bound that cannot be compared with the predicate's value (another kind of value, an

@@ -1,4 +1,4 @@
-"""The files that a version shows, the differences between two versions, and footers as facts.
+"""The files that a version shows, the differences between two versions, and statistics of footers.
 
 1. The kind of the table decides which visible files are shown (``TableKind.shows_base``). An append
    table shows all. A primary-key table shows the base files: each bucket as it was when its base
@@ -14,10 +14,10 @@
    do. A file whose rows all lie in one piece is known from there. Of any other, all pieces are
    looked up, in both versions. So the costs of ``changed_files`` follow the extent of the change,
    not the size of the table.
-4. A shown file names what hides some of its rows. Two shown files of one path with equal *keys*
-   show the same rows. So whatever was published of a file, above all the positions of its hidden
-   rows, stays valid while its key is the same.
-5. A bound in the facts of a footer is a Python value of the file's type: bool, int, float,
+4. A shown file names the deletions and clips that hide some of its rows. Two shown files of one
+   path with equal *keys* show the same rows. So the published entry of a file, above all the
+   positions of its hidden rows, stays valid while its key is the same.
+5. A bound in the statistics of a footer is a Python value of the file's type: bool, int, float,
    ``Decimal``, str or bytes. Times are integers, so that no unit and no year is out of range:
    timestamps in microseconds since the epoch (UTC if the column has a zone, else as they read),
    times of day in microseconds since midnight, dates in days since the epoch. Nanoseconds are
@@ -93,7 +93,7 @@ RULES = 1
 """The number of the rules that choose and clip shown files (rules 1 and 2).
 
 A version that was published by other rules may show other files.
-0 is before segments recorded their base: base files were told by numbers.
+0 is before segments recorded their base: base files were recognized by numbers.
 """
 
 
@@ -134,10 +134,10 @@ def unpublished(state: State) -> str:
 
 
 def _unmerged(state: State) -> Iterator[str]:
-    """Yield what a major compaction has yet to merge."""
+    """Yield the chunks that a major compaction has yet to merge."""
     for chunk, summary in state.timeline.visible_summaries().items():
         late = summary.late
-        if late is None:  # a checkpoint of an older segtable does not tell
+        if late is None:  # a checkpoint of an older segtable has no number
             late = len(state.timeline.beside_base(chunk))
         if late:
             yield f"{late} of {summary.visible} segments of {chunk.interval} are not merged"
@@ -149,9 +149,9 @@ def shown_files(state: State) -> dict[str, ShownFile]:
 
 
 def changed_files(before: State, after: State) -> Changes:
-    """Return how the files of a version differ from those of an earlier one.
+    """Return the difference between the files of a version and of an earlier one.
 
-    It equals the difference of ``shown_files`` of both, and costs as much as what has changed.
+    It equals the difference of ``shown_files`` of both, and its cost follows the change.
     """
     regions = after.timeline.changed(before.timeline)
     roots = _changed_roots(before, after)
@@ -250,7 +250,7 @@ def _groups(state: State, chunk: AnyChunk) -> Iterable[Group]:
 
 
 def _changed_groups(state: State, chunk: AnyChunk, before: AnyChunk | None) -> Iterable[Group]:
-    """Return the groups of a chunk that are shown, without those that were shown before."""
+    """Return the groups of a chunk that are shown now and were not before."""
     if before is None or not state.table.kind.shows_base:
         visible = chunk.unpacked.visible
         return visible.without(before.unpacked.visible) if before else _groups(state, chunk)
@@ -269,7 +269,7 @@ def _shown_of(segments: Iterable[Segment], interval: Interval) -> Iterator[Piece
 def _looked_up(
     state: State, pieces: Iterable[Piece], split: Iterable[Piece]
 ) -> dict[str, ShownFile]:
-    """Return the files of some pieces, and those of ``split`` by all their pieces."""
+    """Return the files of some pieces, and the files of ``split`` by all their pieces."""
     paths = {piece.segment.path for piece in split}
     found = [piece for piece in pieces if piece.segment.path not in paths]
     for region in joined(_times(piece.segment) for piece in split):
@@ -319,10 +319,10 @@ def _deletions(state: State, segment: Segment) -> Iterator[tuple[SegmentId, tupl
             yield root, some
 
 
-# Facts of footers
+# Statistics of footers
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnFacts:
-    """What the footer of a file tells of a top-level column; None if it does not.
+class ColumnStats:
+    """Statistics of a top-level column in the footer of a file; None if it has none.
 
     Attributes:
         low: a lower bound of its values that are neither null nor NaN.
@@ -341,8 +341,8 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """What the footer of a file tells.
+class FileStats:
+    """Statistics in the footer of a file.
 
     Attributes:
         columns: by the ids of the columns in the schema that the file was written with.
@@ -350,6 +350,6 @@ class FileFacts:
         split_offsets: where its row groups begin.
     """
 
-    columns: Mapping[int, ColumnFacts] = field(default_factory=dict)
+    columns: Mapping[int, ColumnStats] = field(default_factory=dict)
     numbered: bool = False
     split_offsets: tuple[int, ...] = ()

@@ -101,7 +101,7 @@ class Schema:
 
     @property
     def numbered(self) -> tuple[Column, ...]:
-        """Return the columns with their ids, also those that are positions."""
+        """Return the columns with their ids, also where the id is the position."""
         return tuple(
             column if column.id else replace(column, id=at)
             for at, column in enumerate(self.columns, start=1)
@@ -197,10 +197,10 @@ class Metric:
                 f"metric {self.name!r}: {self.kind} takes no argument, but was given "
                 f"{self.argument}: leave it out"
             )
-        what, legal, _ = _ARGUMENTS[self.kind]
+        title, legal, _ = _ARGUMENTS[self.kind]
         if self.argument not in legal:
             raise InvalidInput(
-                f"metric {self.name!r}: {what} = {self.argument} is outside "
+                f"metric {self.name!r}: {title} = {self.argument} is outside "
                 f"{legal.start} to {legal.stop - 1}"
             )
 
@@ -337,8 +337,8 @@ def no_column(
     Args:
         name: the name.
         known: the columns that are there.
-        use: what the column was named for, e.g. ``to set``.
-        of: what has the columns.
+        use: the use of the column, e.g. ``to set``.
+        of: the owner of the columns.
     """
     names = list(known)
     for_use = f" {use}" if use else ""

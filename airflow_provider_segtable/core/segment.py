@@ -253,7 +253,7 @@ class Shard:
 
         Raises:
             LimitReached: its minor version is over the limit.
-            CorruptTable: its id or its roots are not those of its generation.
+            CorruptTable: its id or its roots are not of its generation.
         """
         most = numbering.minor_versions
         if self.minor_version > most:
@@ -402,7 +402,7 @@ class Segment:
 
     @property
     def traced(self) -> bool:
-        """Return whether the log records where each row came from."""
+        """Return whether the log records the lineage of the rows."""
         return not self.roots
 
     @property
@@ -494,7 +494,7 @@ def replaced(segments: Iterable[Segment]) -> tuple[Roots, ...]:
 
 
 def replaced_files(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return what the segments' files stand for, by the ids in their footers.
+    """Return the roots of the segments' files, by the ids in their footers.
 
     A log file has a provisional id there, which no other file ever has.
     """
@@ -508,7 +508,7 @@ def replaced_files(segments: Iterable[Segment]) -> tuple[Roots, ...]:
 
 
 def inherited(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return what the outputs of a compaction inside one version replace besides its inputs."""
+    """Return the roots that a compaction inside one version replaces besides its inputs."""
     segments = tuple(segments)
     before = (
         (each.chunk, start, end)

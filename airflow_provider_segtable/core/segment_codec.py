@@ -51,8 +51,8 @@ def encode_segment(segment: Segment) -> Json:
         "buckets": segment.buckets,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
-    told = {} if segment.events == segment.rows else {"events": segment.events}
-    return body | told | {name: value for name, value in rarely.items() if value}
+    events = {} if segment.events == segment.rows else {"events": segment.events}
+    return body | events | {name: value for name, value in rarely.items() if value}
 
 
 def decode_segment(body: Mapping[str, Any]) -> Segment:

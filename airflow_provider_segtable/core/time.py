@@ -398,7 +398,7 @@ class Layout:
 
         Args:
             region: splits no chunk, old or new.
-            granularity: None keeps what the region has.
+            granularity: None keeps the region's.
             buckets: the number of buckets; 0 keeps it (rule 6).
         """
         kept = [piece for override in self.overrides for piece in _outside(override, region)]

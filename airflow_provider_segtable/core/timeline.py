@@ -13,8 +13,8 @@
    the group, or other groups of its chunk, are missing.
 5. In a primary-key table all this holds for each *bucket* by itself: a chunk is a file group, and
    file groups of different buckets hide nothing of each other.
-6. All this is a function of the segments present, not of the order in which they came and went.
-   A timeline is immutable: a changed one shares all untouched chunks.
+6. All this is a function of the segments present, not of the order in which they were added and
+   removed. A timeline is immutable: a changed one shares all untouched chunks.
 7. Chunks may be *packed*: their summaries decide which chunk wins, and a chunk is decoded only when
    its segments are needed. A decoded ``Chunk`` and a ``PackedChunk`` answer alike the questions of
    the timeline, admission and the planner (``AnyChunk``).
@@ -30,8 +30,8 @@
 10. In a primary-key table a *slice* has the visible files of a bucket: its base, and the log files
     above it. The *base* (``core.base``) has all that completed before its end, merged. A bucket has
     one at most. All other visible files are *log files*; log compaction makes one of several.
-11. Files are sorted by key, and those of a base, or of an update group, one after another: they are
-    one *sorted run*.
+11. Files are sorted by key, and the files of a base, or of an update group, follow each other: they
+    are one *sorted run*.
 12. Reading base files alone (``base_only``) merges nothing. It shows each bucket as it was when its
     base compaction was planned: older than the newest version, and not at one time in all buckets.
 
@@ -72,7 +72,7 @@ class AnyChunk(Protocol):
 
     @property
     def summary(self) -> ChunkSummary:
-        """Return the facts about the chunk."""
+        """Return the summary of the chunk."""
 
     @property
     def count(self) -> int:
@@ -532,7 +532,7 @@ def check_contiguous(
 
 # Slices of primary-key tables
 def sorted_run(segment: Segment) -> tuple[int, GroupKey | None]:
-    """Return what the files of a sorted run of a bucket share, and no others."""
+    """Return the number of a sorted run of a bucket, equal for its files alone."""
     base = segment.shard.base
     return base, None if base else segment.shard.group
 

@@ -170,7 +170,7 @@ class Condition:
         columns: the columns it reads.
         keep: returns the matching rows of a batch, and does nothing else (rule 3).
         when: the first and last event time of matching rows.
-        test: what matching rows satisfy, to skip files and row groups; None if not known.
+        test: a necessary condition, to skip files and row groups; None if not known.
     """
 
     columns: tuple[str, ...]
@@ -186,7 +186,7 @@ class Condition:
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
-        """Return what matching rows satisfy, as far as it is known as a predicate."""
+        """Return the necessary condition, if it is known as a predicate."""
         test = self.test
         return () if test is None or isinstance(test, pc.Expression) else (test,)
 

@@ -79,8 +79,8 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableDefinition) -
         whose = f"its footer says it is {found.id}, the log says {segment.file_id}"
         return [*problems, Problem("foreign-file", whose)]
     if segment.footer and found.footer != segment.footer:
-        what = "its footer, or an index before it, was damaged after it was written"
-        problems.append(Problem("wrong-checksum", what))
+        problem = "its footer, or an index before it, was damaged after it was written"
+        problems.append(Problem("wrong-checksum", problem))
     problems += [Problem("wrong-footer", each) for each in disagreements(segment, found)]
     addresses = () if segment.traced else (ROOT, ROW)
     missing = [
@@ -90,8 +90,9 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableDefinition) -
         problems.append(Problem("missing-columns", f"it lacks the columns {', '.join(missing)}"))
     stray = [name for name in (ROOT, ROW) if name in names and name not in addresses]
     if stray:
-        what = f"it has the columns {', '.join(stray)}, but the log says where its rows come from"
-        problems.append(Problem("stray-addresses", what))
+        shown = ", ".join(stray)
+        problem = f"it has the columns {shown}, but the log says where its rows come from"
+        problems.append(Problem("stray-addresses", problem))
     return problems
 
 
@@ -166,8 +167,8 @@ class _Seen:
         if self.records is None:
             self._order(batch)
             return
-        for code, what in self.records.look(batch):
-            self._say(code, what.__str__)
+        for code, problem in self.records.look(batch):
+            self._say(code, problem.__str__)
 
     def close(self) -> None:
         """Check the totals."""
@@ -183,12 +184,12 @@ class _Seen:
         for root, parts in self.numbers.items():
             found, times = np.unique(np.concatenate(parts), return_counts=True)
             if (times > 1).any():
-                what = f"row {found[np.argmax(times > 1)]} of {root} occurs twice"
-                self._say("doubled-address", what.__str__)
+                problem = f"row {found[np.argmax(times > 1)]} of {root} occurs twice"
+                self._say("doubled-address", problem.__str__)
 
-    def _say(self, code: str, what: Callable[[], str]) -> None:
+    def _say(self, code: str, problem: Callable[[], str]) -> None:
         if code not in self.problems:
-            self.problems[code] = Problem(code, what())
+            self.problems[code] = Problem(code, problem())
 
     def _addresses(self, batch: pa.RecordBatch) -> None:
         nulls = max(batch.column(name).null_count for name in (ROOT, ROW))
@@ -202,8 +203,8 @@ class _Seen:
                 continue
             self.numbers.setdefault(root, []).append(some)
             if some.min() < 0 or not self._may_hold(root):
-                what = f"row {some.min()} of {root} is not in its inputs"
-                self._say("foreign-address", what.__str__)
+                problem = f"row {some.min()} of {root} is not in its inputs"
+                self._say("foreign-address", problem.__str__)
 
     def _may_hold(self, root: str) -> bool:
         try:

@@ -111,17 +111,17 @@ class LocalSink:
     def commit(self) -> None:
         """Make the file durable, then visible, then its name durable."""
         with accessing(self.path):
-            self._place.publish(self._fd)
+            self._place.commit(self._fd)
 
     def begin_commit(self) -> Ready:
-        """Begin to commit in another thread; return what waits for its end."""
+        """Begin to commit in another thread; return a function that waits for its end."""
         with accessing(self.path):
             fd, parent = os.dup(self._fd), os.dup(self._place.parent)
         place, failed = replace(self._place, parent=parent), list[BaseException]()
 
-        def publish() -> None:
+        def commit() -> None:
             try:
-                place.publish(fd)
+                place.commit(fd)
             except BaseException as error:  # noqa: BLE001 - raised where the file is waited for
                 failed.append(error)
             finally:
@@ -129,7 +129,7 @@ class LocalSink:
                 os.close(fd)
                 os.close(parent)
 
-        thread = threading.Thread(target=publish, name="segtable-commit")
+        thread = threading.Thread(target=commit, name="segtable-commit")
         thread.start()
         self.begun = True
 
@@ -151,7 +151,7 @@ class _Place:
     temporary: str
     sync: Sync
 
-    def publish(self, fd: int) -> None:
+    def commit(self, fd: int) -> None:
         """Make the file durable, then visible, then its name durable."""
         self.sync(fd)
         os.link(self.temporary, self.name, src_dir_fd=self.parent, dst_dir_fd=self.parent)

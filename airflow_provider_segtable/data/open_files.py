@@ -337,7 +337,7 @@ class SinkFile(io.RawIOBase):
 
 
 class JoiningFile(SinkFile):
-    """A ``SinkFile`` that joins small writes; whoever uses the sink itself calls ``settle`` first.
+    """A ``SinkFile`` that joins small writes. Call ``pass_on`` before using the sink itself.
 
     It does not write when it is closed or collected: then the sink may be closed, too.
     """
@@ -354,14 +354,14 @@ class JoiningFile(SinkFile):
     def write(self, data: Any) -> int:
         """Append bytes, now or later."""
         if len(self._held) + len(data) > HELD:
-            self.settle()
+            self.pass_on()
         if len(data) > HELD:
             return super().write(data)
         self._held += data
         return len(data)
 
-    def settle(self) -> None:
-        """Pass on what is held."""
+    def pass_on(self) -> None:
+        """Pass the held bytes on."""
         if self._held:
             held, self._held = bytes(self._held), bytearray()
             self._sink.write(held)
@@ -445,7 +445,7 @@ def held_files(files: DataFiles) -> Mapping[str, bytes]:
 class NestedFiles:
     """``ports.files.DataFiles`` below a folder of other files, with their guarantees.
 
-    A file that is read has its path below the folder: what is in its footer goes by it. One that is
+    A file that is read has its path below the folder: its footer has the same path. One that is
     being written names itself by its path from the outer root, in messages.
     """
 

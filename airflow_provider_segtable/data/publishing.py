@@ -1,20 +1,20 @@
-"""Read facts of files and positions of hidden rows, for publication in other table formats.
+"""Read statistics of files and positions of hidden rows, for publication in other table formats.
 
-Facts of files: the statistics of columns in the footers of data files.
+Statistics of files: the statistics of columns in the footers of data files.
 
-1. Only footers are read, those of many files at once, and compared with their checksums.
+1. Only footers are read, of many files at once, and compared with their checksums.
 2. Columns are identified by the ids of the schema that the file was written with. Nested columns
    have a size, and nothing else.
 3. A bound is true of every row of the file, hidden ones too: the least of the row groups' lower
    bounds, the greatest of the upper ones. If a row group with values has none, the file has none.
 4. Parquet's bounds leave out NaN, and no field shows whether a floating column has any
-   (``ColumnFacts.nan``).
+   (``ColumnStats.nan``).
 5. A bound of text that is cut inside of a character is left out. A type whose order or unit is not
    certain has no bounds (96-bit times, half floats, intervals).
 
 Hidden rows: the positions in files of rows that a version hides; other formats call them deletes.
 
-6. Deletions name rows by root address. If the log records where each row came from, the positions
+6. Deletions name rows by root address. If the log records the rows' lineage, the positions
    follow from the runs of the segment, and no data file is read. Else the hidden columns of the
    file are read.
 7. Clips hide the rows with event times outside of them. Only the time column is read, of row
@@ -50,7 +50,7 @@ from airflow_provider_segtable.core.predicate import (
     Moment,
     Predicate,
 )
-from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.publishing import ColumnStats, FileStats, ShownFile
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -71,7 +71,7 @@ from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.vector_file import VectorReader
 from airflow_provider_segtable.ports.files import DataFiles
 
-# Facts of files
+# Statistics of files
 FOOTER_THREADS = 16
 BATCH = 256
 """Most footers that are held at once."""
@@ -81,7 +81,7 @@ _Bounds: TypeAlias = Callable[[Any], tuple[Any, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A top-level column of files: its id, where it is stored, and what reads its bounds."""
+    """A top-level column of files: its id, its place, and the reader of its bounds."""
 
     id: int
     leaves: range
@@ -99,33 +99,33 @@ class _Shape:
     numbered: bool
 
 
-def facts_of(
+def stats_of(
     files: DataFiles,
     table: TableDefinition,
     segments: Iterable[Segment],
     report: Callable[[int, int], None] = lambda _done, _total: None,
-) -> dict[str, FileFacts]:
-    """Return the facts of the files of segments, by path; ``report`` is told how many, of all.
+) -> dict[str, FileStats]:
+    """Return the statistics of the files of segments, by path; report how many are read.
 
     Raises:
         NotFound, CorruptTable: a file is missing or broken.
     """
     shapes: dict[int, _Shape] = {}
-    found: dict[str, FileFacts] = {}
+    found: dict[str, FileStats] = {}
     wanted = tuple(segments)
     for segment, metadata in _footers(files, wanted):
         shape = shapes.get(segment.schema)
         if shape is None or not shape.schema.equals(metadata.schema):
             shape = _shape(metadata.schema, table.schema_of(segment.schema))
             shapes[segment.schema] = shape
-        found[segment.path] = _facts(metadata, shape)
+        found[segment.path] = _file_stats(metadata, shape)
         report(len(found), len(wanted))
     return found
 
 
-def file_facts(files: DataFiles, table: TableDefinition, segment: Segment) -> FileFacts:
-    """Return the facts of a segment's file; errors as ``facts_of``."""
-    return facts_of(files, table, [segment])[segment.path]
+def file_stats(files: DataFiles, table: TableDefinition, segment: Segment) -> FileStats:
+    """Return the statistics of a segment's file; errors as ``stats_of``."""
+    return stats_of(files, table, [segment])[segment.path]
 
 
 def _footers(
@@ -189,24 +189,24 @@ def _column(schema: pq.ParquetSchema, number: int, leaves: range, *, nested: boo
     )
 
 
-def _facts(metadata: pq.FileMetaData, shape: _Shape) -> FileFacts:
+def _file_stats(metadata: pq.FileMetaData, shape: _Shape) -> FileStats:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return FileFacts(
-        columns={column.id: _column_facts(groups, column) for column in shape.columns},
+    return FileStats(
+        columns={column.id: _column_stats(groups, column) for column in shape.columns},
         numbered=shape.numbered,
         split_offsets=tuple(sorted(_start(group.column(0)) for group in groups)),
     )
 
 
-def _column_facts(groups: Sequence[Any], column: _Column) -> ColumnFacts:
+def _column_stats(groups: Sequence[Any], column: _Column) -> ColumnStats:
     chunks = [[group.column(leaf) for leaf in column.leaves] for group in groups]
     size = sum(chunk.total_compressed_size for some in chunks for chunk in some)
     if column.nested:
-        return ColumnFacts(size=size)
+        return ColumnStats(size=size)
     statistics = [(chunk.statistics, chunk.num_values) for (chunk,) in chunks]
     low, high = _range(statistics, column.bounds)
     nulls = _nulls(found for found, _ in statistics)
-    return ColumnFacts(low=low, high=high, nulls=nulls, size=size, nan=column.nan)
+    return ColumnStats(low=low, high=high, nulls=nulls, size=size, nan=column.nan)
 
 
 def _nulls(statistics: Iterable[Any]) -> int | None:
@@ -235,7 +235,7 @@ def _outmost(bounds: list[Any], of: Callable[[list[Any]], Any]) -> Any:
 
 
 def _bounds_of(column: Any) -> _Bounds | None:
-    """Return what reads the bounds of a column's statistics; None if it has none to rely on."""
+    """Return the reader of the bounds of a column's statistics; None without reliable ones."""
     match column.logical_type.type, column.physical_type:
         case ("TIMESTAMP" | "TIME", _):
             times, parts = TIME_UNITS[json.loads(column.logical_type.to_json())["timeUnit"]]
@@ -360,7 +360,7 @@ def hidden_rows(
 
 
 def _by_runs(file: ShownFile, vectors: VectorReader) -> BitMap:
-    """Return the rows that deletions name, if the log records where each row came from."""
+    """Return the rows that deletions name, if the log records the rows' lineage."""
     gone = {root: vectors.rows(root, some) for root, some in file.deletions if file.segment.traced}
     return _positions(file.segment.runs, gone) if gone else BitMap()
 
@@ -378,7 +378,7 @@ def _positions(runs: Sequence[Run], gone: Mapping[SegmentId, BitMap]) -> BitMap:
 
 
 def _scans(table: TableDefinition, file: ShownFile, vectors: VectorReader) -> Iterator[_Scan]:
-    """Yield the reads that find the hidden rows of a file which the log does not tell."""
+    """Yield the reads for hidden rows that the log alone does not locate."""
     segment, time = file.segment, table.time_column
     if file.deletions and not segment.traced:
         deleted = RowFilter(deleted=vectors.bits(dict(file.deletions)))

@@ -21,7 +21,7 @@ Lookup of rows by equality with the rows of a small table, in given columns.
 
 Rows for readers:
 
-7. The columns of a change feed come after those of the table: effect, version and completion time.
+7. The columns of a change feed follow the table's: effect, version and completion time.
 8. Rows become data frames of pandas, Polars and DuckDB, which need not be installed.
 """
 
@@ -42,7 +42,7 @@ from airflow_provider_segtable.core.time import DAY_US, Interval, Layout
 
 # Rows of users
 Rows: TypeAlias = Any
-"""Rows that speak Arrow; no library names what they have in common."""
+"""Rows that speak Arrow; no library has a type for them."""
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name that pandas gives to an index without one."""
@@ -273,11 +273,11 @@ FEED = pa.schema(
         pa.field(COMPLETION_TIME, pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-"""The columns that a change feed has after those of the table."""
+"""The columns that a change feed has after the table's."""
 
 
 def with_change_columns(known: pa.Schema) -> pa.Schema:
-    """Return a table's columns and those of a change feed.
+    """Return a table's columns and the change feed's.
 
     Raises:
         SchemaMismatch: the table has a column of the same name.

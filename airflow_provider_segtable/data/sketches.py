@@ -100,7 +100,7 @@ def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
         InvalidInput: values of this type have no hash.
     """
     if pa.types.is_dictionary(column.type) or is_text(column.type):
-        column = pc.unique(column)  # texts cost more to hash than to tell apart
+        column = pc.unique(column)  # texts cost more to hash than to compare
     found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(found, pa.DictionaryArray):
         found = found.dictionary_decode()

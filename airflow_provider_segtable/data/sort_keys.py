@@ -5,7 +5,7 @@ Codes of rows: integers are compared in place of values.
 1. Each column's values become *codes*: integers from 1 on, in the column's order (nulls first, NaN
    last, -0.0 equal to 0.0). Numbers and times keep their distances; text and all other types are
    ranked among the distinct values that occur, dictionaries by their distinct values alone.
-2. Rows are compared with *marks*: values that are coded together with those of the rows. Code 0 is
+2. Rows are compared with *marks*: values that are coded together with the rows' values. Code 0 is
    below all rows. A mark outside the rows' values keeps its side, so marks never widen the codes.
 3. Codes of several columns are combined into 64 bits. If they need more, the code combined so far
    is replaced by its rank, which always frees enough bits.
@@ -112,7 +112,7 @@ def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _bits(array: pa.Array) -> Numbers:
-    """Return numbers as unsigned ones of the same order; those of nulls are arbitrary."""
+    """Return numbers as unsigned ones of the same order; nulls have arbitrary ones."""
     kind = array.type
     if pa.types.is_floating(kind):
         return _float_bits(array.cast(pa.float64()))
@@ -230,11 +230,11 @@ def stable_order(codes: Codes) -> Indices:
     ordered = codes.rows[order]
     same = ordered[1:] == ordered[:-1]
     if same.any():
-        _settle(order, same)
+        _break_ties(order, same)
     return order
 
 
-def _settle(order: Indices, same: npt.NDArray[np.bool_]) -> None:
+def _break_ties(order: Indices, same: npt.NDArray[np.bool_]) -> None:
     """Sort the row numbers within each stretch of equal codes, in place."""
     tied = np.zeros(len(order), bool)
     tied[1:] |= same

@@ -1,6 +1,6 @@
 """The kinds of table in Arrow: how each one appends, compacts and reads rows, and their registry.
 
-1. ``ArrowKind`` is what appending, compaction and reading need of a kind of table.
+1. ``ArrowKind`` has the methods that appends, compaction and reads call.
 2. Append tables: rows pass unchanged, and keep their root addresses.
 3. Primary-key tables: files are merged by key (``data.keyed``).
 4. Rollup tables: rows of a group are merged; sketches are left to Spark.
@@ -70,7 +70,7 @@ class ArrowKind(RowKind, Protocol):
         """Return the job of a minor compaction.
 
         Args:
-            minor: the compaction as of a table that keeps rows as they came.
+            minor: the compaction as of a table that keeps rows unchanged.
             schema: the columns that readers see.
         """
         ...
@@ -85,7 +85,7 @@ class ArrowKind(RowKind, Protocol):
 # Append tables
 @dataclass(frozen=True, slots=True)
 class AppendArrow:
-    """An append table in Arrow; the methods are those of ``ArrowKind``."""
+    """An append table in Arrow; methods as of ``ArrowKind``."""
 
     kind: Append = field(default_factory=Append)
 
@@ -95,7 +95,7 @@ class AppendArrow:
         return rows
 
     def sorted_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns with those of root addresses."""
+        """Return the columns with the columns of root addresses."""
         return with_addresses(schema)
 
     def prepared(self, rows: pa.Table, time_column: str) -> pa.Table:
@@ -126,7 +126,7 @@ class AppendArrow:
 # Primary-key tables
 @dataclass(frozen=True, slots=True)
 class KeyedArrow:
-    """A primary-key table in Arrow; the methods are those of ``ArrowKind``."""
+    """A primary-key table in Arrow; methods as of ``ArrowKind``."""
 
     kind: PrimaryKey
 
@@ -251,7 +251,7 @@ class SketchJob:
 
 @dataclass(frozen=True, slots=True)
 class RollupArrow:
-    """A rollup table in Arrow; the methods are those of ``ArrowKind``."""
+    """A rollup table in Arrow; methods as of ``ArrowKind``."""
 
     kind: Rollup
 

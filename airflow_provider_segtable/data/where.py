@@ -19,7 +19,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
 def condition(
     where: Where | Predicate | Condition, schema: pa.Schema, time_column: str
 ) -> Condition:
-    """Return a condition over the columns of a table; one that was made before stays itself.
+    """Return a condition over the columns of a table; keep a finished condition.
 
     Raises:
         SchemaMismatch: a column is missing.
@@ -48,7 +48,7 @@ def timed(given: Any, at: Instant, names: Collection[str]) -> Any:
     one time, that of its request.
 
     Args:
-        given: a condition, or a new value; what is no SQL stays as it is.
+        given: a condition, or a new value; other types than SQL texts stay as they are.
         at: the time.
         names: the columns.
     """

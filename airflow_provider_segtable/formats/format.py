@@ -25,16 +25,16 @@ from typing import Any, ClassVar, Protocol
 
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.publishing import ColumnStats, FileStats, ShownFile
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 
 __all__ = [
-    "ColumnFacts",
+    "ColumnStats",
     "Contents",
-    "FileFacts",
+    "FileStats",
     "Format",
     "NewFile",
     "Published",
@@ -51,7 +51,7 @@ class NewFile:
     """
 
     shown: ShownFile
-    facts: FileFacts = field(default_factory=FileFacts)
+    stats: FileStats = field(default_factory=FileStats)
     hidden: BitMap = field(default_factory=BitMap)
 
 

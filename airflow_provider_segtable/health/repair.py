@@ -371,16 +371,16 @@ def _put_aside(ports: TableContext, plan: RepairPlan) -> str:
     for entry in torn:
         data = ports.storage.read(entry.path)
         _create(ports, f"{folder}{entry.path.removeprefix('_segtable/')}", data)
-    _settle(ports, (f"{folder}{entry.path.removeprefix('_segtable/')}" for entry in torn))
+    _flush(ports, (f"{folder}{entry.path.removeprefix('_segtable/')}" for entry in torn))
     for entry in torn:
         ports.storage.delete(entry.path)
-    _settle(ports, (entry.path for entry in torn))  # else a crash may restore them
+    _flush(ports, (entry.path for entry in torn))  # else a crash may restore them
     return folder
 
 
-def _settle(ports: TableContext, paths: Iterable[str]) -> None:
+def _flush(ports: TableContext, paths: Iterable[str]) -> None:
     for place in sorted({path.rpartition("/")[0] for path in paths}):
-        ports.storage.settle(place)
+        ports.storage.flush(place)
 
 
 def _ours(ports: TableContext, plan: RepairPlan, entry: Entry) -> bool:

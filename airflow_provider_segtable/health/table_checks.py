@@ -11,10 +11,10 @@ Indexes:
    deletes files deletes them. They are compared with the newest state, read after the entries.
 4. A visible file of a time that the index does not lack should have an entry. Without one it is
    *left out*: reads open it.
-5. With ``deep``, the facts of an index of records are compared with the records themselves. This
+5. With ``deep``, the entries of an index of records are compared with the records themselves. This
    happens only while the index lacks nothing, because only then both of these hold: a live record
-   on top of its time chunk has a fact, else a writer may leave two rows of its key; and no key has
-   two rows. A key with facts of several time chunks is looked up in the table.
+   on top of its time chunk has an entry, else a writer may leave two rows of its key; and no key
+   has two rows. A key with entries of several time chunks is looked up in the table.
 
 Log store:
 
@@ -84,23 +84,23 @@ from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.data.vector_file import Rows, read_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
-from airflow_provider_segtable.table.indexes.facts import records_of
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
+from airflow_provider_segtable.table.indexes.key_entries import records_of
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket
 
 
-# Facts of an index of records, compared with the records
+# Entries of an index of records, compared with the records
 def check_records(
     ports: TableContext, state: State, index: IndexState, found: pa.Table
 ) -> Iterator[Finding]:
-    """Yield problems of the facts of an index; reads the keys of all visible files.
+    """Yield problems of the entries of an index; reads the keys of all visible files.
 
     Args:
         ports: the table's ports.
         state: the version to verify.
         index: the index of records.
-        found: its facts.
+        found: its entries.
     """
     if not index.current:
         return
@@ -123,26 +123,26 @@ def check_records(
             severity=Severity.WARNING,
             where=f"index {index.definition.name}",
             what=f"{counted(doubled, 'row')} of keys that have another one in another time chunk",
-            why="no run of the index has settled them",
+            why="no run of the index has corrected them",
             do=again,
         )
 
 
 def _unknown(ports: TableContext, state: State, index: IndexState, found: pa.Table) -> int:
-    """Return the number of live records that have no fact."""
+    """Return the number of live records that have no entry."""
     kind = index.definition.kind
     known = Keys.of(found, kind.key, nulls=False)
     count = 0
     for chunk in sorted({each.interval for each in state.timeline.visible_chunks()}):
         try:
-            facts = entries(index.definition, state.table, files_in(state, chunk), ports.files)
+            listed = entries(index.definition, state.table, files_in(state, chunk), ports.files)
         except NotFound:
             continue  # the check of the files says so
-        numbers, chunks = places_of(facts, state.layout)
+        numbers, chunks = places_of(listed, state.layout)
         inside = np.asarray([each == chunk for each in chunks], bool)
-        facts = facts.filter(pa.array(inside[numbers]))
-        same = np.zeros(facts.num_rows, np.int64)
-        tops = facts.take(pa.array(np.unique(decided(facts, same, kind.divided_by).winner_of)))
+        listed = listed.filter(pa.array(inside[numbers]))
+        same = np.zeros(listed.num_rows, np.int64)
+        tops = listed.take(pa.array(np.unique(decided(listed, same, kind.divided_by).winner_of)))
         live = tops.filter(pc.invert(tops.column(DELETED)))
         count += int((known.find(live.combine_chunks()) < 0).sum())
     return count
@@ -155,8 +155,8 @@ def _doubled(ports: TableContext, state: State, index: IndexState, found: pa.Tab
     if not len(losers):
         return 0
     of_keys = Keys.of(found.take(pa.array(losers)), key, nulls=False)
-    facts = found.filter(pa.array(of_keys.find(found.combine_chunks()) >= 0))
-    there = records_of(ports, state, index, facts)
+    listed = found.filter(pa.array(of_keys.find(found.combine_chunks()) >= 0))
+    there = records_of(ports, state, index, listed)
     return len(decided(there, places_of(there, state.layout)[0], key).losers)
 
 
@@ -209,7 +209,7 @@ def check_indexes(
 def _of_records(
     ports: TableContext, state: State, index: IndexState, found: pa.Table
 ) -> Iterator[Finding]:
-    """Yield problems of facts about records; they may be newer than the version."""
+    """Yield problems of entries about records; they may be newer than the version."""
     wrong = [*check_records(ports, state, index, found)]
     newest = ports.log.refresh(state) if wrong else state
     if newest.n == state.n:

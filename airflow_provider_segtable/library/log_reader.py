@@ -1,16 +1,16 @@
 """A reader that follows the log store of a table, all of its buckets, as records come.
 
-1. Records are read in turn from all buckets; those of a bucket in the order of their offsets. Files
+1. Records are read in turn from all buckets, within a bucket in the order of their offsets. Files
    of the table are read as long as the reader is far behind, then the services that hold the newest
    records; it goes from one to the other by itself, and along when services move.
-2. Records that are not committed yet may be discarded. Then comes ``BucketReset``: forget what was
-   read of this bucket from the offset on. Other records follow.
+2. Records that are not committed yet may be discarded. Then ``BucketReset`` follows: forget the
+   records of this bucket from the offset on. Other records follow.
 3. If records were cleaned before they were read, ``BucketExpired`` names the first position left.
 4. ``positions`` stand behind all that was returned, and another reader may begin there.
 5. Readers of one *group* share the buckets. ``store`` keeps the positions with the table, so that
-   the group goes on from there: another member takes the buckets of one that died. What a member
-   returned and did not store is returned again by the next: at least once. Buckets move while
-   members read, so a member has to call ``read`` every now and then.
+   the group goes on from there: another member takes the buckets of a dead one. Records that a
+   member returned and did not store are returned again by the next: at least once. Buckets move
+   while members read, so a member has to call ``read`` every now and then.
 """
 
 import time
@@ -110,7 +110,7 @@ class TableLogReader:
         return dict(self._positions)
 
     def read(self, wait_s: float | None = None) -> LogItem | None:
-        """Return what is next; None if nothing comes in time. Without a time, wait for it.
+        """Return the next batch; None if there is none in time. Without a time, wait for it.
 
         Raises:
             InvalidInput: the start is no position of a bucket.
@@ -129,7 +129,7 @@ class TableLogReader:
         return None
 
     def __iter__(self) -> Iterator[LogItem]:
-        """Yield what comes, until the reader is closed."""
+        """Yield batches and notices, until the reader is closed."""
         while (item := self.read()) is not None:
             yield item
 
@@ -139,8 +139,8 @@ class TableLogReader:
         Raises:
             InvalidInput: the reader belongs to no group.
             LockLost: another member has a bucket by now; read on, and store then.
-            Fenced: another member has stored a position of a bucket. The reader goes on from what
-                the group has stored; records may come again.
+            Fenced: another member has stored a position of a bucket. The reader goes on from the
+                group's stored position; records may be returned again.
         """
         if self._share is None:
             raise InvalidInput(

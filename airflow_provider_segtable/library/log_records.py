@@ -5,10 +5,10 @@ Rows as a user gives them:
 1. Rows are checked against the columns before any of them is sent, so that no checkpoint fails by
    them. Nullable columns may be left out.
 2. Rows of a primary-key table go to the bucket of their key's hash: the records of a key stay in
-   order. Those of an append table go to one bucket, in turn.
+   order. Records of an append table go to one bucket, in turn.
 3. Batches are small beside a bucket, so that a large append waits for room piece by piece.
 
-One bucket of a writer, a *lane*: the records that it has accepted, and that no commit has yet::
+One bucket of a writer, a *queue*: the records that it has accepted, and that no commit has yet::
 
       committed │ sent to the store        │ accepted
       forgotten │ kept, to send them again │ kept
@@ -16,8 +16,8 @@ One bucket of a writer, a *lane*: the records that it has accepted, and that no 
 
 4. Offsets are given when records are accepted. They are dense, so after a failure the same records
    get the same offsets again: the new epoch begins at the committed end, which divides no batch.
-5. Committed records are forgotten; every answer of the store has the committed end. So a lane keeps
-   no more than its bucket holds, plus what has not been answered.
+5. Committed records are forgotten; every answer of the store has the committed end. So a queue
+   keeps no more than its bucket holds, plus unanswered records.
 
 Records beyond a writer's memory, in temporary files:
 
@@ -166,7 +166,7 @@ class Kept:
         return self.first + self.batch.num_rows
 
 
-class Lane:
+class BucketQueue:
     """The records of one bucket between their acceptance and their commit."""
 
     def __init__(self, bucket: int) -> None:
@@ -205,7 +205,7 @@ class Lane:
         return True
 
     def push(self, *, wait_s: float) -> None:
-        """Send what was accepted; errors as ``LogWriter.send``."""
+        """Send accepted records; errors as ``LogWriter.send``."""
         writer = self._writer
         while writer is not None and self._sent < len(self._kept):
             batch = self._kept[self._sent].batch
@@ -219,7 +219,7 @@ class Lane:
             self.forget(writer.committed)
 
     def flush(self, *, wait_s: float) -> None:
-        """Wait until readers can see what was sent."""
+        """Wait until readers can see the sent records."""
         if self._writer is not None:
             self._writer.flush(wait_s=wait_s)
             self.forget(self._writer.committed)
@@ -243,7 +243,7 @@ class Lane:
             self._sent = max(0, self._sent - 1)
 
     def leave(self, why: str) -> None:
-        """End the bucket's writer, from another thread; what is kept is sent in the next epoch."""
+        """End the bucket's writer, from another thread; kept records are sent in the next epoch."""
         if writer := self._writer:
             writer.leave(why)
 
@@ -284,7 +284,7 @@ class Overflow:
             return self._filed(batch)
 
     def emptied(self) -> None:
-        """Begin anew: what was kept is committed."""
+        """Begin anew: the kept records are committed."""
         self._used = 0
         self.close()
 

@@ -5,11 +5,11 @@
 2. The store has the columns and the settings that the table had when it was opened. Every
    ``LOOK_S`` seconds the thread looks at the table; if they have changed, it hands over all
    buckets, and opens another store. Writers begin again, with the new columns.
-3. While ZooKeeper is away, what is served is served on. Which commits count is decided by the
+3. While ZooKeeper is away, served buckets stay served. Which commits count is decided by the
    table's log.
-4. ``close`` hands everything over after a last checkpoint. What ends a table's service, such as a
-   dropped table, is raised by ``close``; the others go on until then.
-5. Its log lines, at INFO, tell what it serves, moves and commits.
+4. ``close`` hands everything over after a last checkpoint. An error that ends a table's
+   service, such as a dropped table, is raised by ``close``; the others go on until then.
+5. Its log lines, at INFO, name the served, moved and committed buckets.
 """
 
 import logging
@@ -34,7 +34,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import log_schema
 
 PAUSE_S = 1.0
-"""How soon a service that comes is noticed; claims that end are noticed at once."""
+"""How soon a new service is noticed; ended claims are noticed at once."""
 LOOK_S = 10.0
 """How soon a change of the table's columns or settings is noticed."""
 PASSING = (CoordinationError, StorageError)
@@ -91,7 +91,7 @@ class LogServer:
         """Hand all buckets over, and end.
 
         Raises:
-            SegtableError: what ended the service of a table, or failed its last checkpoint.
+            SegtableError: the service of a table, or its last checkpoint, failed.
         """
         for each in self._tables:
             each.stop()
@@ -134,7 +134,7 @@ class _ServedTable:
         self._stop.set()
 
     def joined(self) -> Exception | None:
-        """Wait for the end; return what failed."""
+        """Wait for the end; return the failures."""
         if self._thread.ident is not None:
             self._thread.join()
         return self._error
@@ -225,5 +225,5 @@ class _ServedTable:
 
 
 def _form(state: State) -> object:
-    """Return what a log store takes over from its table."""
+    """Return the properties that a log store takes over from its table."""
     return state.table.schema, LogStoreSettings.read(state.table.properties)

@@ -5,17 +5,17 @@ Options for access to log stores of other processes:
 =================  =================================================================================
 option             meaning
 =================  =================================================================================
-token              what the store asks for; or ``token_file``, the path of a file with it
+token              the store's token; or ``token_file``, the path of a file with it
 ca                 file of the authorities that certify stores with TLS; by default the system's
 =================  =================================================================================
 
 1. Options come from an Airflow connection, or from the environment, never from a command line,
-   because others can read that. Those of a connection come first. ``SEGTABLE_LOG_STORE_OPTIONS`` is
+   because others can read that. Options of a connection precede. ``SEGTABLE_LOG_STORE_OPTIONS`` is
    a JSON object, ``SEGTABLE_LOG_STORE_OPTIONS_FILE`` the path of a file with one.
 2. A checkpoint on request asks all services that have buckets of the table. Each service commits
-   what its buckets have, so the newest version that they name has every record that was appended
-   before the request. The table's log decides: a bucket that moves meanwhile was committed before
-   it moved.
+   the records of its buckets, so the newest version that they name has every record that was
+   appended before the request. The table's log decides: a bucket that moves meanwhile was committed
+   before it moved.
 3. A listing of buckets asks the coordinator for the service of each bucket, the service for its
    records, and then the table's log for the committed end. The log is read last: a service hears of
    its own commit a moment after the log's readers do, and a caller that waited for the announcement
@@ -56,7 +56,7 @@ NAMES = ("token", "token_file", "ca")
 
 
 def log_provider(options: Mapping[str, str] = MappingProxyType({})) -> FlightLogStoreProvider:
-    """Return what connects to the stores of other processes.
+    """Return a provider of the stores of other processes.
 
     Args:
         options: these come before the options of the environment.
@@ -68,7 +68,7 @@ def log_provider(options: Mapping[str, str] = MappingProxyType({})) -> FlightLog
 
 
 def client_security(options: Mapping[str, str] = MappingProxyType({})) -> FlightSecurity:
-    """Return what clients of this process show to log stores; as ``log_provider``."""
+    """Return the credentials of clients of this process; as ``log_provider``."""
     given = {**_options(), **checked_options(options)}
     if "token" in options or "token_file" in options:
         given = {name: given[name] for name in given if name in options or name == "ca"}
@@ -93,19 +93,19 @@ def checked_options(given: Mapping[str, str]) -> Mapping[str, str]:
     return given
 
 
-def token_in(path: str | Path, what: str) -> str:
+def token_in(path: str | Path, title: str) -> str:
     """Return the token in a file.
 
     Raises:
         InvalidInput: the file cannot be read, or is empty.
     """
-    token = text_of(path, what).strip()
+    token = text_of(path, title).strip()
     if not token:
-        raise InvalidInput(f"{what} {path} is empty: write the token into it")
+        raise InvalidInput(f"{title} {path} is empty: write the token into it")
     return token
 
 
-def text_of(path: str | Path, what: str) -> str:
+def text_of(path: str | Path, title: str) -> str:
     """Return the text of a file.
 
     Raises:
@@ -115,7 +115,7 @@ def text_of(path: str | Path, what: str) -> str:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
+        raise InvalidInput(f"{title} {path} cannot be read ({why}): correct the path") from None
 
 
 def _options() -> Mapping[str, str]:
@@ -135,7 +135,7 @@ def _options() -> Mapping[str, str]:
 
 
 def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) -> BucketFinder:
-    """Return what finds the store of each bucket of a table, and reaches it by a provider.
+    """Return a finder of the store of each bucket of a table, reached by a provider.
 
     Raises:
         CoordinatorUnavailable: there is no ZooKeeper, so it is not known which services run.
@@ -153,7 +153,7 @@ def log_finder(ports: TableContext, provider: LogStoreProvider | None = None) ->
 
 
 def finder_if_any(ports: TableContext, provider: LogStoreProvider | None = None) -> Finder:
-    """Return the same; without ZooKeeper, what finds no service."""
+    """Return a finder; without ZooKeeper it finds nothing."""
     if ports.optional_coordinator is None:
         return lambda _: None
     return log_finder(ports, provider)
@@ -162,7 +162,7 @@ def finder_if_any(ports: TableContext, provider: LogStoreProvider | None = None)
 # Checkpoints on request
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCheckpoint:
-    """What services of a log store committed on request.
+    """Commits that services of a log store made on request.
 
     Attributes:
         services: their addresses.
@@ -208,8 +208,8 @@ class LogBucket:
         bucket: its number.
         epoch: the newest epoch in the table's log.
         committed: the number of records that the table's log has.
-        at: who serves the bucket; None if no service does.
-        status: what the service has; None if there is none, or it does not answer.
+        at: the bucket's service; None if there is none.
+        status: the service's state; None if there is none, or it does not answer.
         trouble: why there is no status although there is a service.
     """
 
@@ -224,7 +224,7 @@ class LogBucket:
     def waiting(self) -> Offset:
         """Return the number of records that the service has and the table's log has not.
 
-        What a service of an older epoch has is in the log, or will never be.
+        The records of a service of an older epoch are in the log, or never will be.
         """
         if self.status is None or self.status.epoch < self.epoch:
             return 0

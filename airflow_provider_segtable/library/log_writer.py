@@ -4,7 +4,7 @@
    writer of them is fenced: it gets ``Fenced``, which is final.
    Its own calls say so at once, or a moment later (``log_store.lease_seconds``), and name the
    records that were appended and not committed (``lost``). So it is after a restore or a repair.
-2. It keeps what is not committed. If the store fails, moves, or is replaced, it begins a new epoch
+2. It keeps uncommitted records. If the store fails, moves, or is replaced, it begins a new epoch
    and sends these records again, with the same offsets. It does so only if no other writer has
    begun one meanwhile. So no two writers fight over a bucket, and jobs that are started anew in
    turn leave each other time for a commit (``core.log_store.tenure``).
@@ -13,7 +13,7 @@
    two return when the table's log says that every record of the writer is committed.
 4. If a bucket is full, both wait for a checkpoint. At the deadline ``LogStoreFull`` is raised and
    nothing of the call was appended. If a part of it was already sent, the rest is waited for. After
-   ``LogStoreUnavailable`` it is not known what the service had committed of the call.
+   ``LogStoreUnavailable`` the committed part of the call is unknown.
 5. An error that has ended the checkpoints is raised by the next call.
 
 A writer belongs to one thread.
@@ -45,7 +45,7 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset, Position
 from airflow_provider_segtable.data.rows import Rows
-from airflow_provider_segtable.library.log_records import Lane, Overflow, RecordSplitter
+from airflow_provider_segtable.library.log_records import BucketQueue, Overflow, RecordSplitter
 from airflow_provider_segtable.ports.log_store import LogClient
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, leave_alone
@@ -74,10 +74,10 @@ class Log(Protocol):
         ...
 
     def start(self, on_moved: Callable[[int], None]) -> None:
-        """Make the stores ready; ``on_moved`` is told a bucket that another service has now."""
+        """Make the stores ready; ``on_moved`` is called with a bucket that moved."""
         ...
 
-    def publish(self, epoch: Epoch) -> None:
+    def announce(self, epoch: Epoch) -> None:
         """Let readers find them: the epoch has begun."""
         ...
 
@@ -86,7 +86,7 @@ class Log(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise what has ended the checkpoints."""
+        """Raise the error that ended the checkpoints."""
         ...
 
     def checkpoint(self, commit_id: str | None, *, wait_s: float) -> int | None:
@@ -94,11 +94,11 @@ class Log(Protocol):
         ...
 
     def close(self) -> frozenset[int]:
-        """End what belongs to the writer; return the buckets of which nobody commits more."""
+        """Close the writer's own parts; return the buckets without further commits."""
         ...
 
     def discard(self) -> None:
-        """End it, and leave uncommitted what is not committed."""
+        """Close without a final checkpoint."""
         ...
 
 
@@ -124,7 +124,7 @@ class TableLogWriter:
         overflow: Overflow | None = None,
     ) -> None:
         self._ports, self._log, self._splitter = ports, log, splitter
-        self._lanes = {bucket: Lane(bucket) for bucket in buckets}
+        self._queues = {bucket: BucketQueue(bucket) for bucket in buckets}
         self._owner, self._wait_s = owner, wait_s
         self._epoch: Epoch | None = None
         self._over: Exception | None = None
@@ -148,14 +148,14 @@ class TableLogWriter:
             CommitConflict, CommitUnknown, StorageError: the epoch could not begin.
         """
         with suppress(*PASSING):
-            leave_alone(self._ports, [*self._lanes])
+            leave_alone(self._ports, [*self._queues])
         self._log.start(self._moved)
         try:
             self._begin_within(self._wait_s)
         except BaseException:
             self._log.close()
             raise
-        self._log.publish(self.epoch)
+        self._log.announce(self.epoch)
         return self
 
     def __enter__(self) -> Self:
@@ -176,20 +176,19 @@ class TableLogWriter:
     @property
     def committed(self) -> Mapping[int, Offset]:
         """Return by bucket the offset below which records are known to be committed."""
-        return {bucket: lane.committed for bucket, lane in self._lanes.items()}
+        return {bucket: queue.committed for bucket, queue in self._queues.items()}
 
     @property
     def end(self) -> Mapping[int, Offset]:
         """Return by bucket the offset of the next record."""
-        return {bucket: lane.end for bucket, lane in self._lanes.items()}
+        return {bucket: queue.end for bucket, queue in self._queues.items()}
 
     @property
     def lost(self) -> Mapping[int, range]:
         """Return by bucket the offsets of rows that were appended and then discarded.
 
-        Another writer has taken the bucket, or the table was restored: what this writer sent and
-        no commit had is gone, and what a restore has undone. After ``close`` has failed it is all
-        that is not committed, with a store beside the writer.
+        Rows are discarded if another writer took the bucket before their commit, or if a restore
+        undid it. With a store beside the writer, a failed ``close`` discards all uncommitted rows.
         """
         return dict(self._lost)
 
@@ -210,7 +209,7 @@ class TableLogWriter:
                 end, and ``lost`` has the offsets that are not in the table.
             TableGone: the table was dropped.
             LogStoreUnavailable: no service could be reached in time.
-            SegtableError: what has ended the checkpoints.
+            SegtableError: the checkpoints ended with it.
         """
         first = self._sent(rows, deleted)
         self._flush(REST_S)
@@ -229,7 +228,7 @@ class TableLogWriter:
         if sum(map(len, parts.values())) > 1:
             first = self._carried_out(lambda wait_s: self._as_one(parts, wait_s), self._wait_s)
             if first is not None:
-                self._carried_out(self._pushed, REST_S)  # what a failing store did not take
+                self._carried_out(self._pushed, REST_S)  # the rows that a failing store refused
                 return first
         return self._piece_by_piece(parts)
 
@@ -242,10 +241,10 @@ class TableLogWriter:
         with client.together(sizes, wait_s=wait_s) as whole:
             if not whole:
                 return None
-            first = {bucket: self._lanes[bucket].end for bucket in parts}
+            first = {bucket: self._queues[bucket].end for bucket in parts}
             for bucket, batches in parts.items():
                 for batch in batches:
-                    self._lanes[bucket].accept(batch)
+                    self._queues[bucket].accept(batch)
             with suppress(LogStoreError):
                 self._pushed(0.0)
         return first
@@ -255,10 +254,10 @@ class TableLogWriter:
     ) -> Mapping[int, Offset]:
         first: dict[int, Offset] = {}
         for bucket, batches in parts.items():
-            lane = self._lanes[bucket]
+            queue = self._queues[bucket]
             for batch in batches:
                 wait_s = REST_S if first else self._wait_s
-                offset = self._accepted(lane, batch, wait_s)
+                offset = self._accepted(queue, batch, wait_s)
                 first.setdefault(bucket, offset)
         return first
 
@@ -296,9 +295,9 @@ class TableLogWriter:
         """Have all rows committed, and end.
 
         Raises:
-            Fenced: another writer has taken a bucket; what was appended to the others is committed,
-                or named by the error and in ``lost``.
-            SegtableError: what ended the checkpoints, or the last one failed. The error and
+            Fenced: another writer has taken a bucket; rows appended to the others are
+                committed, or named by the error and in ``lost``.
+            SegtableError: the checkpoints ended with it, or the last one failed. The error and
                 ``lost`` name the rows that are not committed, with a store beside the writer; an
                 external service that has them commits them later.
         """
@@ -307,7 +306,7 @@ class TableLogWriter:
         self._closed = True
         failed: SegtableError | None = None
         try:
-            if self._over is None and any(lane.waiting for lane in self._lanes.values()):
+            if self._over is None and any(queue.waiting for queue in self._queues.values()):
                 self.checkpoint()
         except Fenced:
             raise
@@ -321,7 +320,7 @@ class TableLogWriter:
     def discard(self) -> None:
         """End without a last checkpoint: rows that are not committed are gone.
 
-        With a store beside the writer; an external service commits what it has.
+        With a store beside the writer; an external service commits its records.
         """
         if not self._closed:
             self._closed = True
@@ -330,7 +329,7 @@ class TableLogWriter:
     def _judge(self, failed: SegtableError) -> None:
         """Raise the error of the last checkpoint, unless the log has all rows nevertheless."""
         try:
-            waiting = self._settled()
+            waiting = self._forget_committed()
         except Fenced as error:
             raise self._fenced(error, ended=self._ended) from failed
         if waiting:
@@ -342,13 +341,13 @@ class TableLogWriter:
         try:
             ended = self._ended = self._log.close()
         except Fenced as error:
-            raise self._fenced(error, ended=frozenset(self._lanes)) from error
+            raise self._fenced(error, ended=frozenset(self._queues)) from error
         except SegtableError as error:
             raise type(error)(f"{error}{self._left_behind()}") from error
         if self._taken is not None:
-            told = self._fenced(self._taken, ended=ended)
+            fenced = self._fenced(self._taken, ended=ended)
             if self._lost != lost:
-                raise told
+                raise fenced
 
     def _end(self, end: Callable[[], None]) -> None:
         if self._taken is not None:
@@ -356,20 +355,20 @@ class TableLogWriter:
         self._over = self._over or InvalidInput(
             f"this writer of the log store of {self._ports.uri} was closed: open another one"
         )
-        for lane in self._lanes.values():
-            lane.close()
+        for queue in self._queues.values():
+            queue.close()
         if self._overflow is not None:
             self._overflow.close()
         end()
 
     def _send_rest(self) -> None:
-        """Send what buckets that nobody took lack: their last checkpoint is still to come.
+        """Send unsent records of buckets that no other writer took, for their last checkpoint.
 
         An epoch may have begun in which nothing was sent again before another bucket was lost.
         """
-        for lane in self._lanes.values():
+        for queue in self._queues.values():
             with suppress(SegtableError):
-                lane.push(wait_s=0.0)
+                queue.push(wait_s=0.0)
 
     def _split(self, rows: Rows, deleted: str | None) -> Mapping[int, list[pa.RecordBatch]]:
         try:
@@ -382,68 +381,68 @@ class TableLogWriter:
                 f"{self._ports.uri} were altered since this writer was opened"
             ) from None
 
-    def _accepted(self, lane: Lane, batch: pa.RecordBatch, wait_s: float) -> Offset:
+    def _accepted(self, queue: BucketQueue, batch: pa.RecordBatch, wait_s: float) -> Offset:
         """Take a batch and send it; take it back if that is not possible in time."""
         if self._over is not None:
             raise self._over
-        offset = lane.accept(batch)
+        offset = queue.accept(batch)
         try:
             self._carried_out(self._pushed, wait_s)
         except SegtableError:
-            if lane.take_back(offset):
+            if queue.take_back(offset):
                 raise
         return offset
 
     def _note_answer(self) -> None:
-        """Note what was appended by calls that returned."""
-        self._answered = {bucket: lane.end for bucket, lane in self._lanes.items()}
+        """Note the ends of the buckets after a call."""
+        self._answered = {bucket: queue.end for bucket, queue in self._queues.items()}
 
     def _flush(self, wait_s: float) -> None:
         self._carried_out(self._flushed, wait_s)
 
     def _pushed(self, wait_s: float) -> None:
-        for lane in self._lanes.values():
-            lane.push(wait_s=wait_s)
+        for queue in self._queues.values():
+            queue.push(wait_s=wait_s)
 
     def _flushed(self, wait_s: float) -> None:
         if self._clock.monotonic() - self._checked_s >= CHECK_S:
             return self._checked(wait_s)
         self._pushed(wait_s)
-        for lane in self._lanes.values():
-            lane.flush(wait_s=wait_s)
+        for queue in self._queues.values():
+            queue.flush(wait_s=wait_s)
         return None
 
     def _checked(self, wait_s: float) -> None:
         """Flush, and look that all buckets are still this writer's."""
         self._pushed(wait_s)
-        for lane in self._lanes.values():
-            lane.check(wait_s=wait_s)
+        for queue in self._queues.values():
+            queue.check(wait_s=wait_s)
         self._checked_s = self._clock.monotonic()
 
     def _checkpointed(self, commit_id: str | None, wait_s: float) -> int | None:
         self._checked(wait_s)
         version = self._log.checkpoint(commit_id, wait_s=wait_s)
-        if waiting := self._settled():
+        if waiting := self._forget_committed():
             raise CheckpointPending(
                 f"records of the log store of {self._ports.uri} are not committed yet "
                 f"({waiting}): ask again"
             )
         return version
 
-    def _settled(self) -> str:
-        """Forget what the table's log has; return what it does not have yet.
+    def _forget_committed(self) -> str:
+        """Forget committed records; return the uncommitted ones as text.
 
         Raises:
             Fenced: records were discarded.
         """
         state, waiting = self._ports.log.load(), []
-        for bucket, lane in self._lanes.items():
+        for bucket, queue in self._queues.items():
             end = bucket_of(state, bucket).end
-            if self._lost_of(state, bucket, lane.end):
+            if self._lost_of(state, bucket, queue.end):
                 raise Fenced(f"bucket {bucket} of {self._ports.uri} was taken meanwhile")
-            lane.forget(min(end, lane.end))
-            if end < lane.end:
-                waiting.append(f"{end}-{lane.end - 1} of bucket {bucket}")
+            queue.forget(min(end, queue.end))
+            if end < queue.end:
+                waiting.append(f"{end}-{queue.end - 1} of bucket {bucket}")
         if self._overflow is not None and not waiting:
             self._overflow.emptied()
         return ", ".join(waiting)
@@ -466,12 +465,12 @@ class TableLogWriter:
             except LogStoreFull as error:
                 raise self._full(error) from error
             except Fenced:
-                pass  # the table's log says whose epoch it is, and what is lost
+                pass  # the table's log names the epoch's writer, and the lost records
             except LogStoreUnavailable:
                 if self._clock.monotonic() > deadline + FAILOVER_S:
                     raise
             self._begin_within(FAILOVER_S)
-            self._log.publish(self.epoch)
+            self._log.announce(self.epoch)
 
     def _begin_within(self, wait_s: float) -> None:
         """Begin an epoch; try again after errors that pass."""
@@ -488,25 +487,25 @@ class TableLogWriter:
 
     def _begin(self) -> None:
         """Begin an epoch where stores can be reached, unless another writer has begun one."""
-        clients = {bucket: self._log.client(bucket) for bucket in self._lanes}
+        clients = {bucket: self._log.client(bucket) for bucket in self._queues}
         for client in {id(each): each for each in clients.values()}.values():
             client.status()
         try:
-            begun = begin_epoch(self._ports, [*self._lanes], owner=self._owner, after=self._epoch)
+            begun = begin_epoch(self._ports, [*self._queues], owner=self._owner, after=self._epoch)
         except Fenced as error:
             self._taken, self._over = error, self._fenced(error)
             raise self._over from error
         self._epoch = begun.epoch
-        for bucket, lane in self._lanes.items():
-            lane.begin(clients[bucket], begun.epoch, begun.ends[bucket])
+        for bucket, queue in self._queues.items():
+            queue.begin(clients[bucket], begun.epoch, begun.ends[bucket])
         _LOG.info("%s: %s writes in epoch %s", self._ports.uri, self._owner, begun.epoch)
 
     def _left_behind(self) -> str:
-        """Return what a failed end is to say of the rows that it leaves, and note them as lost."""
+        """Return the end of the message of a failed end: its lost rows, which are noted."""
         try:
-            self._note_lost(frozenset(self._lanes))
-        except SegtableError:  # nobody can read the log now
-            left = ((b, range(self._lanes[b].committed, end)) for b, end in self._answered.items())
+            self._note_lost(frozenset(self._queues))
+        except SegtableError:  # the log cannot be read now
+            left = ((b, range(self._queues[b].committed, end)) for b, end in self._answered.items())
             self._lost = {bucket: rows for bucket, rows in left if rows}
             fate = "may not be in the table: its log cannot be read now"
         else:
@@ -519,7 +518,7 @@ class TableLogWriter:
         )
 
     def _fenced(self, error: Fenced, ended: frozenset[int] = frozenset()) -> Fenced:
-        """Return the error of the end, which names what is lost, and note it."""
+        """Return the error of the end, which names the lost rows, and note them."""
         self._note_lost(ended)
         if not self._lost:
             return Fenced(f"{error}; all that it had appended is committed")
@@ -529,9 +528,9 @@ class TableLogWriter:
         )
 
     def _note_lost(self, ended: frozenset[int]) -> None:
-        """Note what was appended and is not in the table, nor will be.
+        """Note the appended rows that are not in the table, and never will be.
 
-        That is what others discarded; and of buckets that have ended all that is not committed.
+        These are rows that other writers discarded, and the uncommitted rows of ended buckets.
         """
         state, found = self._ports.log.load(), {}
         for bucket, end in self._answered.items():
@@ -542,7 +541,7 @@ class TableLogWriter:
 
     def _moved(self, bucket: int) -> None:
         """Leave a service that another one has replaced: it may never answer."""
-        self._lanes[bucket].leave("another service has the bucket now")
+        self._queues[bucket].leave("another service has the bucket now")
 
     def _full(self, error: LogStoreFull) -> LogStoreFull:
         """Return the error with the reason why no checkpoint makes room."""

@@ -2,7 +2,7 @@
 
 The log store beside its writer, in one process, as long as the writer is open:
 
-1. The store listens on loopback unless it is told another host. Its writer reaches it without the
+1. The store listens on loopback unless ``host`` names another. Its writer reaches it without the
    network; readers find its address in ZooKeeper.
 2. A thread claims the buckets there, and claims them again after a lost session. The claims are the
    writer's own, and have its epoch: readers go to the writer of the newest epoch, however long the
@@ -74,7 +74,7 @@ class EmbeddedLog:
         provider: makes the store.
         policy: when checkpoints are made.
         name: the service's name, for people.
-        limits: in place of those of the table.
+        limits: in place of the table's limits.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class EmbeddedLog:
         """Serve, and make checkpoints; a store beside its writer does not move."""
         self.service.start()
 
-    def publish(self, epoch: Epoch) -> None:
-        """Publish the address, and keep it so: the writer's epoch has begun."""
+    def announce(self, epoch: Epoch) -> None:
+        """Announce the address, and keep it so: the writer's epoch has begun."""
         self._announce(epoch)
         if self._claims is not None and not self._thread.is_alive():
             self._thread.start()
@@ -122,7 +122,7 @@ class EmbeddedLog:
         return self._client
 
     def check(self) -> None:
-        """Raise what has ended the service's thread."""
+        """Raise the error that ended the service's thread."""
         if self.service.error is not None:
             raise self.service.error
 
@@ -224,7 +224,7 @@ class ExternalLog:
             target=self._watch, args=(on_moved,), name="segtable-log-moves", daemon=True
         ).start()
 
-    def publish(self, epoch: Epoch) -> None:  # noqa: ARG002 - the log's form
+    def announce(self, epoch: Epoch) -> None:  # noqa: ARG002 - the log's form
         """Note whose services the writer uses from now on; they publish their own addresses."""
         self._used = dict(self._found)
 
@@ -267,7 +267,7 @@ class ExternalLog:
         return frozenset()
 
     def discard(self) -> None:
-        """End the watch; the services commit what was sent, until another epoch begins."""
+        """End the watch; the services commit the sent records, until another epoch begins."""
         self._closed.set()
 
     def _watch(self, on_moved: Callable[[int], None]) -> None:
@@ -275,7 +275,7 @@ class ExternalLog:
         while not self._closed.is_set():
             try:
                 seen = self._find.wait(seen, LOOK_S)
-            except CoordinationError:  # what the writer uses goes on meanwhile
+            except CoordinationError:  # the writer's services go on meanwhile
                 self._closed.wait(LOOK_S)
                 continue
             for bucket, number in self._used.items():
@@ -350,7 +350,7 @@ def checked_buckets(
     found = tuple(known) if given is None else tuple(sorted(set(given)))
     if not found or not set(found) <= set(known):
         raise InvalidInput(
-            f"buckets {list(found)} are not those of the log store of {uri}, which has "
+            f"buckets {list(found)} are none of the log store of {uri}, which has "
             f"{settings.buckets}, from 0 up: choose some of them, or set log_store.buckets"
         )
     return found
@@ -359,7 +359,7 @@ def checked_buckets(
 def _served(
     ports: TableContext, provider: LogStoreProvider, table: str, buckets: Sequence[int]
 ) -> list[BucketAddress]:
-    """Return which of the buckets external services have; not those that have certainly ended."""
+    """Return the buckets that external services have, without services that certainly ended."""
     if ports.optional_coordinator is None:
         return []
     found = addresses(ports.optional_coordinator, table)

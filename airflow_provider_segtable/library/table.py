@@ -1,7 +1,7 @@
 """``Table``: the library's public class, which reads, writes, and has its services carried out.
 
-1. Reads, writes and changes are those of ``table.table.Table``. This class adds what needs a layer
-   above it: compaction, cleaning and verification, all in this process.
+1. Reads, writes and changes are inherited from ``table.table.Table``. This class adds the actions
+   of layers above it: compaction, cleaning and verification, all in this process.
 2. Without ``zookeeper=`` it finds the server as the command line does: by ``$SEGTABLE_ZOOKEEPER``,
    or else the running embedded server (``segtable zookeeper start``).
 
@@ -9,7 +9,7 @@ For example:
 
 >>> table = Table.open("flights")
 >>> table.append(frame)                    # pandas, Polars, Arrow
->>> table.compact()                        # what the table's policy asks for
+>>> table.compact()                        # by the table's policy
 >>> table.history(limit=3)
 """
 
@@ -105,7 +105,7 @@ class Table(base.Table):
             commit_id: equal ids load a file of one name once, whatever its parts are.
 
         Returns:
-            The appends, with those that an earlier load made.
+            The appends, also of an earlier load.
 
         Raises:
             NotFound: a path or pattern has no file.
@@ -175,7 +175,7 @@ class Table(base.Table):
             overflow: with ``automatic=False``: keep rows beyond ``log_store.bucket_mb`` in
                 temporary files until ``checkpoint``: a batch of any size is committed as one.
             wait_s: how long calls wait for room, and for a service.
-            provider: what stores are made with, and reached by; by default Arrow Flight on
+            provider: makes and reaches stores; by default Arrow Flight on
                 loopback, with the token of ``$SEGTABLE_LOG_STORE_OPTIONS``.
 
         Raises:
@@ -218,7 +218,7 @@ class Table(base.Table):
             buckets: the buckets to read; all by default.
             group: the name of a consumer group: its readers share the buckets, and ``store`` keeps
                 their positions with the table. ``start`` is for buckets without one.
-            provider: what stores are reached by; by default Arrow Flight, with the token of
+            provider: reaches stores; by default Arrow Flight, with the token of
                 ``$SEGTABLE_LOG_STORE_OPTIONS``.
 
         Raises:
@@ -237,7 +237,7 @@ class Table(base.Table):
 
         Args:
             reader: the name of a consumer group, or positions by bucket.
-            provider: what stores are reached by; as for ``log_reader``.
+            provider: reaches stores; as for ``log_reader``.
 
         Raises:
             InvalidInput: the group has stored no position, or the table does not have a bucket.
@@ -257,8 +257,8 @@ class Table(base.Table):
     ) -> CompactionResult:
         """Compact the table in this process, while others append to it and read it.
 
-        Without a kind, the table's policy decides what is worth it, until all that is there is
-        compacted; what is appended meanwhile is left. With a kind, the rows of the interval are
+        Without a kind, the table's policy selects the work, until all present segments are
+        compacted; later appends are left. With a kind, the rows of the interval are
         compacted now, whatever the policy.
 
         Args:
@@ -291,7 +291,7 @@ class Table(base.Table):
         )
 
     def run_index(self, name: str, timeout: float | None = None) -> IndexRun:
-        """Build what an index lacks in this process, while others write and read the table.
+        """Build the time that an index lacks in this process, beside writers and readers.
 
         It is built piece by piece, and each piece counts at once. So a run that was paused or
         killed is gone on with by the next one. If another process builds the index, the run leaves
@@ -331,8 +331,8 @@ class Table(base.Table):
             retention_versions: keep at least so many versions.
             orphan_hours: keep unreferenced files younger than this. With 0, an append that is
                 being written loses its files.
-            consumer_hours: keep what consumers have yet to read for so long at most.
-            dry_run: return what would be deleted; delete nothing.
+            consumer_hours: keep versions for late consumers for so long at most.
+            dry_run: return the deletions; delete nothing.
         """
         given = {
             "hours": retention_hours,

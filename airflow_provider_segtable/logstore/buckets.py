@@ -14,7 +14,7 @@ All buckets:
 
 One bucket:
 
-7. All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
+7. ``core.log_store`` makes all decisions. Every change of the state wakes all waiting calls,
    which decide again. States do not change, so readers need no lock. No record is copied.
 8. Writers are answered only as long as the bucket's epoch is *confirmed*: its service has read the
    table's log not long ago. The time is that of ``monotonic``.
@@ -111,7 +111,7 @@ T = TypeVar("T")
 # One bucket
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a writer hears of an append: the offset of its first record, and what is committed."""
+    """The answer to an append: the offset of its first record, and the committed offset."""
 
     first: Offset
     committed: Offset
@@ -211,7 +211,7 @@ class Bucket:
     def read(
         self, start: Position | None, *, wait_s: float, most_size: int = 0
     ) -> Found[RecordBatch] | Reset | Behind | None:
-        """Wait for what is at a position (None: the origin); None if nothing comes in time.
+        """Wait for records at a position (None: the origin); None if there are none in time.
 
         Batches come together below ``most_size``.
         """
@@ -241,7 +241,7 @@ class Bucket:
         self._change(lambda log: bucket.fence(log, epoch))
 
     def seal(self) -> None:
-        """Take no more records; what is here can be read and committed."""
+        """Take no more records; present ones can be read and committed."""
         with self._changes.mutex:
             self._sealed = True
             self._changes.made()
@@ -432,7 +432,7 @@ class Buckets:
         return Cut(buckets=cuts)
 
     def committed(self, cut: Cut) -> None:
-        """Record the commit of a cut in those of its buckets that are still served.
+        """Record the commit of a cut in its buckets that are still served.
 
         Raises:
             Fenced: a bucket has discarded the records.
@@ -477,7 +477,7 @@ class Buckets:
         """
         if not self._open or self._serve is None:
             raise LogStoreUnavailable(
-                f"no service commits what this log store has of table {self.context.table}: "
+                f"no service commits the records of table {self.context.table} in this log store: "
                 "connect to its successor, or commit cuts yourself"
             )
         return self._serve(wait_s)

@@ -1,6 +1,6 @@
 """A log store over Arrow Flight, beside its writer or as a process of its own.
 
-The rules of records are those of every store (``core.log_store``).
+Every store has the same rules of records (``core.log_store``).
 
 The server, with one thread of gRPC for each stream:
 
@@ -137,7 +137,7 @@ class FlightLogServer(flight.FlightServerBase):
                 self._writers.discard(answers)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Send a reader what comes at its position."""
+        """Send a reader the records from its position on."""
         asked = messages.decoded(ticket.ticket)
         return flight.GeneratorStream(self._buckets.context.schema, self._events(context, asked))
 
@@ -199,7 +199,7 @@ class _Answers:
         self._mutex = threading.Lock()
 
     def write(self, message: bytes) -> None:
-        """Write one answer; a writer that has gone needs none."""
+        """Write one answer; a disconnected writer needs none."""
         with self._mutex:
             try:
                 self._writer.write(message)
@@ -310,7 +310,7 @@ class FlightLogWriter:
         self._connection.close()
 
     def _wait(self, most: int, most_bytes: int, wait_s: float) -> None:
-        """Wait until few enough answers are missing; send again what a broken stream lost."""
+        """Wait until few enough answers are missing; resend records that a broken stream lost."""
         deadline = time.monotonic() + wait_s
         self._take_answers(deadline)
         if self._over:
@@ -323,7 +323,7 @@ class FlightLogWriter:
             self._take_answer(deadline, max(0.0, deadline - time.monotonic()) + ANSWER_S)
 
     def _take_answers(self, deadline: float) -> None:
-        """Take the answers that have come."""
+        """Take the received answers."""
         while self._stream and not self._stream.answers.empty():
             self._take_answer(deadline, 0.0)
 
@@ -397,7 +397,7 @@ class FlightLogReader:
         self.seek(start)
 
     def read(self, *, wait_s: float) -> Records | Reset | Behind | None:
-        """Return what is next; None if nothing comes in time."""
+        """Return the next batch; None if there is none in time."""
         deadline = time.monotonic() + wait_s
         while True:
             stream = self._stream or self._opened({"at": messages.pair(self.position)})

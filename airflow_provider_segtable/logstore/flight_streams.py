@@ -183,7 +183,7 @@ HEADER = "authorization"
 # Access: addresses, TLS and the token
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightSecurity:
-    """What a store shows, and what its clients show. Certificates and key are PEM texts."""
+    """Credentials of a store and of its clients. Certificates and key are PEM texts."""
 
     token: Secret | None = None
     certificate: str = ""
@@ -196,7 +196,7 @@ class FlightSecurity:
         return "grpc+tls" if self.certificate else "grpc"
 
     def server_options(self, host: str) -> Mapping[str, Any]:
-        """Return what a Flight server at ``host`` is made with.
+        """Return the keyword arguments of a Flight server at ``host``.
 
         Raises:
             InvalidInput: the host is not loopback and there is no token, or no certificate to hide
@@ -286,7 +286,7 @@ class Connection:
             self._client = security.client(address)
 
     def act(self, name: str, message: Message, *, wait_s: float = 0.0) -> tuple[Any, ...]:
-        """Return the answer to an action, and what follows it; raise a refusal.
+        """Return the answer to an action, with its body; raise a refusal.
 
         The action may be repeated. The store may take ``wait_s`` longer than for a call that waits
         for nothing.
@@ -349,7 +349,7 @@ def _refuses(address: str) -> bool:
 
 
 class OutStream:
-    """A writer's stream. ``answers`` has what was heard; None stands for its end."""
+    """A writer's stream. ``answers`` holds received answers; None stands for its end."""
 
     def __init__(self, connection: Connection, name: Message, schema: Any) -> None:
         self.answers: SimpleQueue[Message | None] = SimpleQueue()
@@ -398,9 +398,9 @@ class OutStream:
 
 
 class InStream:
-    """A reader's stream, and the little that has come and was not taken yet.
+    """A reader's stream, with the few batches that were received and not taken yet.
 
-    Each of its two threads counts for itself what it put or took, so neither needs a lock.
+    Each of its two threads has its own count of batches, so neither needs a lock.
     """
 
     def __init__(self, stream: Any) -> None:

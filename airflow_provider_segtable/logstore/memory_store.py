@@ -195,7 +195,7 @@ class MemoryLogReader:
         self.seek(start)
 
     def read(self, *, wait_s: float) -> Records | Reset | Behind | None:
-        """Return what is next; None if nothing comes in time."""
+        """Return the next batch; None if there is none in time."""
         match self._bucket.read(self.position, wait_s=wait_s):
             case Found() as found:
                 self.position = found.next

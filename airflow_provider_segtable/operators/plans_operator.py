@@ -26,7 +26,7 @@ Which plans are still to do, and how the others ended:
 10. A plan whose lock is held, or waited for, has a live worker: perhaps the orphan of an earlier
     try of the same task. If nothing else is to do, wait for that worker. At the deadline the plan
     *runs elsewhere*, which is no failure: if its worker dies, the planner launches the plan again.
-11. After an application has ended, the log settles the plans that it did not report.
+11. After an application has ended, the log completes its report.
 """
 
 from collections import Counter
@@ -84,7 +84,7 @@ def outstanding(
     wait_s: float,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Outstanding:
-    """Sort plans into plans to launch and settled plans.
+    """Sort plans into plans to launch and ended plans.
 
     Args:
         ports: the table, with a coordinator.
@@ -119,7 +119,7 @@ def outstanding(
         state = log.refresh(state)
 
 
-def settle(
+def complete_report(
     ports: TableContext, plan_ids: Sequence[str], reported: Sequence[PlanResult], error: str
 ) -> tuple[PlanResult, ...]:
     """Complete an application's report from the log.
@@ -363,7 +363,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         """Go on after the trigger's event."""
         place = SegtableHook(self.segtable_conn_id).place
         report = self.report_of(place, event, result)
-        results = self._settled(place, launched, report)
+        results = self._results(place, launched, report)
         return self._ended(context, place, parsed(settled), results)
 
     def _carried_out(
@@ -414,16 +414,16 @@ class SegtablePlansOperator(SegtableSparkOperator):
             plans=found.todo,
             carried={"launched": list(found.todo), "settled": plain(found.settled)},
         )
-        return self._settled(place, found.todo, report)
+        return self._results(place, found.todo, report)
 
-    def _settled(
+    def _results(
         self, place: Place, plan_ids: Sequence[str], report: Report
     ) -> tuple[PlanResult, ...]:
         """Return the results, and log those that the application has not said in this log."""
         told = parsed(report.facts.get("plans", ()))
         error = report.error or "the application ended without a result of this plan"
         with place.table_ports(self.table) as ports:
-            results = settle(ports, plan_ids, told, error)
+            results = complete_report(ports, plan_ids, told, error)
             if report.detached:
                 results = (*told, *logged_results(ports, results[len(told) :]))
         self._say(results if report.detached else results[len(told) :])

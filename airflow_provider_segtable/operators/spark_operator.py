@@ -420,7 +420,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
                 reader_options=self.secret_options(),
                 carried={"commit_id": commit_id},
             )
-            told = self._settled(place, commit_id, report)
+            told = self._outcome(place, commit_id, report)
         return self._ended(context, place, told)
 
     def execute_complete(
@@ -433,7 +433,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
     ) -> dict[str, Any]:
         """Go on after the trigger's event."""
         place = SegtableHook(self.segtable_conn_id).place
-        told = self._settled(place, commit_id, self.report_of(place, event, result))
+        told = self._outcome(place, commit_id, self.report_of(place, event, result))
         return self._ended(context, place, told)
 
     def kind_in(self, ports: TableContext) -> str:  # noqa: ARG002  # for kinds of table
@@ -473,7 +473,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
         told = None if n is None else self.logged(ports, n)
         return told and {**told, self.before: before}
 
-    def _settled(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
+    def _outcome(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
         """Return the result of an application.
 
         Raises:

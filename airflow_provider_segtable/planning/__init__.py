@@ -1,1 +1,1 @@
-"""DECIDES what to do: pure functions from state, policy and time to a plan with reasons."""
+"""DECIDES the work: pure functions from state, policy and time to a plan with reasons."""

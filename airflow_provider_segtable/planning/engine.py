@@ -91,12 +91,12 @@ def chosen_engine(
         return Choice(engine=wish, reason=f"engine is {wish}")
     if only_spark:
         return Choice(engine=Engine.SPARK, reason=only_spark)
-    told, limit = describe_size(size), describe_size(local_bytes)
+    input_size, limit = describe_size(size), describe_size(local_bytes)
     if size <= local_bytes:
-        return Choice(engine=Engine.LOCAL, reason=f"{told} of input, at most {limit}")
+        return Choice(engine=Engine.LOCAL, reason=f"{input_size} of input, at most {limit}")
     if spark_here():
-        return Choice(engine=Engine.SPARK, reason=f"{told} of input, more than {limit}")
-    why = f"{told} of input, more than {limit}, but Spark is not installed here"
+        return Choice(engine=Engine.SPARK, reason=f"{input_size} of input, more than {limit}")
+    why = f"{input_size} of input, more than {limit}, but Spark is not installed here"
     return Choice(engine=Engine.LOCAL, reason=why)
 
 

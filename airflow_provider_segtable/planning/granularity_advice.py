@@ -20,7 +20,7 @@ _ADVISED = (Granularity.DAY, Granularity.MONTH, Granularity.YEAR, Granularity.AL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A granularity that fits better than the table's, with what each one makes."""
+    """A granularity that fits better than the table's, with the chunks that each one makes."""
 
     now: Granularity
     chunks: int

@@ -1,9 +1,9 @@
-"""Judge whether what was appended to a log store has arrived: one verdict for all sensor modes.
+"""Judge whether the records of a log store have arrived: one verdict for all sensor modes.
 
 1. A bucket lags by the records that have not arrived, for as long as the oldest of them waits. A
-   bucket that nobody serves has none: what was in it is gone, or in the table.
+   bucket without a service has none: its records are lost, or in the table.
 2. If a service does not answer, nothing is known of its buckets, and the wait goes on.
-3. Limits hold for all buckets together; those that are not given hold always.
+3. Limits hold for all buckets together; a limit that is not given always holds.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotArrived:
-    """What has not arrived of a bucket.
+    """The records of a bucket that have not arrived.
 
     Attributes:
         bucket: its number.

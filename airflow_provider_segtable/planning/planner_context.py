@@ -237,8 +237,8 @@ class PlannerContext:
         some = tuple(segments)
         waiting, share = self.deleted.waiting(some), self.deleted.share(some)
         if waiting >= self.policy.deleted_predicates:
-            what = "deletion by predicate waits" if waiting == 1 else "deletions by predicate wait"
-            return f"{waiting} {what} for it"
+            wait = "deletion by predicate waits" if waiting == 1 else "deletions by predicate wait"
+            return f"{waiting} {wait} for it"
         if share and share >= self.policy.deleted_share:
             return f"{100 * share:.0f} % of its rows are deleted"
         return None

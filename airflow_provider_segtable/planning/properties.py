@@ -1,4 +1,4 @@
-"""Settings: every property that a table may have, with its value and where the value comes from.
+"""Settings: every property that a table may have, with its value and the source of the value.
 
 1. The settings of a family are the fields of a dataclass. Each field is a property
    ``<prefix>.<field>``. Its type is that of the field: whole numbers are ``int``, other numbers
@@ -14,7 +14,7 @@ Policy: the conditions for compaction (``compaction.*``).
 
 Index policy: the indexes that a table is to have, and when they are built (``index.*``).
 
-5. A key that is no setting names an index, and its value says what it keeps::
+5. A key that is no setting names an index; its value is the kind and the columns::
 
        index.by_tail   column_stats(carrier, tailnum)
        index.tails     bloom_filter(tailnum; rate=0.001)
@@ -39,9 +39,9 @@ Retention: how long versions and unnamed files are kept (``retention.*``).
     yet to read are kept, too, for a bounded time.
 
 Source of the defaults of compaction: Amoro (sizes, counts, ages, share of deleted rows), Druid
-(``skipOffsetFromLatest`` P1D, share of what is not compacted yet), CarbonData (levels), Hudi
-(attempts). Source of those of retention: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at
-least 10), Iceberg's orphan files (3 days).
+(``skipOffsetFromLatest`` P1D, share of uncompacted data), CarbonData (levels), Hudi (attempts).
+Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at least
+10), Iceberg's orphan files (3 days).
 """
 
 import re
@@ -74,7 +74,7 @@ def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -
 
     Args:
         settings: a dataclass whose fields are ``int``, ``float`` or ``str``.
-        prefix: what its properties begin with; others are left to their readers.
+        prefix: the first part of its properties' names; others are left to their readers.
         properties: a table's properties.
 
     Raises:
@@ -101,8 +101,8 @@ def _value(key: str, text: str, kind: type[Value]) -> Value:
     try:
         return kind(text)
     except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise InvalidInput(f"property {key} = {text!r} is not {what}") from None
+        noun = "a whole number" if kind is int else "a number"
+        raise InvalidInput(f"property {key} = {text!r} is not {noun}") from None
 
 
 # Policy of compaction
@@ -148,7 +148,7 @@ class Policy:
             empty means unchanged ("").
         major_buckets: new number of buckets of cold chunks of a primary-key table; 0 means
             unchanged (0).
-        indexes: ``auto``: plan what indexes lack, and request those of the index policy; ``off``:
+        indexes: ``auto``: plan lacking time, and request indexes of the index policy; ``off``:
             never (auto).
     """
 
@@ -292,7 +292,7 @@ INDEX_PROPERTIES = names_of(IndexSettings, INDEX_PREFIX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WishedIndex:
-    """An index that the policy asks for; columns are those of the table at the time of a plan."""
+    """An index that the policy asks for; its columns are the table's at the time of a plan."""
 
     name: str
     text: str
@@ -306,7 +306,7 @@ class WishedIndex:
         return f"{INDEX_PREFIX}.{self.name}"
 
     def bound(self, table: TableDefinition) -> IndexKind:
-        """Return what the index keeps of a table.
+        """Return the kind of the index, bound to a table's columns.
 
         Raises:
             InvalidInput: the table cannot be indexed so; the message names the property.
@@ -566,7 +566,7 @@ class Setting:
 
 
 def settings(table: TableDefinition) -> tuple[Setting, ...]:
-    """Return the properties of a table, those that were set first, and then all defaults."""
+    """Return the properties of a table: first the set ones, then all defaults."""
     given = (
         Setting(key=key, value=value, source=_source(table, key))
         for key, value in table.properties.items()

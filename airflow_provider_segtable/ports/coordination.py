@@ -9,8 +9,8 @@ Contract of the coordinator and its leases:
    counts this as a yield.
 2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
    suspended: may or may not hold; do not commit) or LOST (certainly gone or revoked; final).
-   ``publish`` is called before the put that makes the work visible: of ``publish`` and a rival's
-   revocation exactly one wins. A second call is a ``check``.
+   ``make_irrevocable`` is called before the put that makes the work visible: of this call and a
+   rival's revocation exactly one wins. A second call is a ``check``.
 3. Fencing tokens grow within one epoch: a later grant has a higher ``number``. A wiped
    coordinator starts another epoch; numbers of different epochs do not compare.
 4. The log alone decides what is true. The coordinator may be wiped at any time; counters restart
@@ -23,7 +23,7 @@ Contract of the coordinator and its leases:
 7. ``acquire_for_append`` may *keep* locks: an append that soon follows another one of the same
    client gets its ids from the lock of that one. A kept lock ends when no append follows soon, and
    no later than the appends that use it when a request waits for it; ids that no append was given
-   may be allocated again. Such a lease's ``check`` may rely on what the client knows.
+   may be allocated again. Such a lease's ``check`` may rely on the client's view.
 8. ``claim`` gives a name of a group to one client at a time (rules 10 to 15): the service that has
    a bucket, the members that are there. ``wait_claims`` returns when the claims of the group differ
    from ``seen``, or at the deadline.
@@ -39,9 +39,9 @@ Contract of claims, names in a group that one client holds at a time, with a con
     coordinator. A reader that sees another number sees another claim.
 12. Its state is HELD, DOUBTFUL (connection suspended: it may have ended) or LOST (final).
 13. The content is a few short texts. Readers see all of an ``update``, or nothing of it.
-14. A claim is a hint: it says where something is served. The table's log decides what is committed.
+14. A claim is a hint at the place of a service. The table's log decides which records count.
 15. Errors: ``LockLost`` if an update cannot be made, because the claim is lost or doubtful;
-    ``InvalidInput`` for a name with a '/', or a content above 64 kB; else those of ``Coordinator``.
+    ``InvalidInput`` for a name with a '/', or a content above 64 kB; else as of ``Coordinator``.
 """
 
 from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ class Claim(Protocol):
 
     @property
     def number(self) -> int:
-        """Return the number of the claim, higher than those of earlier claims of its name."""
+        """Return the number of the claim, higher than of earlier claims of its name."""
         ...
 
     @property
@@ -145,7 +145,7 @@ class Lease(Protocol):
         """Raise ``LockLost`` unless the lease is HELD; ``LockRevoked`` names the taker."""
         ...
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check the lease, and make it irrevocable until its release.
 
         Raises:

@@ -9,7 +9,7 @@ Contract:
 2. Paths are relative to the table's root, ``/`` separated. No file is ever overwritten: names
    carry a random token, and ``create`` of an existing path raises ``AlreadyExists``.
 3. ``copy_from`` moves bytes source to sink without decoding; adapters may do it in the kernel.
-4. Errors are those of ``core.errors`` (NotFound, AlreadyExists, StorageFull, ReadOnlyStorage,
+4. Errors are from ``core.errors`` (NotFound, AlreadyExists, StorageFull, ReadOnlyStorage,
    StorageError), with the path in the message.
 
 Kernels run inside Spark tasks: an adapter must be rebuildable there from the table's URI and
@@ -68,7 +68,7 @@ class Sink(Protocol):
         ...
 
     def begin_commit(self) -> Ready | None:
-        """Begin to commit; return what waits for the end, or None if the file is durable."""
+        """Begin to commit; return a function that waits for the end, or None if it is durable."""
         ...
 
 

@@ -6,14 +6,14 @@ Contract:
    gaps; a batch has a first offset and a number of records. Readers see a batch as soon as the
    store has it, before any commit: at least once, in order.
 2. A new writer takes an *epoch* above all earlier ones, fences the table's commits with it, and
-   only then reads the end of the last committed snapshot, from which it goes on. What followed is
+   only then reads the end of the last committed snapshot, from which it goes on. Later records are
    discarded. A reader that has read some of it gets ``Reset``, as a value, before anything else.
    A writer of an older epoch gets ``Fenced`` from then on, also if it waits for room.
 3. ``append`` returns when readers can see the batch. ``send`` does not wait for the answer as long
    as few answers are missing; ``flush`` waits for all. A writer numbers its appends, and repeats
-   those whose answers were lost: a store that has them gives the same answer again. A writer that
-   raised ``LogStoreUnavailable`` or ``Fenced`` is at its end: what was not answered may or may not
-   be stored, so begin a new epoch.
+   the unanswered ones: a store that has them gives the same answer again. A writer that raised
+   ``LogStoreUnavailable`` or ``Fenced`` is at its end: its unanswered records may or may not be
+   stored, so begin a new epoch.
 4. ``checkpoint`` cuts every bucket: the caller writes the batches into the table, in one commit
    that also has each bucket's ``committed_end``. ``committed`` follows that commit; ``abandon`` a
    certain failure. After an unknown outcome, read the table's log first. One checkpoint is pending
@@ -26,11 +26,11 @@ Contract:
 6. A reader's position stands behind all that it returned. ``position`` may be stored, and another
    reader begins there. It is None as long as the bucket has not had a writer: such a reader begins
    at the first record, ``EARLIEST`` or ``LATEST``.
-7. A store cannot commit. A service that can is told to it (``serve_checkpoints``), and a client's
+7. A store cannot commit. ``serve_checkpoints`` gives it a service that can, and a client's
    ``checkpoint`` asks this service. ``status`` is that of all buckets at one point in time.
 8. A writer or reader belongs to one thread, except ``leave``. One that ends without ``close``
    leaves nothing behind.
-9. A store serves all buckets of its context, until it is told which (``serve``). A bucket that
+9. A store serves all buckets of its context, until ``serve`` names some. A bucket that
    moves is sealed, committed, and then no longer served: clients that used it get
    ``LogStoreUnavailable``, and look up its address. A bucket that comes back begins empty.
 10. ``shutdown`` ends all waiting calls and streams within seconds, with ``LogStoreUnavailable``.
@@ -68,7 +68,7 @@ class DeployMode(StrEnum):
 
 
 class RecordBatch(Protocol):
-    """What stores need of a ``pyarrow.RecordBatch``."""
+    """The part of ``pyarrow.RecordBatch`` that stores need."""
 
     @property
     def num_rows(self) -> int:
@@ -92,7 +92,7 @@ class RecordBatch(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogContext:
-    """What a store is created for: a table, its schema, and the buckets that the store serves."""
+    """The setting of a store: a table, its schema, and the buckets that the store serves."""
 
     table: str
     schema: Schema
@@ -130,7 +130,7 @@ class LogWriter(Protocol):
 
     @property
     def committed(self) -> Offset:
-        """Return the committed end as of the newest answer: what is below it is in the table."""
+        """Return the committed end as of the newest answer: earlier records are in the table."""
         ...
 
     def append(self, batch: RecordBatch, *, wait_s: float) -> Offset:
@@ -154,7 +154,7 @@ class LogWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the writer; flush first, or what was sent may be lost."""
+        """Release the writer; flush first, or sent records may be lost."""
         ...
 
 
@@ -167,7 +167,7 @@ class LogReader(Protocol):
         ...
 
     def read(self, *, wait_s: float) -> Records | Reset | Behind | None:
-        """Return what is next; None if nothing comes in time. ``Behind`` until ``seek``."""
+        """Return the next batch; None if there is none in time. ``Behind`` until ``seek``."""
         ...
 
     def seek(self, start: Position | Whence) -> None:
@@ -201,7 +201,7 @@ class LogClient(Protocol):
             A version of the table that has it; None if there was nothing, ever.
 
         Raises:
-            LogStoreUnavailable: no service commits what this store has.
+            LogStoreUnavailable: no service commits this store's records.
             CheckpointPending: it was not committed in time. It may be later.
         """
         ...
@@ -210,8 +210,8 @@ class LogClient(Protocol):
         """Let the appends of a block, of so many bytes a bucket, be seen and committed as one.
 
         Status and cuts have all of them or none; a follower of a bucket sees its own part. The
-        block may not wait. It is told whether this is so: not over the network, and not for more
-        than a bucket holds.
+        block may not wait. The context value is whether this holds: not over the network, and not
+        for more than a bucket holds.
 
         Raises:
             LogStoreFull, LogStoreUnavailable: there was no room until the deadline.
@@ -237,7 +237,7 @@ class LogStore(Protocol):
         ...
 
     def checkpoint(self) -> Cut:
-        """Cut every bucket: return what the table's commit has to hold."""
+        """Cut every bucket: return the records for the table's commit."""
         ...
 
     def committed(self, cut: Cut) -> None:

@@ -13,14 +13,14 @@ Contract:
    returned before the call.
 4. ``replace`` overwrites, durably; it is for hints only, never for the log.
 5. A readable object has durable bytes, but its name may not be durable yet: its author may have
-   stopped before it synced the folder. ``settle`` makes the names in a folder durable. Call it
+   stopped before it synced the folder. ``flush`` makes the names in a folder durable. Call it
    before deleting files because of an object that another writer created.
 6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
 7. ``delete`` leaves folders on local disks; ``prune`` removes the empty ones.
-8. ``turn`` is a hint: writers of one folder who take turns keep each other from racing, where they
-   can do so for less than a lost race costs (on a local disk: those of one host). It may end
+8. ``turn`` is a hint: writers of one folder that take turns do not race, where a turn costs less
+   than a lost race (on a local disk: the writers of one host). It may end
    early, or not be there at all, and never fails.
-9. Errors are those of ``core.errors``, with the full URI in the message.
+9. Errors are from ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ class Storage(Protocol):
         """Create or overwrite a hint."""
         ...
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Make all names in the folder ``prefix`` durable, whichever writer created them."""
         ...
 

@@ -1,7 +1,7 @@
 """The base of sensors that ask a table one question, in every mode of waiting.
 
-1. The question is settled at the first look: ``now`` becomes a version. The mode ``poke`` keeps it,
-   a trigger carries it, and the mode ``reschedule`` settles it by the time of its first look.
+1. The question is fixed at the first look: ``now`` becomes a version. The mode ``poke`` keeps it,
+   a trigger carries it, and the mode ``reschedule`` fixes it by the time of its first look.
 2. All modes give the state of the table to the same question (``triggers.watch.Question``).
    ZooKeeper wakes a deferred wait early.
 3. A question may find that waiting is of no use (``status`` other than ``success``): the task fails
@@ -59,7 +59,7 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
 
     @abstractmethod
     def question(self, context: Context, ports: TableContext, state: State) -> Question:
-        """Return the question, settled for the table as it is at the first look.
+        """Return the question, fixed for the table as it is at the first look.
 
         Raises:
             InvalidInput: the sensor's arguments are malformed.

@@ -1,20 +1,22 @@
-"""Begin an attempt at a plan: its locks, its ids, its first event.
+"""Begin an attempt at a plan, and run its jobs.
 
-1. The plan says which locks, ids and version it needs (``Plan.lock``). They are acquired first;
-   then ``PlanInflight`` supersedes any earlier attempt.
-2. The log is read again under the lock, for a plan that finds its inputs there
+The beginning, in this order:
+
+1. If the plan can never complete, because another plan was faster, abort it, so that no worker
+   starts it again.
+2. Acquire the locks, ids and version that the plan asks for (``Plan.lock``).
+3. Read the log again under the lock, for a plan that finds its inputs there
    (``Plan.inputs_under_lock``).
-3. If a plan can never complete (another plan was faster), it is aborted here, so that it is not
-   started again.
+4. Commit ``PlanInflight``. It supersedes every earlier attempt.
+
+The jobs:
+
+5. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order: from this process
+   (``in_process``) or from Spark tasks (``spark.writes.distribution``).
+6. An attempt with several stages is a generator (``Stages``). It yields lists of jobs, never an
+   empty one, receives their results in order, and returns its end.
 
 Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflight/completed).
-
-Run kernel jobs: a service submits jobs and receives results as they complete.
-
-1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order: in this process
-   (``in_process``) or in Spark tasks (``spark.writes.distribution``).
-2. An attempt with several stages is a generator: it yields lists of jobs, never an empty one,
-   receives their results in order, and returns its end (``Stages``).
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

@@ -1,46 +1,50 @@
 """Cleaning: remove unneeded segments from the log first, then delete their files.
 
+Segments:
+
 1. ``Cleaned`` removes hidden segments from the timeline and marks their files as pending delete
    (``core.log.families.cleaning_events`` selects them). Then the cleaner deletes these files, and
    ``Swept`` clears the marks. After a crash in between, the next run deletes the files again,
    which is harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
 2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
-   names, and those in folders of indexes that the table does not have. They are deleted when they
+   names, and files in folders of indexes that the table does not have. They are deleted when they
    are older than ``orphan_hours`` and older than every attempt in flight.
-3. The *log expires* as far as no kept version needs it (``services.cleaning``).
-4. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
+
+Expiry of the log:
+
+3. The log expires before the newest readable checkpoint that is no newer than the oldest kept
+   version. The marker is put first. Then events are deleted from the oldest on, then checkpoints
+   (``table.log.event_log``), and with them checkpoints of tags whose versions are not kept.
+4. A marker is void if another cleaning or the end of the log overtook it while this process was
+   paused; its author deletes it. A drop that put its marker later has listed it.
+
+Safety:
+
+5. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
    before the first deletion. So is a clock that differs from the storage's, which is measured
    with a probe object. Ages use the earlier of the two times.
-5. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
+6. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
    files may be deleted, and no later event can name a deleted file.
-6. Deletions rely on files that other processes wrote and that a power failure may revert. So the
-   folders of the log, its checkpoints and its markers are settled first (``Storage.settle``).
-7. A dry run returns the same ``CleaningRun``; it performs all steps before the first write.
-8. *Published versions*: what their readers need stays (``table.publishing.targets``). Targets are
-   read before the first write, and again before files are deleted. A version put in between shows
-   an event that the log no longer keeps, and its publisher publishes a newer one. With a retention
-   of 0 hours its readers may miss files until then. At last obsolete files of targets go; those
-   that a publisher may be about to name are young enough to stay, as orphans are.
-9. *Full storage*: a table that was cleaned has a reserve, a file of ``RESERVE_BYTES``. If there is
-   no space for an event, the reserve is deleted, and the cleaning begins again. Then what needs no
-   event goes first: orphans, and files that an earlier cleaning gave up. The next cleaning that
-   meets no such error makes the reserve anew.
-10. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
-   (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
-   cleaned by the same steps. What fails there is in the run, and concerns no other table.
+7. Deletions rely on files that other processes wrote and that a power failure may revert. So the
+   folders of the log, its checkpoints and its markers are flushed first (``Storage.flush``).
+8. A dry run performs all steps before the first write, and returns the same ``CleaningRun``.
+
+Neighbours of the table:
+
+9. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
+   are read before the first write, and again before files are deleted. A version that is put in
+   between shows an event that the log no longer keeps, and its publisher publishes a newer one.
+   With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
+   deleted last. Files that a publisher may be about to name are too young, as orphans are.
+10. *Indexes*: ``Swept`` brings tombstones of the entries about deleted files
+    (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
+    cleaned by the same steps. Their failures are listed in the run, and stop no other table.
+11. *Full storage*: a cleaned table has a reserve, a file of ``RESERVE_BYTES``. If there is no space
+    for an event, the reserve is deleted, and the cleaning begins again with the deletions that need
+    no event: orphans, and leftovers of an earlier cleaning. The next cleaning without such an error
+    makes the reserve anew.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
-
-The result of a cleaning run: what was deleted, and what stays and why.
-
-Log expiry: which part of a table's log no kept version needs, and its deletion.
-
-1. The log expires before the newest readable checkpoint that is no newer than the oldest kept
-   version: first the marker is put, then events are deleted from the oldest on, then checkpoints
-   (``table.log.event_log``).
-2. Checkpoints of tags whose versions are not kept go with it.
-3. A marker that was overtaken while this process was paused, by another cleaning or by the end of
-   the log, means nothing: its author deletes it. A drop that put its marker later has listed it.
 """
 
 import contextlib
@@ -119,7 +123,7 @@ class CleaningRun:
         log_from: events below this number are deleted; 0 if none are.
         log_files: events, checkpoints and markers deleted.
         published: files that stay because published versions show them; the log names them no more.
-        targets: by format, deleted files of what was published there.
+        targets: by format, the deleted files of its target.
         entries: by index, the number of entries deleted, because their files are gone.
         indexes: by index, the cleaning of its own table.
         failed: by index, the error that kept its own table from being cleaned.
@@ -151,7 +155,7 @@ class CleaningRun:
 
     @property
     def bytes_freed(self) -> int:
-        """Return the total known size of the deleted files, with those of the indexes' tables."""
+        """Return the total known size of the deleted files, also of the indexes' tables."""
         entries = (*self.orphans, *self.vectors)
         sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
         going = {*self.files, *(entry.path for entry in entries)}
@@ -201,10 +205,10 @@ def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
         with contextlib.suppress(AlreadyExists):
             ports.storage.create(expired_path(log_from), b"")
         if ports.log.first() > log_from:
-            ports.storage.settle(EXPIRED)
+            ports.storage.flush(EXPIRED)
             ports.storage.delete(expired_path(log_from))
     for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
-        ports.storage.settle(folder)
+        ports.storage.flush(folder)
     for path in paths:
         ports.storage.delete(path)
 
@@ -224,7 +228,7 @@ class _Look:
 
     ``keep`` is the retention, ``going`` are the files that the log gives up and no published
     version shows. ``given_up`` are the consumers whose positions were read and found too old:
-    versions by name. The head may have others, which came while the log was read.
+    versions by name. The head may have others, which were registered while the log was read.
     """
 
     head: State
@@ -285,7 +289,7 @@ def _clean_all(
     retention: Retention | None,
     clean_one: "Callable[[_Cleaning], CleaningRun]",
 ) -> CleaningRun:
-    """Clean a table and those of its indexes."""
+    """Clean a table and its indexes' tables."""
     dry_run = clean_one is _foreseen_run
     now = ports.clock.now() if dry_run else _earlier_now(ports)
     run = clean_one(_Cleaning(ports=ports, retention=retention, now=now))
@@ -331,7 +335,7 @@ def _of_index(
 
 
 def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
-    """Return what a cleaning of one table would delete."""
+    """Return the deletions that a cleaning of one table would make."""
     look = _look(cleaning)
     going = look.going
     entries = gone_entries(cleaning.ports, look.head, going) if going else ()
@@ -340,7 +344,7 @@ def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
 
 
 def _clean_one(cleaning: _Cleaning) -> CleaningRun:
-    """Clean one table; return what was deleted."""
+    """Clean one table; return its deletions."""
     ports = cleaning.ports
     for _ in range(LOOKS):
         look = _look(cleaning)
@@ -359,7 +363,7 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
 
 
 def _clean_full(cleaning: _Cleaning) -> CleaningRun:
-    """Clean one table in a full storage: first delete what needs no event."""
+    """Clean one table in a full storage: first make the deletions that need no event."""
     look = _look(cleaning)
     _delete_pending(cleaning, look.keep, look.head)
     _delete_orphans(cleaning, look, look.head)
@@ -536,7 +540,7 @@ def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozen
     ports = cleaning.ports
     going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
     if going:
-        ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
+        ports.storage.flush(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
     for path in sorted(going):
         ports.files.delete(path)
     return going
@@ -548,7 +552,7 @@ def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
     ports = cleaning.ports
     spared = cleaning.named() | _published(cleaning, look.keep)
     going = unnamed(_not_in(look.run.orphans, spared), ports.log.refresh(head))
-    ports.storage.settle(TIMELINE)
+    ports.storage.flush(TIMELINE)
     for entry in going:
         ports.files.delete(entry.path)
     if any(entry.path.startswith(f"{INDEXES}/") for entry in going):

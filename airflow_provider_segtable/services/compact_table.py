@@ -1,36 +1,35 @@
-"""Compact a table: plan, carry out, and plan again until nothing is left.
+"""Carry out plans of all kinds in one process: one compaction of a table, or one run of an index.
 
-1. By the policy, each round plans what pays after the round before, and carries out all pending
-   plans. A plan is tried once a call, so a plan that cannot end here (its locks are held elsewhere,
-   its inputs are damaged) does not make the rounds endless. Nor do appends that go on: after the
-   first round a plan is carried out only if its inputs were there in the first round, or came of
-   plans like it. All other plans are ``left``.
-2. By a kind, all that was asked for is one round (``services.request``).
-3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
-4. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
-   after their feeds are copied. An index that cannot be read fails its own plans alone. It is
-   named, with the reason, and the run is none the worse: only a rebuild mends the index.
-5. ``compact_table`` does it in this process, and logs progress to
-   ``airflow_provider_segtable.compaction``, one line a plan.
-
-The order in which one process executes plans, so that its plans never wait for each other.
+Order of execution, so that the plans of one process never wait for each other:
 
 1. Smaller kinds run first (``Plan.rank``): the lock of a larger one may wait for segments that a
    smaller one holds.
 2. A kind has its own patience (``Plan.wait_s``). Without any, a plan whose segments another worker
    holds is left to that worker.
+3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
 
-Carry out plans of all kinds in one process: in execution order, on either engine.
+Compaction of a table (``compact_table``; it logs progress to
+``airflow_provider_segtable.compaction``, one line a plan):
 
-Run an index: build what it lacks now, in this call.
+4. By the policy, each round makes the plans that pay after the round before, and carries out all
+   pending plans. The call ends when a round finds none.
+5. A plan is tried once a call. So a plan that cannot end here, because its locks are held elsewhere
+   or its inputs are damaged, does not make the rounds endless. Nor do continuing appends: after the
+   first round a plan is carried out only if its inputs existed in the first round, or are outputs
+   of such plans. All other plans are ``left``.
+6. By a kind, the whole request is one round (``services.request``).
+7. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
+   after their feeds are copied. An unreadable index fails its own plans alone, and is named with
+   the reason. The run still succeeds: only a rebuild mends the index.
 
-1. The plan that is pending for the index is taken; else one is requested, and carried out like any
-   other plan (``services.compact_table``).
-2. If the plan left time apart that is still lacking after it, another plan follows.
-3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
+Run of an index (``run_index``):
+
+8. The pending plan of the index is taken; without one, a plan is requested. It is carried out like
+   any other plan. If it left time apart that is still lacking after it, another plan follows.
+9. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
    planner's, goes on.
-4. An index that lacks nothing, but whose last plan was aborted, has its keys settled: the plan may
-   have ended before it did that.
+10. If the index lacks nothing, but its last plan was aborted, its keys are corrected: the plan may
+    have ended before its corrections.
 """
 
 import logging
@@ -56,7 +55,7 @@ from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, Report, compact
-from airflow_provider_segtable.services.indexing import COMMIT, requested_plan, settle
+from airflow_provider_segtable.services.indexing import COMMIT, correct_keys, requested_plan
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
@@ -144,7 +143,7 @@ CarryOut = Callable[[TableContext, Sequence[str]], tuple[PlanResult, ...]]
 class Rounds:
     """All plans that were carried out, and by index name, why it cannot be read.
 
-    ``failed`` are the failed plans but those that build or compact such an index.
+    ``failed`` are the failed plans, except plans that build or compact such an index.
     """
 
     results: tuple[PlanResult, ...]
@@ -154,7 +153,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """The result of a compaction: the newest version, one result per plan, and what is left.
+    """The result of a compaction: the newest version, one result per plan, and the plans left.
 
     ``left`` has the ids of the plans that are still pending.
     """
@@ -235,7 +234,7 @@ def compact_table(
 
 
 def compact_all(ports: TableContext, carry_out: CarryOut, policy: Policy | None = None) -> Rounds:
-    """Compact a table by its policy, then those of its indexes by theirs.
+    """Compact a table by its policy, then its indexes' tables by theirs.
 
     Args:
         ports: the table's ports, with a coordinator.
@@ -317,7 +316,7 @@ def _of(first: State, made: frozenset[SegmentId], inputs: Sequence[SegmentId]) -
 
 
 def _made(first: State, made: frozenset[SegmentId], state: State) -> frozenset[SegmentId]:
-    """Return what completed plans have made of segments that were there at first."""
+    """Return the outputs of completed plans whose inputs are first segments, or such outputs."""
     plans = (known for known in state.plans.values() if known.completed)
     return made.union(*(known.outputs for known in plans if _of(first, made, known.inputs)))
 
@@ -359,7 +358,7 @@ class IndexRun:
 
     Attributes:
         ended: how the last plan ended; ``done already`` if the index lacked nothing.
-        message: what it said.
+        message: its message.
         pieces: the number of pieces of time that the run built.
         files: the number of files that it indexed.
         left: the number of time chunks in which the index lacks files.
@@ -384,7 +383,7 @@ def run_index(
     timeout_s: float | None = None,
     report: Callable[[PlanResult], None] = lambda _: None,
 ) -> IndexRun:
-    """Build what an index lacks; a build that another process runs is left to it.
+    """Build the time that an index lacks; leave a running build to its process.
 
     Args:
         ports: the table's ports, with a coordinator.
@@ -413,7 +412,7 @@ def run_index(
             break
     newest = newest_plan(begun.definition.id, state.plans.values())
     if not results and newest is not None and newest.status is PlanStatus.ABORTED:
-        settle(ports, begun.definition.id, ports.randomness.token())
+        correct_keys(ports, begun.definition.id, ports.randomness.token())
     state = ports.log.load()
     index = state.indexes.get(name)
     message = f"index {begun.definition.name} lacks nothing"
@@ -425,7 +424,7 @@ def run_index(
         files=sum(result.segments_in for result in results),
         left=chunks_lacking(index, state) if index else 0,
         plans=tuple(result.plan_id for result in results),
-        settled=_settled(mine),
+        settled=_records_corrected(mine),
     )
 
 
@@ -435,7 +434,7 @@ def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:
     return sum(1 for a in actions if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
 
 
-def _settled(mine: Iterable[Event]) -> int:
+def _records_corrected(mine: Iterable[Event]) -> int:
     """Return the number of records that this process has corrected."""
     found = (event.action for event in mine if event.commit.startswith(COMMIT))
     return sum(segment.rows for action in found for segment in segments_of(action))

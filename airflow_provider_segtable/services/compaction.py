@@ -1,23 +1,16 @@
-"""Compaction: execute plans that are in the log.
+"""Compaction: execute plans that are in the log, and complete them.
 
-1. For each plan: acquire its locks and commit its first event (``services.attempt``),
-   run its stages of jobs (``services.compaction``), commit ``PlanCompleted``.
+1. For each plan: acquire its locks and commit its first event (``services.attempt``), run its
+   stages of jobs, commit ``PlanCompleted``.
 2. If a plan is started twice, it completes once: the second worker finds the locks held or the
    plan completed, and reports that. If a worker died, its plan is run again.
-3. Before it commits, an attempt enters the publishing section of its lock; from then on it cannot
-   be revoked. The lease is checked before every put; a lost lease stops the commit. If a worker
-   misses the loss, the log refuses its commit: its attempt is no longer the plan's newest.
+3. One call runs many plans, so that a Spark application starts only once: the jobs of all plans
+   are submitted together, stage by stage. A failed plan does not stop the others.
 4. A revoked attempt commits ``PlanYielded`` and releases its locks; the plan stays pending. So does
    an index build that pauses.
-5. Files are deleted only after a certain failure. The files of a dead attempt have unique names
-   and ids that are never reused.
-6. One call runs many plans, so that a Spark application starts only once: the jobs of all plans
-   are submitted together, stage by stage. A failed plan does not stop the others.
 
-The stages of jobs of an attempt, step by step.
-
-The plan decides the steps (``core.log.plan``). The table's kind decides their jobs
-(``data.table_kinds``):
+Stages: the plan decides the steps (``core.log.plan``), the table's kind decides their jobs
+(``data.table_kinds``).
 
 ===================  ==========================================  ==================================
 rewrite              append table                                rollup table
@@ -28,30 +21,31 @@ sorted               sorted by the clustering, in target sizes   the same; rolle
                                                                  inputs
 ===================  ==========================================  ==================================
 
-In a primary-key table whole files are merged by key (``data.keyed``); if time chunks or buckets
-change, each file is divided (``data.keyed.merge_job``).
+5. In a primary-key table whole files are merged by key (``data.keyed``). If time chunks or buckets
+   change, each file is divided (``data.keyed.merge_job``).
+6. If inputs have few rows over a long time, an earlier stage reads the event times of these, to
+   find the time chunks of the outputs (``data.jobs.minor_job``).
+7. A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it
+   always sorts and rolls up all its input rows.
+8. Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
+   event of that state as ``deletes_applied_through``.
+9. A build of an index commits its pieces itself (``services.indexing``), and has no outputs.
 
-If inputs have few rows over a long time, the event times of these are read in a stage before, to
-find the time chunks of the outputs (``data.jobs.minor_job``).
+Completion:
 
-A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
-sorts and rolls up all its input rows.
-
-A build of an index commits its pieces itself (``services.indexing``), and publishes nothing.
-
-Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
-event of that state as ``deletes_applied_through``.
-
-Publication: the event that completes a plan.
-
-1. The commit is rebased over the events that landed meanwhile (``core.log.families.plan_events``).
-2. Writers of primary-key tables hold no locks. If log files came that the completion cannot carry
-   over, because time chunks or buckets change, the plan divides them (``Plan.division``). That is
-   done in this process, as they are few, and the commit is tried again, ``PASSES`` times. Records
-   that lose against others of their keys are corrected then (``table.indexes.routing``).
-   Late files are read and written in the columns of the state that the commit met, not in those of
-   ``PlanInflight``: one may have been written after an alteration, but none in later columns.
-3. If the commit certainly failed, the files are deleted. The plan stays pending, to be run again.
+10. Before the commit the attempt makes its lease irrevocable: from then on no request revokes it.
+    The lease is checked before every put; a lost lease stops the commit. If a worker misses the
+    loss, the log refuses its commit, because its attempt is no longer the plan's newest.
+11. The commit is rebased over the events that landed meanwhile (``core.log.families.plan_events``).
+12. Writers of primary-key tables hold no locks. If time chunks or buckets change, the completion
+    cannot carry over log files that landed meanwhile. The plan divides them (``Plan.division``), in
+    this process, because they are few, and the commit is tried again, ``PASSES`` times. Records
+    that lose against others of their keys are corrected then (``table.indexes.routing``).
+13. These late files are read and written in the columns of the state that the commit met, not in
+    those of ``PlanInflight``: one may have been written after an alteration, but none in later
+    columns.
+14. Files are deleted only after a certain failure; the plan stays pending, to be run again. The
+    files of a dead attempt have unique names and ids that are never reused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,7 +62,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
-from airflow_provider_segtable.core.log.plan import BuildIndex, PlanStatus, Publish, Rewrite
+from airflow_provider_segtable.core.log.plan import BuildIndex, Complete, PlanStatus, Rewrite
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Order
 from airflow_provider_segtable.core.segment import (
@@ -129,7 +123,7 @@ def stages_of(
     while True:
         step = attempt.plan.next_step(attempt.inputs, done, attempt.state)
         match step:
-            case Publish(segments=segments):
+            case Complete(segments=segments):
                 return End(files=files, segments=segments)
             case Rewrite():
                 done.append((yield from rewritten(ports, attempt, step, parallelism)))
@@ -297,7 +291,7 @@ def _tried(
 
 
 def _division(attempt: Attempt, late: tuple[SegmentId, ...], state: State) -> Rewrite | None:
-    """Return how to divide what came since; None if that is not why the commit was refused."""
+    """Return the division of late files; None if the commit was refused for another reason."""
     found = state.plans.get(attempt.plan.id)
     if found is None or not found.status.pending or found.attempt != attempt.token:
         return None
@@ -339,7 +333,7 @@ class _Running:
     error: str | None = None
     stage: int = 0
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report the progress at the lock, for ``segtable locks``."""
         done = f"{len(self.values)} of {len(self.jobs)} jobs"
         self.attempt.lease.report({"stage": f"{self.stage}: {self.jobs[0].title}", "done": done})
@@ -485,7 +479,7 @@ def _take(
 ) -> Iterator[PlanResult]:
     running.values[at] = done.value
     running.error = running.error or done.error
-    running.tell()
+    running.report()
     if len(running.values) < len(running.jobs):
         return
     if running.error is None:
@@ -522,7 +516,7 @@ def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> It
 
 def _ended(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
     if end.stop is None:
-        return _publish(ports, attempt, end)
+        return _complete(ports, attempt, end)
     return replace(_stopped_by(ports, attempt, end.stop), segments_in=end.files)
 
 
@@ -532,10 +526,10 @@ def _stopped_by(ports: TableContext, attempt: Attempt, stop: Stop) -> PlanResult
     return _not_committed(attempt.plan.id, stop)
 
 
-def _publish(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
+def _complete(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
     plan, lease, segments = attempt.plan, attempt.lease, end.segments
     try:
-        lease.publish()
+        lease.make_irrevocable()
     except SegtableError as error:
         discard(ports.files, [segments])
         return _stopped(ports, attempt, error)

@@ -1,38 +1,33 @@
-"""Build what an index lacks, one piece of time after the other.
+"""Build the time that an index lacks, piece by piece, and correct keys with several rows.
 
-1. A piece is the earliest time that is lacking (``core.catch_up``). Files of it that are
-   known already are left out: their writer or an earlier attempt indexed them.
-2. The entries are read before the log is read again. So an entry is about a file that the state
-   has, or about a file that is gone: the build deletes the latter.
-3. ``IndexBuilt`` commits a piece, and brings its entries as a feed. A piece with many bytes takes
-   several events, so that the entries of each fit into memory; only the last one says that the time
-   is built. If another attempt took over, or the index was dropped, the log refuses the event, and
-   the build ends.
-4. Once ``timeout_s`` is over no further event is begun. That is a pause: what is built stays, and
-   the next attempt at the plan goes on. Every attempt brings at least one event.
-5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
-   writers, or is lacking, and then built, too.
-6. Keys with several rows are settled (``settle``) before the event after which an index of records
-   lacks nothing. So an index that is current keeps its promise, also after a build that was killed.
+The build:
 
-The entries that an index has already, before a time is built.
+1. A piece is the earliest time that is lacking (``core.catch_up``). Its known files are left out:
+   their writer or an earlier attempt indexed them.
+2. An index knows the files that its entries name (``data.indexes.entries``). An entry about a file
+   that the table no longer has is *stale*: the build deletes it. Entries about records name none.
+3. The entries are read before the log is read again. So each of them is about a file of the state,
+   or about a deleted file.
+4. ``IndexBuilt`` commits a piece, with its entries as a feed. A piece with many bytes takes several
+   events, so that the entries of each fit into memory; only the last one marks the time as built.
+   If another attempt took over, or the index was dropped, the log refuses the event, and the build
+   ends.
+5. After ``timeout_s`` no further event is begun. That is a pause: all committed pieces stay, and
+   the next attempt at the plan goes on. Every attempt commits at least one event.
+6. The build ends when nothing is lacking. A file that is published meanwhile is fed by its writer,
+   or is lacking, and then built, too.
 
-An entry about a file that the table has no more is *stale*: a build deletes it. The others say
-which files are known (``data.indexes.entries``). Entries about records tell neither.
+Corrections (``correct_keys``), before the event after which an index of records lacks nothing. So
+an index that is current keeps its promise, also after a killed build:
 
-Settle keys: correct the records of keys that have several rows, once an index knows them all.
-
-1. Writers route the keys that they write (``table.indexes.routing``). Rows that were there before
-   an index of records, or came while it lacked something, were not routed: a run of the index looks
-   for keys with several facts, after it has built what was lacking.
-2. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
-   holds a batch. What came later was routed by its writer, who knew all facts.
-3. Of keys that are to be corrected, the records are read. Their corrections are one event for each
-   batch of keys, under a commit id of its own. If others wrote such a key meanwhile, the batch is
-   looked at again.
-4. It may be done at any time, by anyone, and twice: a key that has one row needs no correction.
-
-Request the plan that builds what an index lacks.
+7. Writers route the keys that they write (``table.indexes.routing``). Rows that are older than an
+   index of records, or were written while it lacked a time, were not routed. So keys with several
+   entries are looked for.
+8. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
+   holds a batch. A later row was routed by its writer, who knew all entries.
+9. The records of these keys are read. Their corrections are one event for each batch of keys, under
+   a commit id of its own. If another writer wrote such a key meanwhile, the batch is read again.
+10. Corrections may be repeated, at any time and by any process: a key with one row needs none.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
@@ -79,20 +74,20 @@ from airflow_provider_segtable.table.committer import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import index_named
-from airflow_provider_segtable.table.indexes.facts import facts_of
 from airflow_provider_segtable.table.indexes.index_entries import (
     entries_in,
     entry_rules,
     index_ports,
     write_feed,
 )
+from airflow_provider_segtable.table.indexes.key_entries import entries_of_keys
 from airflow_provider_segtable.table.indexes.routing import Route, discard, holds, rerouted
 from airflow_provider_segtable.table.parts import MergedScan, groups_to_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEntries:
-    """Entries of an index about files of a time: their keys, and what shows how far to trust."""
+    """Entries of an index about files of a time: their keys and columns of trust."""
 
     index: IndexState
     interval: Interval
@@ -135,8 +130,8 @@ def known_entries(
 
 COMMIT = "settled-"
 """The begin of the commit ids."""
-MOST_FACTS = 65_536
-"""Number of facts from which on a batch takes no further one."""
+MOST_ENTRIES = 65_536
+"""Number of entries from which on a batch takes no further one."""
 TRIES = 20
 
 
@@ -144,7 +139,7 @@ class _Overtaken(Exception):  # not an error: the batch is looked at again
     """Another event has a key of the batch."""
 
 
-def settle(
+def correct_keys(
     ports: TableContext, index_id: str, token: str, check: Callable[[], None] = lambda: None
 ) -> None:
     """Correct the records of all keys that have several rows.
@@ -164,22 +159,22 @@ def settle(
     if index is None or index.definition.kind.about_files:
         return
     forward_feeds(ports, state)
-    for number, facts in enumerate(_doubled(ports, index)):
-        _settled(ports, check, index_id, facts, f"{COMMIT}{token}-{number}")
+    for number, entries in enumerate(_doubled(ports, index)):
+        _corrected_keys(ports, check, index_id, entries, f"{COMMIT}{token}-{number}")
 
 
 def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
-    """Yield facts about keys with several live places, as far as the facts tell."""
+    """Yield entries of keys that have several live places by these entries."""
     own = index_ports(ports, index.definition)
     state = own.log.load()
     key = index.definition.kind.divided_by
     held: list[pa.Table] = []
-    for facts in _by_key(own, state, key):
+    for entries in _by_key(own, state, key):
         layout = ports.log.load().layout
-        losers = decided(facts, places_of(facts, layout)[0], key).losers
+        losers = decided(entries, places_of(entries, layout)[0], key).losers
         if len(losers):
-            held.append(facts.take(pa.array(losers)))
-        if sum(some.num_rows for some in held) >= MOST_FACTS:
+            held.append(entries.take(pa.array(losers)))
+        if sum(some.num_rows for some in held) >= MOST_ENTRIES:
             yield pa.concat_tables(held)
             held = []
     if held:
@@ -187,7 +182,7 @@ def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
 
 
 def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[pa.Table]:
-    """Yield all facts of an index's own table, those of a key together."""
+    """Yield all entries of an index's own table, in the order of keys."""
     scan = MergedScan(
         files=own.files,
         table=state.table,
@@ -209,8 +204,8 @@ def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[p
         yield left
 
 
-def _settled(
-    ports: TableContext, check: Callable[[], None], index_id: str, facts: pa.Table, commit_id: str
+def _corrected_keys(
+    ports: TableContext, check: Callable[[], None], index_id: str, entries: pa.Table, commit_id: str
 ) -> None:
     """Correct the records of some keys, as the newest version has them."""
     reason = "nothing was tried"
@@ -219,7 +214,7 @@ def _settled(
         index = index_of(index_id, state)
         if index is None:
             return
-        route = rerouted(ports, state, index, facts_of(ports, index, facts))
+        route = rerouted(ports, state, index, entries_of_keys(ports, index, entries))
         if not route.corrections:
             discard(ports, route)
             return
@@ -228,7 +223,7 @@ def _settled(
             return
         reason = outcome
     raise CommitConflict(
-        f"{ports.uri}: keys could not be settled, because {reason} {TRIES} times: run the index "
+        f"{ports.uri}: keys could not be corrected, because {reason} {TRIES} times: run the index "
         "again"
     )
 
@@ -304,7 +299,7 @@ def build(
     timeout_s: float,
     parallelism: int,
 ) -> Building:
-    """Build what an index lacks; yield the jobs of each event, and receive their entries."""
+    """Build the time that an index lacks; yield the jobs of each event, receive entries."""
     deadline = ports.clock.monotonic() + timeout_s
     state, done = attempt.state, dict[str, None]()
     while True:
@@ -395,17 +390,17 @@ def _jobs(
 def _committed(
     ports: TableContext, attempt: Attempt, piece: _Piece, parts: Sequence[pa.Table]
 ) -> Outcome:
-    """Commit the entries of a piece; before the last event of an index of records, settle keys.
+    """Commit the entries of a piece; before the last event of an index of records, correct keys.
 
     Raises:
-        CommitConflict: keys could not be settled.
+        CommitConflict: keys could not be corrected.
     """
     if not _is_last(piece):
         return _entered(ports, attempt, piece, parts)
     entered = _entered(ports, attempt, replace(piece, whole=False), parts)
     if not isinstance(entered, Committed):
         return entered
-    settle(ports, piece.index.definition.id, attempt.token, attempt.lease.check)
+    correct_keys(ports, piece.index.definition.id, attempt.token, attempt.lease.check)
     return _entered(ports, attempt, replace(piece, stale=piece.stale.slice(0, 0)), ())
 
 

@@ -1,35 +1,33 @@
-"""Where the buckets of a table's log store are served, as the coordinator knows it.
+"""Where the buckets of a table's log store are served: claims, readers, and shares of services.
+
+A claim is a name in ZooKeeper that one client holds at a time:
 
 1. A service claims each bucket that it serves, in the group ``BUCKETS``; the claim's content is its
-   address. Services that share the buckets of a table are claims of the group ``SERVICES``.
-   A service of its own claims the bucket's number, so that no other such service has it. A store
-   beside a writer has a name of its own for its claim (``claim_name``), and the writer's epoch in
-   it: whoever replaces a writer does not have to wait until that one, or its session, has ended.
-   Of several claims of a bucket the one of the highest epoch counts, then the latest.
-2. What is read here is a hint. A client that finds no service at an address looks again; which
-   records are committed is decided by the table's log.
-3. A claim of another number is another service, or another life of the same one: its clients
-   connect anew.
-4. While the coordinator is away, what was read last is still true for what goes on.
+   address. Services that share the buckets of a table also claim a name in the group ``SERVICES``.
+2. A service of its own claims the bucket's number, so that no other such service has it. A store
+   beside a writer claims a name of its own (``claim_name``), with the writer's epoch: the next
+   writer does not have to wait for the end of the writer before, or of its session. Of several
+   claims of a bucket the highest epoch counts, then the latest.
+3. Claims are hints: a claim may be lost while its service goes on. The table's log decides which of
+   two services commits, and which records are committed.
 
-The buckets that one service has claimed, with its address.
+Readers:
 
-A claim says where a bucket is served. It may be lost while the service goes on: which of two
-services commits is decided by the table's log.
+4. A client that finds no service at an address reads the claims again. A claim of another number is
+   another service, or a restarted one: its clients connect anew.
+5. While the coordinator is away, readers keep the claims that they read last.
 
-One service's share of a table's buckets, kept up while services come and go.
+Shares (``step``), kept up while services start and end:
 
-1. The services of a table are claims of the group ``SERVICES``. Each reads them and the claims of
-   the buckets, and computes the same assignment (``core.log_store.assignment``) without a leader.
-2. ``step`` gives up buckets whose claims were lost, hands over those that others should have, and
-   takes its own as they become free. A bucket is served before its claim shows the address.
-3. To give a bucket up, the store seals it, a checkpoint commits what it has, and then it is no
+6. Each service reads the claims of both groups, and computes the same assignment
+   (``core.log_store.assignment``) without a leader.
+7. ``step`` gives up buckets with lost claims, hands over buckets of other shares, and takes its own
+   as they become free. A bucket is served before its claim shows the address.
+8. To give a bucket up, the store seals it, and a checkpoint commits its records. Then it is no
    longer served and its claim ends. If the checkpoint fails, the writer still has the records, and
-   sends them to the next service.
-4. So it is with a lost claim, too: another service may have the bucket by now, and the table's log
-   decides whose records count.
-5. A bucket whose writer has a store beside it is left to that one until it ends.
-6. While the coordinator is away nothing moves, and all that is served goes on.
+   sends them to the next service. A bucket with a lost claim is given up likewise.
+9. A bucket whose writer has a store beside it is left to that store until it ends.
+10. While the coordinator is away no bucket moves, and all served buckets stay served.
 """
 
 import logging
@@ -51,7 +49,7 @@ SERVICES = "log-services"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketAddress:
-    """Who serves a bucket, and where; ``number`` is that of its claim."""
+    """The address of a bucket's service; ``number`` is the number of its claim."""
 
     bucket: int
     address: str
@@ -130,7 +128,7 @@ class BucketFinder:
         return wait_addresses(self._coordinator, self._table, seen=seen, wait_s=wait_s)
 
     def find(self, bucket: int) -> BucketAddress | None:
-        """Return who serves the bucket now; None if there is no such service."""
+        """Return the bucket's service; None if no service has it now."""
         try:
             found = addresses(self._coordinator, self._table)
         except CoordinatorUnavailable:
@@ -151,7 +149,7 @@ def _gone(old: BucketAddress, found: Mapping[int, BucketAddress]) -> bool:
 
 
 def addresses_in(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
-    """Return the addresses in claims; others than those of services are left out."""
+    """Return the newest address of each bucket in claims."""
     found: dict[int, BucketAddress] = {}
     for at in all_addresses_in(claims):
         known = found.get(at.bucket)
@@ -161,7 +159,7 @@ def addresses_in(claims: Mapping[str, Claimed]) -> Mapping[int, BucketAddress]:
 
 
 def all_addresses_in(claims: Mapping[str, Claimed]) -> list[BucketAddress]:
-    """Return the addresses in all claims of buckets, also of those that others have replaced."""
+    """Return the addresses in all claims of buckets, also in replaced claims."""
     found = []
     for name, claim in claims.items():
         bucket, _, _ = name.partition("-")
@@ -209,7 +207,7 @@ class ClaimedBuckets:
         return frozenset(b for b, claim in claims.items() if claim.state is not LeaseState.LOST)
 
     def take(self, buckets: Iterable[int], address: str, *, epoch: Epoch = 0) -> frozenset[int]:
-        """Claim buckets for an address, unless other services hold them; return what is held.
+        """Claim buckets for an address, unless other services hold them; return the held ones.
 
         Args:
             buckets: the numbers of the buckets.
@@ -264,7 +262,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """What one step changed."""
+    """The buckets that one step moved."""
 
     taken: frozenset[int] = frozenset()
     handed_over: frozenset[int] = frozenset()
@@ -276,9 +274,9 @@ class Moves:
         return bool(self.taken or self.handed_over or self.lost)
 
     def __str__(self) -> str:
-        """Return what moved, for people."""
+        """Return the moves as text, for people."""
         done = {"took": self.taken, "handed over": self.handed_over, "lost": self.lost}
-        return ", ".join(f"{what} {named(buckets)}" for what, buckets in done.items() if buckets)
+        return ", ".join(f"{verb} {named(buckets)}" for verb, buckets in done.items() if buckets)
 
 
 class BucketShare:
@@ -290,7 +288,7 @@ class BucketShare:
         buckets: all buckets of the table.
         claims: the service's claims.
         store: serves the buckets; started.
-        checkpoint: commits what the store has.
+        checkpoint: commits the store's records.
     """
 
     def __init__(
@@ -315,10 +313,10 @@ class BucketShare:
         store.serve(())
 
     def step(self) -> Moves:
-        """Give up what is not this service's, and take what is; return what moved.
+        """Release foreign buckets, claim ours; return the moves.
 
         Raises:
-            CoordinatorUnavailable: the coordinator is away; what is served is served on.
+            CoordinatorUnavailable: the coordinator is away; served buckets stay served.
         """
         lost = self.serving - self._claims.held
         self._give_up(lost)

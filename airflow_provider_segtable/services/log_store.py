@@ -1,31 +1,36 @@
 """The service of a log store: it makes checkpoints, by the policy and on request.
 
-1. A thread looks at what waits every ``LOOK_S``, which is far shorter than a bucket takes to fill,
-   and makes a checkpoint when one is due (``core.log_store.bucket``).
-2. One checkpoint is made at a time. A request that comes during one waits for the next: that one
-   began after the records of the request were appended. Requests that wait together share one.
-3. Failures of the storage, of ZooKeeper and lost races are tried again, after a pause; meanwhile
-   writers wait for room. Any other error ends the thread: it is the result of all later requests,
-   and of ``close``.
-4. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
-   loses what was not committed, nothing else. The thread keeps no process from ending.
-5. Another thread follows the table's log: it hears of events from the coordinator, and looks every
-   ``FOLLOW_S`` in any case. Buckets that were taken by others, or whose table was restored or
-   repaired, are given up in the store, and reported to ``on_lost``: their writers are fenced by
-   their next call, not only by a checkpoint. If the log could not be read for
-   ``log_store.lease_seconds``, the store answers no writer until it can be read (``ports``): what
-   it answers for was its epoch's own so recently.
+One checkpoint (``Checkpointer``; one thread at a time uses it):
 
-One checkpoint after another: cut the store, commit the cut, and bring the store the outcome.
-
-1. A cut of all buckets is committed in one event of the table (``table.log_store.checkpointing``).
-2. After a certain failure the records of the cut are in the next one.
+1. Cut the store, commit the cut of all buckets in one event of the table
+   (``table.log_store.checkpointing``), and pass the outcome to the store.
+2. After a certain failure the next cut has the records of this one.
 3. After an unknown outcome the same cut, under the same commit id, is committed again before
    anything else. So it is committed once.
-4. A bucket that the table's log refuses was taken by another writer or service, or the table was
-   restored. It is left out, given up in the store, and reported; the others are committed.
+4. The table's log refuses a bucket that another writer or service has taken, and every bucket after
+   a restore. Such a bucket is left out, given up in the store, and reported; the others are
+   committed.
 
-One thread at a time uses a checkpointer (``services.log_store``).
+The thread that makes checkpoints:
+
+5. It looks at the waiting records every ``LOOK_S``, which is far shorter than a bucket takes to
+   fill, and makes a checkpoint when one is due (``core.log_store.bucket``).
+6. A request during a checkpoint waits for the next one, which begins after the records of the
+   request were appended. Requests that wait together share one.
+7. After a failure of the storage or of ZooKeeper, or a lost race, it pauses and tries again;
+   meanwhile writers wait for room. Any other error ends the thread, and is the result of all later
+   requests and of ``close``.
+8. ``close`` makes a last checkpoint, then shuts the store down. A process that ends without it
+   loses its uncommitted records, nothing else. The thread keeps no process from ending.
+
+The thread that follows the table's log:
+
+9. It hears of events from the coordinator, and reads the log every ``FOLLOW_S`` in any case.
+   Buckets that another process took, or whose table was restored or repaired, are given up in the
+   store, and reported to ``on_lost``. So their writers are fenced by their next call, not only by a
+   checkpoint.
+10. If it could not read the log for ``log_store.lease_seconds``, the store answers no writer until
+    it can (``ports``). So every answer concerns an epoch that was current within that time.
 """
 
 import logging
@@ -89,7 +94,7 @@ class Checkpointed:
 
 
 class Checkpointer:
-    """Commits what a store has buffered.
+    """Commits the buffered records of a store.
 
     Args:
         ports: the table's ports, used by this service alone.
@@ -99,22 +104,22 @@ class Checkpointer:
 
     def __init__(self, ports: TableContext, store: LogStore, columns: State) -> None:
         self._ports, self._store, self._columns = ports, store, columns
-        self._unsettled: tuple[Cut, str | None] | None = None
+        self._in_doubt: tuple[Cut, str | None] | None = None
 
     @property
-    def unsettled(self) -> bool:
+    def in_doubt(self) -> bool:
         """Return whether the outcome of the last commit is unknown."""
-        return self._unsettled is not None
+        return self._in_doubt is not None
 
     def run(self, commit_id: str | None = None) -> Checkpointed:
-        """Commit what the store has now; errors as ``commit_cut``, whose retry is another run.
+        """Commit the store's records; errors as ``commit_cut``, whose retry is another run.
 
         Args:
             commit_id: equal ids commit once; by default the ranges of offsets name the commit.
         """
         before = Checkpointed()
-        if self._unsettled is not None:
-            before = self._commit(*self._unsettled)
+        if self._in_doubt is not None:
+            before = self._commit(*self._in_doubt)
         found = self._commit(self._store.checkpoint(), commit_id)
         return Checkpointed(
             result=found.result or before.result, lost={**before.lost, **found.lost}
@@ -129,13 +134,13 @@ class Checkpointer:
                 cut = self._without_refused(cut, lost, refusal)
             else:
                 return Checkpointed(result=result, lost=lost)
-        self._unsettled = None
+        self._in_doubt = None
         return Checkpointed(lost=lost)
 
     def _committed(self, cut: Cut, commit_id: str | None) -> AppendResult | None:
-        """Commit a cut, and tell the store."""
-        again = self._unsettled is not None and self._unsettled[0] is cut
-        self._unsettled = cut, commit_id  # unless an error says more
+        """Commit a cut, and pass the outcome to the store."""
+        again = self._in_doubt is not None and self._in_doubt[0] is cut
+        self._in_doubt = cut, commit_id  # unless an error says more
         try:
             result = commit_cut(
                 self._ports,
@@ -148,10 +153,10 @@ class Checkpointer:
             raise
         except SegtableError:
             if not again:  # else the first attempt may have landed
-                self._unsettled = None
+                self._in_doubt = None
                 self._store.abandon(cut)
             raise
-        self._unsettled = None
+        self._in_doubt = None
         self._store.committed(cut)
         return result
 
@@ -161,7 +166,7 @@ class Checkpointer:
         """Return a cut without the buckets that the log refuses; raise if it refuses none."""
         found = refused(self._ports.log.load(), cut)
         if not found:
-            self._unsettled = None
+            self._in_doubt = None
             self._store.abandon(cut)
             raise refusal
         for bucket, why in found.items():
@@ -187,7 +192,7 @@ OnLost: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a service has done; ``failure`` is the last error since the last success."""
+    """Counts of a service's work; ``failure`` is the last error since the last success."""
 
     checkpoints: int = 0
     version: int | None = None
@@ -215,7 +220,7 @@ class LogService:
         store: a store that is not started yet.
         policy: when checkpoints are made.
         columns: the version whose columns the store's records have.
-        on_lost: is told the buckets that were taken by others, or given a new epoch by the table.
+        on_lost: called with the buckets that another process took, or that got a new epoch.
     """
 
     def __init__(
@@ -272,9 +277,9 @@ class LogService:
             wait_s: how long to wait for a checkpoint that is under way.
 
         Raises:
-            Fenced: a bucket was taken by another service; what the others have was committed.
+            Fenced: another service took a bucket; the records of the others are committed.
             CheckpointPending: an earlier checkpoint took too long.
-            SegtableError: as ``commit_cut``; what ended the service's thread.
+            SegtableError: as ``commit_cut``; the error that ended the service's thread.
         """
         arrived = self._begun
         with self._my_turn(wait_s):
@@ -306,7 +311,7 @@ class LogService:
             self._backlog(),
             self.progress.failures,
             now_s=self._clock.monotonic(),
-            requested=self._checkpointer.unsettled,
+            requested=self._checkpointer.in_doubt,
         )
         if isinstance(found, Wait):
             return min(found.seconds, LOOK_S)
@@ -340,7 +345,7 @@ class LogService:
 
         Raises:
             SegtableError: the last checkpoint failed for ``wait_s`` seconds, or cannot succeed.
-                What was not committed is lost.
+                Uncommitted records are lost.
         """
         if self._closing.is_set():
             return
@@ -354,7 +359,7 @@ class LogService:
             _LOG.info("%s: log store closed after %s", self._uri, self.progress)
 
     def discard(self) -> None:
-        """Shut the store down without a last checkpoint: what was not committed is gone."""
+        """Shut the store down without a last checkpoint: uncommitted records are lost."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
@@ -417,7 +422,7 @@ class LogService:
                 return
 
     def _backlog(self) -> Backlog:
-        """Return what waits, and since when: since the last cut, or a look that saw nothing."""
+        """Return the uncommitted records, and since when they wait: the last cut or empty look."""
         found = self.store.status().values()
         records = sum(each.uncommitted_records for each in found)
         if not records:

@@ -3,22 +3,18 @@
 1. Ids whose writer holds no lock any more are voided, so that they never break adjacency.
 2. If no live worker holds a pending plan's lock or waits for it, the plan is launched again. It is
    aborted, with a reason, after ``max_attempts`` dead workers (a yield to a more urgent writer is
-   not a death), or if its inputs are gone because another compaction was faster.
+   not a death), or if its inputs were replaced because another compaction was faster.
 3. Indexes of the index policy that the table does not have yet are requested, so that writers feed
    them from now on (``planning.finders.index``).
 4. The plans that ``planning`` selects are committed as ``PlanRequested``. A plan's id is a
    function of its inputs, so two concurrent planners request it once.
 5. Every launch has a deterministic run id (from the plan, its request and its attempts), so
    emitting it twice creates one DAG run.
-
-Liveness comes from the coordinator: a worker's lock lives as long as its session. The log is
-read before the locks, so a worker that finishes in between is never considered dead.
-
-Planner runs over the tables inside a table (``table.index_lifecycle``).
-
-1. The feeds are copied first, unless it is a dry run, so that they can be compacted.
-2. Each table has its own policy, and a planner run of its own. What fails for one of them is
-   logged, and concerns no other table.
+6. A worker is live while its lock is: a lock lives as long as its session. The log is read before
+   the locks, so a worker that finishes in between is never considered dead.
+7. Each table inside the table, such as an index's own (``table.index_lifecycle``), then has a
+   planner run by its own policy. Its feeds are copied first, so that they can be compacted, unless
+   it is a dry run. A failure there is logged, and stops no other table.
 """
 
 import logging
@@ -254,7 +250,7 @@ def plan_inner_tables(
 
     Args:
         ports: the table's ports.
-        overrides: settings of policies, instead of those of the tables inside, without prefix.
+        overrides: settings that replace the policies' of the tables inside, without prefix.
         dry_run: compute the runs without writing.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Publish a table in all formats that its properties switch on, whatever becomes of one of them.
+"""Publish a table in all formats that its properties switch on; no failure stops another.
 
 1. Each format is published by itself: one that is refused, or fails, does not keep back another.
-2. What is published already is found by one read of its target, so this may run at any time, such
-   as in every planner run. It makes up for commits whose authors did not publish them
+2. One read of a target finds its newest published version, so this may run at any time, such as
+   in every planner run. It makes up for commits whose authors did not publish them
    (``publish.on_commit = off``, or a failure that was only logged).
 """
 
@@ -16,7 +16,7 @@ from airflow_provider_segtable.table.publishing.publisher import PublishOutcome,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishRun:
-    """What became of each format: an outcome, or the error of one that failed, by its name."""
+    """The outcome of each format, by name; or its error, if it failed."""
 
     outcomes: tuple[PublishOutcome, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)

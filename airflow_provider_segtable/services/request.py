@@ -237,13 +237,13 @@ def _nothing(
     }
     if not reasons:
         return f"{table} has no rows{where}: there is nothing to compact"
-    told = [f"{chunk}: {reason}" for reason, chunk in list(reasons.items())[:REASONS_SHOWN]]
-    more = len(reasons) - len(told)
+    shown = [f"{chunk}: {reason}" for reason, chunk in list(reasons.items())[:REASONS_SHOWN]]
+    more = len(reasons) - len(shown)
     tail = f"; and {more} more" if more > 0 else ""
     waits = any("pending" in reason for reason in reasons)
     way_out = "; run the pending plans first (segtable compact TABLE)" if waits else ""
     return (
-        f"nothing to compact for a {kind.kind} compaction{where}: {'; '.join(told)}{tail}{way_out}"
+        f"nothing to compact for a {kind.kind} compaction{where}: {'; '.join(shown)}{tail}{way_out}"
     )
 
 

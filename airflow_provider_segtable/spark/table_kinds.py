@@ -192,7 +192,7 @@ def _aggregated(
     df: DataFrame, rollup: Rollup, time_column: str, values: dict[str, Column]
 ) -> DataFrame:
     keys = {time_column: _cut(df, time_column, rollup.query_granularity)}
-    keys |= {name: _settled(column(df, name), _kind(df, name)) for name in rollup.dimensions}
+    keys |= {name: _unsigned_zero(column(df, name), _kind(df, name)) for name in rollup.dimensions}
     names = [
         *keys,
         *(m.name for m in rollup.metrics),
@@ -219,7 +219,7 @@ def _made(metric: Metric, source: Column, kind: T.DataType, at: Column) -> dict[
             wide = _wide(source, kind)
             return {metric.name: F.call_function(sketch, wide, F.lit(metric.size))}
         case _:
-            return _chosen(metric, _settled(source, kind), at)
+            return _chosen(metric, _unsigned_zero(source, kind), at)
 
 
 def _merged(metric: Metric, df: DataFrame, sources: dict[str, str]) -> dict[str, Column]:
@@ -237,7 +237,7 @@ def _merged(metric: Metric, df: DataFrame, sources: dict[str, str]) -> dict[str,
             return {metric.name: F.call_function(merge, mine, F.lit(metric.size))}
         case _:
             at = column(df, metric.at) if metric.kind.timed else F.lit(0)
-            return _chosen(metric, _settled(mine, kind), at)
+            return _chosen(metric, _unsigned_zero(mine, kind), at)
 
 
 def _chosen(metric: Metric, value: Column, at: Column) -> dict[str, Column]:
@@ -278,7 +278,7 @@ def kll_type(metric: Metric, sources: dict[str, str]) -> str:
     return _KLL.get(sources[metric.source or ""], "bigint")
 
 
-def _settled(values: Column, kind: T.DataType) -> Column:
+def _unsigned_zero(values: Column, kind: T.DataType) -> Column:
     """Turn minus zero into zero in floating columns; return others unchanged."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return (values + F.lit(0.0)).cast(kind)

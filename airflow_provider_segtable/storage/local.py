@@ -6,7 +6,7 @@
    first used here, it and its parents up to the table's root are made and synced.
 2. ``replace`` renames the temporary instead, and also syncs the directory.
 3. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows. An
-   object's bytes are synced before it gets its name; ``settle`` also makes the names durable, of
+   object's bytes are synced before it gets its name; ``flush`` also makes the names durable, of
    objects whose writer may have stopped before its directory sync.
 4. A failed fsync is final: the file is deleted, never synced again, because the kernel may have
    dropped the pages. If the directory's fsync fails, the name exists but may not survive a power
@@ -102,15 +102,15 @@ class LocalStorage:
             os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             self._sync(parent)
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Make the names in a folder durable."""
         below = folder(prefix, self.uri)
         with writing(self._full(below)):
-            self._folders.settle(below)
+            self._folders.flush(below)
 
     @contextmanager
     def turn(self, prefix: str, *, wait_s: float) -> Iterator[None]:
-        """Wait for this writer's turn among those of this host, and hold it; never raises."""
+        """Wait for this writer's turn among the writers of this host, and hold it; never raises."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError, SegtableError):  # e.g. there is no folder yet
                 parent = stack.enter_context(self._folders.opened(prefix))

@@ -63,7 +63,7 @@ class MemoryStorage:
         with self._mutex:
             self._put(checked(path, self._uri), data)
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Do nothing: memory survives no power cut."""
         folder(prefix, self._uri)
 
@@ -133,9 +133,9 @@ class LayeredStorage:
         """Create or overwrite a hint, in memory."""
         self._above.replace(path, data)
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Do nothing: memory survives no power cut."""
-        self._above.settle(prefix)
+        self._above.flush(prefix)
 
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
         """Take no turns: there is no other writer."""
@@ -189,9 +189,9 @@ class NestedStorage:
         """Create or overwrite a hint."""
         self._outer.replace(self._at(path), data)
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Make all names in a folder durable."""
-        self._outer.settle(self._at(prefix))
+        self._outer.flush(self._at(prefix))
 
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
         """Wait for this writer's turn in a folder, and hold it."""

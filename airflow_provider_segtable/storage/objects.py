@@ -122,7 +122,7 @@ class ObjectStorage:
         except _Failure as error:
             raise _not_written(error, self._full(path)) from error
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Do nothing: an object store answers when the object is durable."""
         folder(prefix, self._uri)
 

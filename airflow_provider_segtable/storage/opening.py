@@ -158,9 +158,9 @@ def _opened(
         once = kind(bucket, retry_config=_ONCE, **place, **options)
     except (BaseError, ValueError, TypeError) as error:
         reason = " ".join(str(error).partition("Debug source")[0].split())
-        told = redacted(SecretOptions(options).hidden_in(reason))
+        reason = redacted(SecretOptions(options).hidden_in(reason))
         raise InvalidName(
-            f"{uri!r} cannot be opened with the storage options {sorted(options)}: {told}"
+            f"{uri!r} cannot be opened with the storage options {sorted(options)}: {reason}"
         ) from None  # the cause may repeat an option's value
     return ObjectStorage(store, uri, once=once)
 
@@ -226,8 +226,8 @@ def _create_twice(storage: Storage, path: str) -> None:
         raise _unsafe(storage, "a refused create changed the object")
 
 
-def _unsafe(storage: Storage, what: str) -> UnsafeStorage:
+def _unsafe(storage: Storage, why: str) -> UnsafeStorage:
     return UnsafeStorage(
-        f"{storage.uri} does not keep put-if-absent: {what}, so commits would be lost. Use a store "
+        f"{storage.uri} does not keep put-if-absent: {why}, so commits would be lost. Use a store "
         "with conditional writes (S3, GCS, Azure, recent MinIO or Ceph) or a local disk"
     )

@@ -59,15 +59,15 @@ class NewFiles:
 
     def commit(self, sink: Sink) -> None:
         """Begin to commit a file, after the file before it."""
-        self.settle()
+        self.wait_durable()
         self._ready = sink.begin_commit()
 
     @property
     def ready(self) -> Ready | None:
         """Return a function that waits until all files are durable; None if they are."""
-        return self._ready and self.settle
+        return self._ready and self.wait_durable
 
-    def settle(self) -> None:
+    def wait_durable(self) -> None:
         """Wait until all files are durable.
 
         Raises:

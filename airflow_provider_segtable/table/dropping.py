@@ -83,7 +83,7 @@ def mark_end(ports: TableContext, end: Event) -> None:
         if ports.log.first() <= end.n:
             raise  # it is unknown whether there is a marker
     for path in (TIMELINE, EXPIRED):
-        ports.storage.settle(path)
+        ports.storage.flush(path)
 
 
 def end_index_log(ports: TableContext, index: str) -> frozenset[str]:

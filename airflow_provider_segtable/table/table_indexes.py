@@ -1,6 +1,6 @@
 """The indexes of ``Table``: create, rebuild, drop and read them.
 
-An index keeps facts about data files, so that reads open fewer of them. ``library.Table`` builds
+An index keeps entries about data files, so that reads open fewer of them. ``library.Table`` builds
 indexes, too (``run_index``).
 
 Source of the idea: Hudi's metadata table and RFC-45, where an index is built while writers go on.

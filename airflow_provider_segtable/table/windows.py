@@ -129,7 +129,7 @@ def start_read(log: EventLog, request: ReadRequest, end: State) -> State | None:
     return start
 
 
-def settled(log: EventLog, request: ReadRequest, end: State) -> ReadRequest:
+def pinned(log: EventLog, request: ReadRequest, end: State) -> ReadRequest:
     """Return the request with its window's start as a version: it reads the same window again.
 
     Raises:

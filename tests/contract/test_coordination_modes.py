@@ -90,8 +90,8 @@ def test_appends_go_on_beside_a_replace(world: World) -> None:
     replacing = client.acquire(time_chunk("major", mode=Mode.REPLACE, above=0), wait_s=0)
     after = client.acquire(appending("after", priority=0), wait_s=0)
     replacing.check()
-    after.publish()
-    replacing.publish()
+    after.make_irrevocable()
+    replacing.make_irrevocable()
 
 
 def test_a_replace_that_does_not_enclose_waits_for_appends(world: World) -> None:
@@ -168,7 +168,7 @@ def test_a_wipe_does_not_take_versions_back_below_the_log(world: World) -> None:
     after = world.client().acquire(time_chunk("h", above=FAR_FUTURE + 1), wait_s=0)
     assert after.version == FAR_FUTURE + 2
     with pytest.raises(LockLost):
-        before.publish()
+        before.make_irrevocable()
 
 
 # ---- revocation and publishing -------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_a_higher_priority_revokes(world: World) -> None:
     assert append_lease.state is LeaseState.HELD
     (revoked,) = [lock for lock in world.client().locks(TABLE) if lock.revoked]
     assert revoked.group == "major"
-    for forbidden in (major.check, major.publish):
+    for forbidden in (major.check, major.make_irrevocable):
         with pytest.raises(LockRevoked, match=r"group batch, priority 50 over 25"):
             forbidden()
     assert major.state is LeaseState.LOST
@@ -200,9 +200,9 @@ def test_a_revoked_lock_stays_revoked_until_let_go(world: World) -> None:
     assert again.state is LeaseState.LOST  # at once, not at its first check
     for lease in (major, again):
         with pytest.raises(LockRevoked):
-            lease.publish()
+            lease.make_irrevocable()
     major.release()
-    holder.acquire(time_chunk("major"), wait_s=0).publish()
+    holder.acquire(time_chunk("major"), wait_s=0).make_irrevocable()
 
 
 def test_only_what_is_contested_is_yielded(world: World) -> None:
@@ -224,15 +224,15 @@ def test_only_what_is_contested_is_yielded(world: World) -> None:
 def test_who_publishes_is_not_revoked(world: World) -> None:
     """A publishing lock is waited for, whatever the priority; publishing again is a check."""
     major = world.client().acquire(time_chunk("major"), wait_s=0)
-    major.publish()
+    major.make_irrevocable()
     with pytest.raises(LockTimeout, match="major"):
         world.client().acquire(appending("batch", priority=75), wait_s=0)
-    assert [lock.publishing for lock in world.client().locks(TABLE)] == [True]
-    major.publish()
+    assert [lock.irrevocable for lock in world.client().locks(TABLE)] == [True]
+    major.make_irrevocable()
     major.release()
     assert world.client().acquire(appending("next"), wait_s=0).state is LeaseState.HELD
     with pytest.raises(LockLost):
-        major.publish()
+        major.make_irrevocable()
 
 
 @pytest.mark.parametrize("hard_first", [True, False], ids=["hard first", "soft first"])
@@ -242,7 +242,7 @@ def test_all_or_none_are_revoked(world: World, *, hard_first: bool) -> None:
     soft, hard = (client.acquire(request(group, n), wait_s=0) for n, group in enumerate("ab"))
     if hard_first:
         soft, hard = hard, soft
-    hard.publish()
+    hard.make_irrevocable()
     high = Running(
         lambda: world.client().acquire(
             replace(request("high", 0, 1), priority=75), wait_s=PATIENCE_S
@@ -262,7 +262,7 @@ def test_who_gave_way_often_does_so_no_more(world: World) -> None:
     major = client.acquire(time_chunk("major", yields=MAX_YIELDS), wait_s=0)
     with pytest.raises(LockTimeout):
         client.acquire(appending("batch", priority=75), wait_s=0)
-    major.publish()
+    major.make_irrevocable()
 
 
 def test_publish_and_revoke_never_both_win(world: World) -> None:
@@ -275,7 +275,7 @@ def test_publish_and_revoke_never_both_win(world: World) -> None:
         def publish(low: object = low) -> bool:
             start.wait()
             try:
-                low.publish()  # type: ignore[attr-defined]
+                low.make_irrevocable()  # type: ignore[attr-defined]
             except LockRevoked:
                 return False
             return True
@@ -306,7 +306,7 @@ def test_many_rivals_of_both_granularities_never_meet(world: World) -> None:
             group = f"{name}-{n}"
             ask = time_chunk(group, yields=3) if name < "c" else appending(group, priority=25)
             lease = client.acquire(ask, wait_s=PATIENCE_S)
-            lease.publish()
+            lease.make_irrevocable()
             inside.add(group)
             met.append(frozenset(inside))
             inside.discard(group)
@@ -355,7 +355,7 @@ def test_a_time_chunk_request_is_not_starved_by_appends(world: World) -> None:
     lease = major.result()
     with pytest.raises(LockTimeout):  # nor is it revoked as soon as it is granted
         client.acquire(appending("too-late"), wait_s=0)
-    lease.publish()
+    lease.make_irrevocable()
 
 
 def test_appends_queue_behind_a_time_chunk_of_their_priority(world: World) -> None:
@@ -378,7 +378,7 @@ def test_appends_queue_behind_a_time_chunk_of_their_priority(world: World) -> No
 def test_a_higher_priority_does_not_wait_behind_a_lower_place(world: World) -> None:
     """It overtakes who only waits, and whoever waits is shown in the order of service."""
     holder = world.client().acquire(request("holder", 1), wait_s=0)
-    holder.publish()
+    holder.make_irrevocable()
     low = Running(lambda: world.client().acquire(request("low", 1, 2), wait_s=PATIENCE_S))
     eventually(lambda: world.queued() == 1)
     other = world.client().acquire(replace(request("other", 2), priority=50), wait_s=0)
@@ -399,7 +399,7 @@ def test_a_higher_priority_does_not_wait_behind_a_lower_place(world: World) -> N
 def test_an_operator_breaks_a_lock(world: World) -> None:
     """The stuck holder's lease is lost, who waits goes on; an unknown group is no error."""
     stuck, client = world.client().acquire(request("stuck", 1), wait_s=0), world.client()
-    stuck.publish()
+    stuck.make_irrevocable()
     waiter = Running(lambda: world.client().acquire(request("waiter", 1), wait_s=PATIENCE_S))
     eventually(lambda: world.queued() == 1)
     assert client.break_lock(TABLE, "stuck")
@@ -407,7 +407,7 @@ def test_an_operator_breaks_a_lock(world: World) -> None:
     with pytest.raises(LockLost):
         stuck.check()
     with pytest.raises(LockLost):
-        stuck.publish()
+        stuck.make_irrevocable()
     stuck.release()
     waiter.result().check()
     assert not client.break_lock(TABLE, "stuck")
@@ -419,12 +419,12 @@ def test_expiry_while_publishing_frees_the_chunk(world: World) -> None:
     """A holder that dies in its publishing section does not block for ever."""
     holder = world.client()
     lease = holder.acquire(time_chunk("g"), wait_s=0)
-    lease.publish()
+    lease.make_irrevocable()
     world.expire(holder)
     got = world.client().acquire(appending("a", priority=0), wait_s=PATIENCE_S)
     assert got.state is LeaseState.HELD
     with pytest.raises(LockLost):
-        lease.publish()
+        lease.make_irrevocable()
 
 
 def test_who_expires_while_waiting_for_a_time_chunk_waits_on(world: World) -> None:
@@ -445,7 +445,7 @@ def test_nothing_stays_behind(world: World) -> None:
     high = client.acquire(time_chunk("high", priority=50), wait_s=0)
     with pytest.raises(LockTimeout):
         client.acquire(time_chunk("late"), wait_s=0.02)
-    high.publish()
+    high.make_irrevocable()
     for lease in (low, high):
         lease.release()
     assert (client.locks(TABLE), client.waiters(TABLE), world.queued()) == ((), (), 0)

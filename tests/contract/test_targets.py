@@ -27,8 +27,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.core.time import DAY_US, Instant, Interval
 from airflow_provider_segtable.formats.format import (
-    ColumnFacts,
-    FileFacts,
+    ColumnStats,
+    FileStats,
     Format,
     NewFile,
     Published,
@@ -64,10 +64,10 @@ FOREIGN: Mapping[str, tuple[str, str]] = {
     ),
 }
 """An empty table that another tool wrote, by format: the path of its first file, and its text."""
-FACTS = FileFacts(
+STATS = FileStats(
     columns={
-        1: ColumnFacts(low=JANUARY.start, high=JANUARY.start, nulls=0, size=40),
-        2: ColumnFacts(nulls=10),
+        1: ColumnStats(low=JANUARY.start, high=JANUARY.start, nulls=0, size=40),
+        2: ColumnStats(nulls=10),
     },
     split_offsets=(4,),
 )
@@ -119,7 +119,7 @@ def new_file(number: int, *, hidden: int = 0, deletes: int = 0) -> NewFile:
     segment = first(number, rows=10)
     clips = (Interval(JANUARY.start + deletes, JANUARY.end),) if hidden else ()
     rows = BitMap(range(deletes % 5, deletes % 5 + hidden))
-    return NewFile(shown=ShownFile(segment=segment, clips=clips), facts=FACTS, hidden=rows)
+    return NewFile(shown=ShownFile(segment=segment, clips=clips), stats=STATS, hidden=rows)
 
 
 def revision(event: int, *files: NewFile, gone: tuple[NewFile, ...] = (), **other: Any) -> Revision:

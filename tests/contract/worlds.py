@@ -77,7 +77,7 @@ class _ClosingMemory(MemoryCoordinator):
 
     def _contact(self) -> Session:
         if self.session.alive:
-            self._service.expire(self.session, told=False)
+            self._service.expire(self.session, notice=False)
             opened = self._service.open
 
             def open_and_close() -> Session:
@@ -128,7 +128,7 @@ class MemoryWorld:
     def states(self, table: str = TABLE) -> int:
         """Return how many locks are remembered as publishing or revoked."""
         with self.service.box(table) as box:
-            return sum(bool(h.lock.publishing or h.lock.revoked) for h in box.held.values())
+            return sum(bool(h.lock.irrevocable or h.lock.revoked) for h in box.held.values())
 
     def turns(self, table: str = TABLE) -> int:
         """Return how many committers are in the queue."""

@@ -226,7 +226,7 @@ def test_a_power_cut_takes_nothing_that_was_acknowledged(disk: Disk, every: int)
 
 
 def test_cleaning_rests_on_no_name_that_its_author_did_not_sync(disk: Disk) -> None:
-    """Events, checkpoints and the marker of one who stopped before its sync are settled first."""
+    """Events, checkpoints and the marker of one who stopped before its sync are flushed first."""
     create_table(ports_on(disk), DEFINITION)
     dying = ports_on(disk, disk.sync_but_for_the_log)
     for turn in range(4):
@@ -272,10 +272,10 @@ class Recorded(LocalStorage):
         super().create(path, data, ready=ready)
         self.asked.append(("create", path))
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Settle and note."""
-        super().settle(prefix)
-        self.asked.append(("settle", prefix))
+        super().flush(prefix)
+        self.asked.append(("flush", prefix))
 
     def delete(self, path: str) -> None:
         """Note and delete."""
@@ -283,7 +283,7 @@ class Recorded(LocalStorage):
         super().delete(path)
 
 
-def test_expiry_settles_before_it_deletes(tmp_path: Path) -> None:
+def test_expiry_flushes_before_it_deletes(tmp_path: Path) -> None:
     """The marker, then log, checkpoints and markers as all can see them, then the oldest event."""
     made = open_context(str(tmp_path), author="test")
     storage = Recorded(tmp_path)
@@ -300,8 +300,8 @@ def test_expiry_settles_before_it_deletes(tmp_path: Path) -> None:
     before = storage.asked[:first]
     assert before[-4:] == [
         ("create", f"_segtable/expired/{run.log_from:020d}"),
-        ("settle", "_segtable/timeline"),
-        ("settle", "_segtable/checkpoints"),
-        ("settle", "_segtable/expired"),
+        ("flush", "_segtable/timeline"),
+        ("flush", "_segtable/checkpoints"),
+        ("flush", "_segtable/expired"),
     ]
     assert ("delete", checkpoint_path(run.log_from)) not in storage.asked

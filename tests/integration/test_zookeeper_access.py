@@ -138,7 +138,7 @@ def use(client: ZooKeeperCoordinator) -> None:
     client.acquire(append("writer"), wait_s=0)
     lease = client.acquire(request("g", 1, new=1), wait_s=0)
     lease.report({"rows": "1"})
-    lease.publish()
+    lease.make_irrevocable()
     client.announce(TABLE, 1)
     lease.check()
 
@@ -192,7 +192,7 @@ def test_a_user_and_its_locks_survive_a_reconnection(guarded: Guarded, chroot: s
     before = link.generation
     link.client._connection._socket.shutdown(socket.SHUT_RDWR)
     eventually(lambda: link.generation > before and link.connected)
-    lease.publish()
+    lease.make_irrevocable()
     lease.release()
     client.close()
 

@@ -131,14 +131,14 @@ def test_a_wipe_frees_a_time_chunk_and_its_holder_knows(mortal: EmbeddedZooKeepe
     """Wiped while a major compaction publishes: appends go on, and it cannot commit any more."""
     client = client_of(mortal.hosts, patience_s=1.0)
     lease = client.acquire(time_chunk("major", above=10**17), wait_s=0)
-    lease.publish()
+    lease.make_irrevocable()
     mortal.kill()
     shutil.rmtree(mortal.data_dir / "data")
     mortal.start()
     following = client.acquire(appending("a", priority=0), wait_s=0)
-    following.publish()
+    following.make_irrevocable()
     with pytest.raises(LockLost):
-        lease.publish()
+        lease.make_irrevocable()
     following.release()
     again = client.acquire(time_chunk("again", above=10**17 + 1, priority=75), wait_s=PATIENCE_S)
     assert again.version == 10**17 + 2
@@ -235,7 +235,7 @@ def test_a_lost_time_chunk_request_is_granted_once(
         client.close()
     if at == "grant":
         with pytest.raises(LockRevoked, match="group g"):
-            low.publish()
+            low.make_irrevocable()
     watcher.close()
 
 
@@ -251,10 +251,10 @@ def test_a_lost_publish_is_doubtful_until_asked_again(
         lease = client.acquire(request("g", 1), wait_s=0)
         proxy.lose(lost, stay_shut=True)  # or the answer might come after a quick reconnection
         with pytest.raises(LockLost, match="doubtful"):
-            lease.publish()
+            lease.make_irrevocable()
         proxy.open = True
         eventually(lambda: lease.state is LeaseState.HELD)
-        lease.publish()
+        lease.make_irrevocable()
         with pytest.raises(LockTimeout):
             rival.acquire(replace(request("h", 1), priority=75), wait_s=0)
         client.close()
@@ -268,9 +268,9 @@ def test_a_publish_that_nobody_confirmed_is_refused(zookeeper: EmbeddedZooKeeper
     claim = lease._claim_state
     lease._claim_state = lambda: False  # type: ignore[method-assign]  # the request was lost
     with pytest.raises(LockLost, match="doubtful"):
-        lease.publish()
+        lease.make_irrevocable()
     lease._claim_state = claim  # type: ignore[method-assign]
-    lease.publish()
+    lease.make_irrevocable()
     client.close()
 
 
@@ -283,14 +283,14 @@ def test_a_revocation_during_an_outage_is_found_after_it(zookeeper: EmbeddedZooK
         lease = client.acquire(time_chunk("low"), wait_s=0)
         proxy.lose("request", stay_shut=True)
         with pytest.raises(LockLost, match="doubtful"):
-            lease.publish()
+            lease.make_irrevocable()
         rival.acquire(replace(append("high"), priority=75), wait_s=0)
         with pytest.raises(LockLost, match="doubtful"):
             lease.check()
         proxy.open = True
         eventually(lambda: lease.state is LeaseState.LOST)
         with pytest.raises(LockRevoked, match="group high"):
-            lease.publish()
+            lease.make_irrevocable()
         client.close()
     rival.close()
 

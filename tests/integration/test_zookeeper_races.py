@@ -88,19 +88,19 @@ def test_an_append_that_overtakes_is_noticed(clients: Clients) -> None:
         major.result()
 
     writer.before_send = major_first
-    writer.acquire(appending("overtaking"), wait_s=0).publish()
+    writer.acquire(appending("overtaking"), wait_s=0).make_irrevocable()
     with pytest.raises(LockRevoked, match="group overtaking"):
-        major.result().publish()
+        major.result().make_irrevocable()
 
 
 def test_publishing_first_beats_a_revocation(clients: Clients) -> None:
     """The rival had decided to revoke; the holder published just before: the rival waits."""
     holder, rival = clients
     lease = holder.acquire(time_chunk("low"), wait_s=0)
-    rival.before_send = lease.publish
+    rival.before_send = lease.make_irrevocable
     with pytest.raises(LockTimeout, match="group low"):
         rival.acquire(appending("high", priority=75), wait_s=0)
-    lease.publish()
+    lease.make_irrevocable()
 
 
 def test_a_release_just_before_a_revocation_leaves_no_state(clients: Clients) -> None:

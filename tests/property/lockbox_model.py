@@ -43,7 +43,7 @@ class Holder:
     request: LockRequest
     cells: set[Cell]
     ids: tuple[SegmentId, ...]
-    publishing: bool = False
+    irrevocable: bool = False
     revoked: bool = False
 
 
@@ -83,7 +83,7 @@ class Model:
             return "granted", set()
         weak = all(
             holder.request.priority < request.priority
-            and not holder.publishing
+            and not holder.irrevocable
             and holder.request.yields < 3
             for holder in rivals.values()
         )

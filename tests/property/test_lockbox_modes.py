@@ -139,8 +139,8 @@ class Twin:
     def publish(self, group: str) -> None:
         """Let a holder begin to publish."""
         if group in self.locks and not self.locks[group].revoked:
-            self.locks[group] = replace(self.locks[group], publishing=True)
-            self.model.holders[group].publishing = True
+            self.locks[group] = replace(self.locks[group], irrevocable=True)
+            self.model.holders[group].irrevocable = True
 
     def let_go(self, group: str) -> None:
         """Let a holder release."""

@@ -211,8 +211,8 @@ class World:
                 client,
                 actor,
                 self.faults,
-                expire=lambda told: self.service.expire(client.session, told=told),
-                wipe=lambda told: self.service.wipe(told=told),
+                expire=lambda told: self.service.expire(client.session, notice=told),
+                wipe=lambda told: self.service.wipe(notice=told),
                 cut=lambda off: (self.service.suspend if off else self.service.resume)(
                     client.session
                 ),

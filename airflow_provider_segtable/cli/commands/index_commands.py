@@ -1,4 +1,4 @@
-"""``segtable index``: facts about files that let reads open fewer of them.
+"""``segtable index``: entries about files that let reads open fewer of them.
 
 ``segtable index explain``: what indexes save a read.
 
@@ -261,8 +261,8 @@ def run_facts(name: str, done: "IndexRun") -> Facts:
 
 indexes = typer.Typer(
     no_args_is_help=True,
-    help="Create, build, inspect, rebuild and drop indexes: facts about files that let reads open "
-    "fewer of them.",
+    help="Create, build, inspect, rebuild and drop indexes: entries about files that let reads "
+    "open fewer of them.",
 )
 
 

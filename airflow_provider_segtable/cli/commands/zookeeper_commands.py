@@ -198,7 +198,7 @@ def _consequence(lock: Lock, now: Instant) -> str:
     return (
         f"{lock.holder} holds {_brief(lock_facts(lock, now))} for "
         f"{lock.purpose}. After the release, it cannot commit its running work"
-        + (", and it is publishing: its commit may be under way." if lock.publishing else ".")
+        + (", and it is publishing: its commit may be under way." if lock.irrevocable else ".")
         + " Waiting workers proceed, and the plan can be run again."
     )
 
@@ -221,7 +221,7 @@ def locks_facts(uri: str, table: Any) -> Facts:
 
 def lock_facts(lock: Lock, now: Instant, progress: Mapping[str, str] | None = None) -> Facts:
     """Return one lock, or one place in the queue, as plain values."""
-    state = "publishing" if lock.publishing else "revoked" if lock.revoked else "held"
+    state = "publishing" if lock.irrevocable else "revoked" if lock.revoked else "held"
     return {
         "group": lock.group,
         "purpose": lock.purpose,

@@ -101,7 +101,7 @@ class Access:
 
 
 def access_of(options: Mapping[str, str] | None) -> Access:
-    """Read the options, or those of the environment if none are given.
+    """Read the options; by default those in the environment.
 
     Raises:
         InvalidInput: an option is wrong; the message names the option or variable.
@@ -145,12 +145,12 @@ def _password(given: Mapping[str, str]) -> str:
     return given.get("password", "")
 
 
-def _text(path: str, what: str) -> str:
+def _text(path: str, title: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
+        raise InvalidInput(f"{title} {path} cannot be read ({why}): correct the path") from None
 
 
 def _file(name: str, path: str | None) -> str | None:

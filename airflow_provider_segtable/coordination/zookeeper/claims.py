@@ -4,7 +4,7 @@
    data, beside a guid, by which a request whose reply was lost recognises its node.
 2. A claim is believed after a reconnection only once its node was seen.
 3. Readers watch the group and each of its nodes, all with one bell, so that watches do not
-   accumulate. What cannot be read is no claim: claims are hints.
+   accumulate. Unreadable nodes are no claims: claims are hints.
 """
 
 import json

@@ -37,7 +37,7 @@ from typing import TypeAlias, TypeVar
 from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
 from airflow_provider_segtable.coordination.zookeeper.access import Access
-from airflow_provider_segtable.coordination.zookeeper.commits import Head, settle
+from airflow_provider_segtable.coordination.zookeeper.commits import Head, drain
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.locks import Bell, ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
@@ -139,7 +139,7 @@ class KeptLock:
         except (Interrupted, KazooException):
             self.end()
 
-    def settle(self) -> None:
+    def release_idle(self) -> None:
         """End the lock and wait for its release, unless appends use it."""
         self.end()
         if not self._users and self._tender is not threading.current_thread():
@@ -233,10 +233,10 @@ class AppendLocks:
         for kept in self._all():
             kept.end()
 
-    def settle(self) -> None:
+    def release_idle(self) -> None:
         """End all kept locks, and wait for their release."""
         for kept in self._all():
-            kept.settle()
+            kept.release_idle()
 
     def _all(self) -> list[KeptLock]:
         with self._mutex:
@@ -284,7 +284,7 @@ class KeptLease:
         if self._released or self._kept.ended:
             self._kept.lease.check()
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check: an append publishes in the log alone."""
         self.check()
 
@@ -302,7 +302,7 @@ class KeptLease:
 def release(locks: dict[str, AppendLocks]) -> None:
     """End all kept locks of a client."""
     for each in tuple(locks.values()):
-        each.settle()
+        each.release_idle()
 
 
 T = TypeVar("T")
@@ -352,7 +352,7 @@ class ZooKeeperClient:
         self._bells: dict[str, Bell] = {}
         self._heads: dict[str, Head] = {}
         self._append_locks: dict[str, AppendLocks] = {}
-        weakref.finalize(self, settle, self._heads)  # also when the process ends
+        weakref.finalize(self, drain, self._heads)  # also when the process ends
         weakref.finalize(self, release, self._append_locks)
 
     @property
@@ -368,7 +368,7 @@ class ZooKeeperClient:
         """
         self._closed = True
         if self._pid == os.getpid() and self._link:
-            settle(self._heads)
+            drain(self._heads)
             release(self._append_locks)
             self._link.abandon()
 
@@ -432,7 +432,7 @@ class ZooKeeperClient:
         is_there: Callable[[T], bool],
         wait_s: float,
     ) -> T:
-        """Read what watches of a node ring for, until it is there or the time is over."""
+        """Read a watched value, until it is there or the time is over."""
         deadline = time.monotonic() + wait_s
         with self._border():
             self._live()  # in a forked child this also drops the parent's bells

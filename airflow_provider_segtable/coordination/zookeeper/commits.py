@@ -10,7 +10,7 @@ The head, raised to the newest event without delay for the committer:
 3. An event that may be overtaken *lingers* first, beside the newest one that lingers already. Its
    announcement is left out if another client's event has followed it by then.
 4. An announcement is a hint: if the connection drops, it is lost.
-5. ``settle`` announces lingering events, and waits for the calls under way and for one that may be
+5. ``drain`` announces lingering events, and waits for the calls under way and for one that may be
    about to begin: before this client reads the head, and before it or its process ends.
 
 The queue in front of a table's commits:
@@ -39,7 +39,7 @@ LINGER_S = 0.02
 """How long an event lingers that may be overtaken."""
 LINGERS = "segtable-announcement"
 """The name of the thread that waits for it."""
-SETTLED_S = 1.0
+DRAINED_S = 1.0
 """Longest wait for announcements under way."""
 
 
@@ -52,7 +52,7 @@ class Head:
         self.link = link
         self._path = path
         self._changed = threading.Condition()
-        self._wanted = self._told = -1
+        self._wanted = self._announced = -1
         self._version: int | None = None
         self._busy = False
         self._judged = 0
@@ -65,14 +65,14 @@ class Head:
         else:
             self._linger(n, overtaken)
 
-    def settle(self) -> None:
-        """Announce what lingers, and wait until no call is under way."""
+    def drain(self) -> None:
+        """Announce the lingering event, and wait until no call is under way."""
         with self._changed:
             lingering, self._lingering = self._lingering, None
         if lingering:
             self._raise(lingering[0])
         with self._changed:
-            self._changed.wait_for(lambda: self._idle or self.link.session is None, SETTLED_S)
+            self._changed.wait_for(lambda: self._idle or self.link.session is None, DRAINED_S)
 
     @property
     def _idle(self) -> bool:
@@ -103,7 +103,7 @@ class Head:
     def _raise(self, n: int) -> None:
         with self._changed:
             self._wanted = max(self._wanted, n)
-            if self._busy or self._told >= self._wanted:
+            if self._busy or self._announced >= self._wanted:
                 return
             self._busy = True
         self._next()
@@ -112,7 +112,7 @@ class Head:
         """Begin the next call, or end if the newest event is announced."""
         with self._changed:
             n, version = self._wanted, self._version
-            if self._told >= n:
+            if self._announced >= n:
                 self._end()
                 return
         client, data = self.link.client, str(n).encode()
@@ -153,9 +153,9 @@ class Head:
         else:
             self._known(n, getattr(done.value, "version", 0))  # a new node has version 0
 
-    def _known(self, told: int, version: int | None) -> None:
+    def _known(self, announced: int, version: int | None) -> None:
         with self._changed:
-            self._told, self._version = told, version
+            self._announced, self._version = announced, version
         self._next()
 
     def _fail(self) -> None:
@@ -168,10 +168,10 @@ class Head:
         self._changed.notify_all()
 
 
-def settle(heads: dict[str, Head]) -> None:
+def drain(heads: dict[str, Head]) -> None:
     """Wait for all announcements under way."""
     for head in tuple(heads.values()):
-        head.settle()
+        head.drain()
 
 
 # The queue of committers

@@ -149,7 +149,7 @@ def _encryption(access: Access) -> ssl.SSLContext | None:
         return None
     try:
         return _context(access)
-    except OSError as error:  # also what ssl raises
+    except OSError as error:  # also of ssl
         raise InvalidInput(
             f"ca {access.ca}, certificate {access.certificate} or key {access.key} of the "
             f"ZooKeeper options cannot be used ({error}): give matching PEM files"

@@ -18,9 +18,9 @@ The lease of a grant, an ephemeral node that lives as long as its session:
    revoked, or released.
 6. ``state`` returns the local view and asks the server at most once after a reconnection.
    ``check`` always asks, so it also notices a session that ended while this process was paused.
-7. ``publish`` creates the lock's state in a transaction that checks the lock; a rival that revokes
-   creates the same node. After a lost reply the winner is unknown and the lease doubtful. If
-   ``publish`` then finds its own state, it counts as done.
+7. ``make_irrevocable`` creates the lock's state in a transaction that checks the lock; a rival
+   that revokes creates the same node. After a lost reply the winner is unknown and the lease
+   doubtful. If ``make_irrevocable`` then finds its own state, it counts as done.
 8. ``release`` deletes no state if the last check found none, which costs the server a transaction.
    If a rival revoked the lock since, the next request that contests deletes the state.
 """
@@ -81,7 +81,7 @@ from airflow_provider_segtable.ports.coordination import LeaseState
 class Acquisition:
     """One call of ``acquire``: the nodes it may have made, and the groups that overtook it.
 
-    ``said`` logs who blocks it.
+    ``said`` logs the blocking holder.
     """
 
     asked: LockRequest
@@ -436,7 +436,7 @@ class ZooKeeperLease:
         self._lock = lock
         self._verified = generation
         self._why_lost = "it was revoked" if lock.revoked else ""
-        self._released = self._publishing = False
+        self._released = self._irrevocable = False
         self._reported = self._stateless = False
 
     @property
@@ -478,13 +478,13 @@ class ZooKeeperLease:
         if known is not LeaseState.HELD:
             self._refuse(known)
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         """Check the lock, and make it irrevocable from now on."""
-        if not self._publishing and self._claim_state():
-            self._publishing = True  # the transaction checked the lock
+        if not self._irrevocable and self._claim_state():
+            self._irrevocable = True  # the transaction checked the lock
             return
         self.check()
-        if not (self._publishing or self._lock.publishing):
+        if not (self._irrevocable or self._lock.irrevocable):
             self._refuse(LeaseState.DOUBTFUL)  # interrupted: it may still take effect
 
     def _claim_state(self) -> bool:

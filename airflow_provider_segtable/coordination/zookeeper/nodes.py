@@ -6,7 +6,7 @@ Paths and reads:
    drops deleted names.
 2. Related reads start together and share a round trip; ZooKeeper answers one client's requests in
    order.
-3. Names hold what an append needs without reading the nodes: locks and places of time chunks end
+3. Names suffice for an append, which does not read the nodes: locks and places of time chunks end
    in ``-T`` (before the sequence of a place), and ``<guid>-firm`` beside a place makes it firm.
 
 Records: locks, places in the queue and states, as compact JSON. Segments are written by chunk,
@@ -169,7 +169,7 @@ def with_state(lock: Lock, state: bytes) -> Lock:
     try:
         record = _object(state)
         if record == PUBLISHING_RECORD:
-            return replace(lock, publishing=True)
+            return replace(lock, irrevocable=True)
         segments = record["segments"]
         revocation = Revocation(
             by=_typed(str, record["revoked"]),

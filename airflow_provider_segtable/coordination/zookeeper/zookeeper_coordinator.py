@@ -135,7 +135,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
                     try:
                         outcome = self._round(link, call)
                         if isinstance(outcome, ZooKeeperLease):
-                            return self._settled(link, call, outcome)
+                            return self._dequeued(link, call, outcome)
                         call.interrupted = 0
                         if isinstance(outcome, Blocked):
                             self._wait(link, call, outcome, start=start)
@@ -220,7 +220,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         with self._border():
             self._live()  # in a forked child this also drops the parent's heads
         if table in self._heads:
-            self._heads[table].settle()
+            self._heads[table].drain()
         head = self._awaited(nodes.head, nodes.read_head, lambda head: head > beyond, wait_s)
         return head if head > beyond else None
 
@@ -253,11 +253,11 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         )
 
     def forget(self, table: str) -> None:
-        """Delete all nodes of a table, with what other clients make of it meanwhile."""
+        """Delete all nodes of a table, with nodes that other clients make meanwhile."""
         nodes = self._nodes(table)
         head = self._heads.pop(table, None)
         if head is not None:
-            head.settle()  # an announcement under way would make its node anew
+            head.drain()  # an announcement under way would make its node anew
         self._bells.pop(nodes.head, None)
         self._retrying(lambda link: delete_tree(link, nodes.table))
 
@@ -357,10 +357,10 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             return None
         lock = seen.lock_of(epoch)
         if known:
-            lock = replace(lock, revoked=known.revoked, publishing=known.publishing)
+            lock = replace(lock, revoked=known.revoked, irrevocable=known.irrevocable)
         return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
 
-    def _settled(self, link: Link, call: Acquisition, lease: ZooKeeperLease) -> ZooKeeperLease:
+    def _dequeued(self, link: Link, call: Acquisition, lease: ZooKeeperLease) -> ZooKeeperLease:
         if call.queued:  # the multi deletes the place, unless the group held its lock already
             link.clean(lambda: call.nodes.leave_queue(link, call.guid))
         return lease
@@ -375,7 +375,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         call.said.blocked(blocked.on, now=now, waited_s=waited_s)
         if blocked.place is None:
             self._queue_up(link, call)
-            return  # the next round sees requests that came in between
+            return  # the next round sees requests made in between
         call.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
         if call.firm and not blocked.place.lock.firm:
             call.nodes.make_firm(link, call.guid)

@@ -1,1 +1,1 @@
-"""Indexes: what can be indexed, what an index lacks, and the table that keeps its entries."""
+"""Indexes: their kinds, their state and gaps, and the table that keeps the entries."""

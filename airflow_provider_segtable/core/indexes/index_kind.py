@@ -1,6 +1,6 @@
-"""Kinds of index: one object answers what an index keeps of each file.
+"""Kinds of index: one object decides the entries of an index.
 
-1. An index keeps *entries*, facts about data files, so that readers need not open the files. As
+1. An index keeps *entries* about data files, so that readers need not open the files. As
    files never change, an entry is right for as long as its file exists.
 2. Entries are the rows of a primary-key table of their own (``index_table``). A kind says which
    columns that table has; ``data.indexes`` computes the entries.
@@ -37,11 +37,11 @@ ROWS = "rows"
 
 
 class IndexKind(Protocol):
-    """What an index keeps.
+    """The kind of an index: its entries, and their use.
 
     Attributes:
         name: the kind's name in the registries, in JSON and in commands.
-        settings: what a user may choose (``index_state.chosen_kind``), with the defaults.
+        settings: the choices of a user (``index_state.chosen_kind``), with the defaults.
         about_files: whether each entry is about one data file, which it names.
         reads_rows: whether entries are computed from the rows of files.
         common: the columns that entries of such kinds begin with.
@@ -68,7 +68,7 @@ class IndexKind(Protocol):
         ...
 
     def for_table(self, table: TableDefinition) -> Self:
-        """Return the kind with what it takes from the table that it is to index."""
+        """Return the kind bound to the columns of a table."""
         ...
 
     def granularity(self, table: TableDefinition) -> Granularity:
@@ -89,7 +89,7 @@ class IndexKind(Protocol):
         ...
 
     def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
-        """Return the columns of the entries, beside those that every kind has."""
+        """Return the kind's own columns of the entries."""
         ...
 
     def encoded(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ START_COLUMN = Column(name=START, type="timestamp[us, tz=UTC]", nullable=False)
 
 
 class AboutFiles:
-    """What kinds have in common whose entries are about data files."""
+    """Common methods of kinds whose entries are about data files."""
 
     __slots__ = ()
     about_files: ClassVar[bool] = True
@@ -167,7 +167,7 @@ def column_ids(names: Sequence[str], table: TableDefinition) -> tuple[int, ...]:
     return tuple(known[name] for name in names)
 
 
-def check_type(column: Column, kinds: Sequence[str], what: str) -> None:
+def check_type(column: Column, kinds: Sequence[str], title: str) -> None:
     """Refuse a column of another type than these, whatever its unit, zone or digits are.
 
     Raises:
@@ -175,7 +175,7 @@ def check_type(column: Column, kinds: Sequence[str], what: str) -> None:
     """
     if column.type.partition("[")[0].partition("(")[0] not in kinds:
         raise InvalidInput(
-            f"column {column.name!r} is {column.type}, which {what} does not cover: it covers "
+            f"column {column.name!r} is {column.type}, which {title} does not cover: it covers "
             f"{', '.join(kinds)}; leave the column out"
         )
 

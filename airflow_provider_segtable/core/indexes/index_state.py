@@ -1,9 +1,9 @@
-"""The state of an index: its definition, its feeds, what it lacks, and what is not copied yet.
+"""The state of an index: its definition, its gaps, and its feeds that are not copied yet.
 
 1. An index *lacks* time in which files were published without entries. A new index lacks all time
    that has files; an event without a feed, or whose feed does not cover all its files, adds the
-   time chunks of its files; a build of a time takes away what was published there until the version
-   that it read.
+   time chunks of its files; a build of a time removes the files that were published there until
+   the version that it read.
 2. An index becomes *available* with the event after which it lacks nothing. It stays available if
    it lacks something later: readers open the files that have no entries.
 3. So the log answers for each index whether a commit has fed it, and whether it may be used.
@@ -15,8 +15,8 @@
 6. Inline feeds of neighbouring events are joined into log files later, all at once, by an event of
    their own (``FeedsJoined``). Files are never joined, so a copy of them is always the same.
 7. An event without a feed for an index is no error, nor is one whose feed is about fewer files than
-   it publishes. The log records that the index lacks it (``Lack``), and a later run of the index
-   builds it.
+   it publishes. The log records that the index lacks it (``IndexGap``), and a later run of the
+   index builds it.
 8. ``KINDS`` is the registry of kinds of index. Definitions and states are encoded as JSON here.
 9. A user asks for a kind by its name, with settings by theirs (``chosen_kind``). Columns are named
    by users, and kept by their ids. A setting that the kind does not have is refused: a rate for
@@ -53,14 +53,14 @@ from airflow_provider_segtable.core.time import Instant, Interval
 # Feeds: entries of indexes that an event brings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """What an event brings for an index; empty if there is nothing to say.
+    """The entries that an event brings for an index; may be empty.
 
     Attributes:
         index: the id of the index.
         segments: log files with entries.
         entries: the entries themselves, as bytes; empty if they are in files.
         files: the number of new files of the event that the entries are about; None if its author
-            does not say so: an older one, one that built entries, or one of facts about records.
+            does not say so: an older one, one that built entries, or one of entries about records.
     """
 
     index: str
@@ -89,10 +89,10 @@ def encode_feeds(feeds: Iterable[Feed]) -> list[dict[str, Any]]:
 
 
 def _encoded(feed: Feed) -> dict[str, Any]:
-    told = {} if feed.files is None else {"files": feed.files}
+    counted = {} if feed.files is None else {"files": feed.files}
     if feed.inline:
-        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode(), **told}
-    return {"index": feed.index, "segments": encode_segments(feed.segments), **told}
+        return {"index": feed.index, "entries": base64.b64encode(feed.entries).decode(), **counted}
+    return {"index": feed.index, "segments": encode_segments(feed.segments), **counted}
 
 
 def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
@@ -122,7 +122,7 @@ class IndexDefinition:
     Attributes:
         name: the name that users know it by.
         id: its own id, which also names the folder of its table: never used again.
-        kind: what it keeps.
+        kind: its kind.
     """
 
     name: str
@@ -158,7 +158,7 @@ def decode_index(body: Mapping[str, Any]) -> IndexDefinition:
 
 # The state of an index
 MOST_LACKS = 512
-"""Number of entries from which on those of neighbouring times are joined."""
+"""Number of gaps from which on neighbouring ones are joined."""
 
 
 class IndexStatus(StrEnum):
@@ -169,7 +169,7 @@ class IndexStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Lack:
+class IndexGap:
     """Files of ``interval`` that event ``n``, at ``time``, published have no entries.
 
     Joined ones are of several events: ``n`` is the newest, ``oldest`` and ``time`` the oldest.
@@ -185,8 +185,8 @@ class Lack:
         """Return the oldest event whose files it lacks."""
         return self.n if self.oldest is None else self.oldest
 
-    def without(self, built: Interval, through: int) -> "tuple[Lack, ...]":
-        """Return what is left after a time was built, as of version ``through``."""
+    def without(self, built: Interval, through: int) -> "tuple[IndexGap, ...]":
+        """Return the gaps left after a time was built, as of version ``through``."""
         mine = self.interval
         if self.n > through or not mine.overlaps(built):
             return (self,)
@@ -199,11 +199,11 @@ class IndexState:
     """An index as of a version of its table.
 
     Attributes:
-        definition: what it keeps.
+        definition: its name, id and kind.
         requested_n: the event that requested it.
         requested_at: the time of that event.
-        lacks: what it lacks, in order.
-        feeds: what events brought that its own table may lack: by event, oldest first.
+        lacks: its gaps, in order.
+        feeds: feeds that its own table may lack: by event, oldest first.
         forwarded: the event through which its own table has everything.
         available_n: the event with which it became available; None until then.
     """
@@ -211,7 +211,7 @@ class IndexState:
     definition: IndexDefinition
     requested_n: int
     requested_at: Instant
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[IndexGap, ...] = ()
     feeds: tuple[tuple[int, Feed], ...] = ()
     forwarded: int = 0
     available_n: int | None = None
@@ -248,7 +248,7 @@ class IndexState:
 
     def lacking(self, intervals: Iterable[Interval], n: int, time: Instant) -> "IndexState":
         """Return the state after event ``n`` published files there without a feed."""
-        new = (Lack(interval, n, time) for interval in intervals)
+        new = (IndexGap(interval, n, time) for interval in intervals)
         return replace(self, lacks=_bounded((*self.lacks, *new)))
 
     def fed(self, n: int, feed: Feed) -> "IndexState":
@@ -284,14 +284,14 @@ class IndexState:
         left = tuple(each for each in self.feeds if each[0] > through)
         return replace(self, feeds=left, forwarded=through)
 
-    def settled(self, n: int) -> "IndexState":
+    def with_available(self, n: int) -> "IndexState":
         """Return the state after event ``n``: available if it lacks nothing."""
         done = self.available_n is None and self.current
         return replace(self, available_n=n) if done else self
 
 
-def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
-    """Return what is lacking, with neighbours joined if it is much: wider, never narrower."""
+def _bounded(lacks: tuple[IndexGap, ...]) -> tuple[IndexGap, ...]:
+    """Return gaps, with neighbours joined if there are many: wider, never narrower."""
     ordered = sorted(lacks)
     if len(ordered) <= MOST_LACKS:
         return tuple(ordered)
@@ -299,12 +299,12 @@ def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
     return tuple(_joined(*pair) for pair in pairs)
 
 
-def _joined(first: Lack, *rest: Lack) -> Lack:
+def _joined(first: IndexGap, *rest: IndexGap) -> IndexGap:
     some = (first, *rest)
     end = max(each.interval.end for each in some)
     newest, oldest = max(each.n for each in some), min(each.since for each in some)
     time = min(each.time for each in some)
-    return Lack(
+    return IndexGap(
         Interval(first.interval.start, end), newest, time, None if newest == oldest else oldest
     )
 
@@ -324,7 +324,7 @@ def encode_indexes(indexes: Mapping[str, IndexState]) -> list[dict[str, Any]]:
     ]
 
 
-def _encoded_lack(lack: Lack) -> list[Any]:
+def _encoded_lack(lack: IndexGap) -> list[Any]:
     several = [] if lack.oldest is None else [lack.oldest]
     return [lack.interval.name, lack.n, lack.time, *several]
 
@@ -341,7 +341,7 @@ def _decoded(body: Mapping[str, Any]) -> IndexState:
         definition=decode_index(body["index"]),
         requested_n=requested_n,
         requested_at=requested_at,
-        lacks=tuple(Lack(Interval.from_name(name), *rest) for name, *rest in body["lacks"]),
+        lacks=tuple(IndexGap(Interval.from_name(name), *rest) for name, *rest in body["lacks"]),
         feeds=tuple((n, feed) for n, some in body["feeds"] for feed in decode_feeds(some)),
         forwarded=body["forwarded"],
         available_n=body["available"],

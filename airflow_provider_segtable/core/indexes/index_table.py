@@ -8,7 +8,7 @@
 3. It follows the log of the table that it indexes: an entry is named by an event of that log
    (``core.indexes.index_state``), and is copied into its own log later. So nothing is lost if its
    own log lags behind.
-4. Its properties suit what it keeps: small files, joined early (``PROPERTIES``). A cleaning of this
+4. Its properties suit its rows: small files, joined early (``PROPERTIES``). A cleaning of this
    table alone takes no file for an orphan, because the indexed table's log names files that its own
    does not. The indexed table's cleaning does it.
 """

@@ -1,12 +1,12 @@
 """The index ``record_index``: where the records of each key are, in the whole table.
 
-1. An entry is a *fact* about one record: its key, its event time (``START``), what decides which
-   record wins (the ordering value, then instant, log version and write token of its log file), and
+1. An entry is about one record: its key, its event time (``START``), its order among the records of
+   the key (the ordering value, then instant, log version and write token of its log file), and
    whether it deletes its key.
-2. Facts never change, because records never do: whoever computes the fact of a record gets the
-   same one. A compaction writes known records to other files, so it feeds nothing.
-3. A fact may be about a record that was merged away, or undone by a restore. While the index lacks
-   nothing, no live record is without its fact.
+2. Entries never change, because records never do: every writer computes the same entry of a record.
+   A compaction writes known records to other files, so it feeds nothing.
+3. An entry may be about a record that was merged away, or undone by a restore. While the index
+   lacks nothing, no live record is without its entry.
 4. The hash of the table's key alone decides the bucket, so a look-up of a key reads one bucket.
 5. The table must keep whole rows (``latest``): of a row whose columns have several records, a part
    would be lost when its key moves to another time chunk.
@@ -38,7 +38,7 @@ DELETED = "deleted"
 
 
 def key_column(number: int) -> str:
-    """Return the column of facts with the values of a key column."""
+    """Return the column of entries with the values of a key column."""
     return f"key_{number}"
 
 
@@ -100,7 +100,7 @@ class RecordIndex:
             )
 
     def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
-        """Return the key, and what decides which record wins."""
+        """Return the columns of the key, and of the order of its records."""
         ordering = table.schema.find(rules_of(table).ordering)
         return (
             *(

@@ -30,10 +30,10 @@ from airflow_provider_segtable.core.locks import Allocation, Generation, LockReq
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.plan import (
     Claim,
+    Complete,
     Named,
     Plan,
     PlanState,
-    Publish,
     Rewrite,
     Step,
     decoded_fields,
@@ -168,7 +168,7 @@ class GroupPlan(Plan, ABC):
         """Rewrite the inputs into one group, then publish it."""
         del inputs, state
         if done:
-            return Publish(segments=done[-1])
+            return Complete(segments=done[-1])
         return Rewrite(
             intervals=(self.interval,), clustering=self.order, most=self.outputs, one_group=True
         )

@@ -26,10 +26,10 @@ from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.plan import (
     BuildIndex,
     Claim,
+    Complete,
     Named,
     Plan,
     PlanState,
-    Publish,
     Step,
     decoded_fields,
 )
@@ -133,7 +133,7 @@ class IndexPlan(Plan):
     ) -> Step:
         """Build the index, then complete."""
         del inputs, state
-        return Publish(segments=()) if done else BuildIndex(index=self.index, apart=self.apart)
+        return Complete(segments=()) if done else BuildIndex(index=self.index, apart=self.apart)
 
     def encode(self) -> Json:
         """Return the plan as JSON."""

@@ -35,10 +35,10 @@ from airflow_provider_segtable.core.locks import Generation, LockGranularity, Lo
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.plan import (
     Claim,
+    Complete,
     Named,
     Plan,
     PlanState,
-    Publish,
     Rewrite,
     Step,
     decoded_fields,
@@ -200,7 +200,7 @@ class MajorPlan(Plan):
     ) -> Step:
         """Rewrite the inputs into the chunks of the new version, then publish them."""
         if done or not inputs:  # the region may have become empty
-            return Publish(segments=done[-1] if done else ())
+            return Complete(segments=done[-1] if done else ())
         return self._rewrite(inputs, self.clustering, state)
 
     def division(self, found: PlanState, state: State) -> Rewrite | None:

@@ -85,7 +85,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
+class Complete:
     """Commit the plan's completion with these segments."""
 
     segments: tuple[Segment, ...]
@@ -104,7 +104,7 @@ class BuildIndex:
     apart: tuple[Interval, ...] = ()
 
 
-Step: TypeAlias = Rewrite | BuildIndex | Publish
+Step: TypeAlias = Rewrite | BuildIndex | Complete
 
 
 # Plans, their claims and their ids

@@ -2,8 +2,8 @@
 
 1. Of ``n`` buckets and ``s`` services each has ``n // s`` buckets, or one more. Services that have
    most today keep the larger shares.
-2. A service keeps the buckets that it has, up to its share. So when a service comes, only its share
-   moves; when one goes, only what it had.
+2. A service keeps the buckets that it has, up to its share. So when a service starts, only its
+   share moves; when one ends, only its buckets.
 3. Free buckets go to the services with room, by rendezvous: each pair of bucket and service has a
    score, and the highest one wins. So services that come to the same view agree without a word, and
    the buckets of many small tables spread.
@@ -48,5 +48,5 @@ def _shares(table: str, count: int, mine: Mapping[str, Collection[int]]) -> dict
     return {name: (count + len(mine) - 1 - rank) // len(mine) for rank, name in enumerate(ranked)}
 
 
-def _score(table: str, what: object, service: str) -> tuple[str, str]:
-    return digest(f"{table}/{what}/{service}".encode()), service
+def _score(table: str, item: object, service: str) -> tuple[str, str]:
+    return digest(f"{table}/{item}/{service}".encode()), service

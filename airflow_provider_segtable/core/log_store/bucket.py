@@ -11,7 +11,7 @@
    time, until it is committed or abandoned.
 3. Committed records are kept for readers that are a little behind, for the last
    ``kept_checkpoints``, as long as there is room. No other record is evicted, ever.
-4. A new epoch goes on from the table's last committed snapshot and discards what followed it.
+4. A new epoch goes on from the table's last committed snapshot and discards the records after it.
 5. All functions here are pure: they return a new state, or raise a typed error.
 
 The buffer of a bucket has adjacent batches of records, in the order of their offsets:
@@ -42,7 +42,7 @@ A checkpoint cuts the bucket, and commits or abandons the cut:
 
 14. ``cut`` takes the records that no commit holds. The caller writes them into the table. While the
     cut is pending, appends and reads go on.
-15. ``commit`` follows the table's commit, and evicts what is older than the kept checkpoints. The
+15. ``commit`` follows the table's commit, and evicts records before the kept checkpoints. The
     table decides: a cut of this epoch is believed even after ``abandon``. A repeated or late call
     for a commit that the bucket knows changes nothing. A cut of an epoch that was replaced without
     its commit is refused: its records were discarded.
@@ -202,7 +202,7 @@ class BucketCut(Generic[T]):
 
     @property
     def committed_end(self) -> CommittedEnd:
-        """Return what the table's commit records beside the files, for the next writer."""
+        """Return the end that the table's commit records beside the files, for the next writer."""
         return CommittedEnd(position=self.position, lineage=self.lineage)
 
     @property
@@ -213,7 +213,7 @@ class BucketCut(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketLog(Generic[T]):
-    """One bucket: its newest epoch, what is committed, and the records in memory.
+    """One bucket: its newest epoch, its commit, and the records in memory.
 
     ``epoch`` is 0 before the first writer. ``writer`` is a token of the epoch's writer.
     ``origin`` is where the first of these epochs began. ``committed`` is the last known commit, by
@@ -258,7 +258,7 @@ def violations(log: BucketLog[T]) -> list[str]:
         "a pending cut is not of this epoch and commit": cut is None
         or (cut.epoch, cut.start) == (log.epoch, log.committed.offset),
     }
-    return [what for what, holds in checks.items() if not holds]
+    return [fault for fault, holds in checks.items() if not holds]
 
 
 # Changes by writers
@@ -382,7 +382,7 @@ def fenced(log: BucketLog[T], epoch: Epoch, newest: Epoch) -> Fenced:
 
 
 def _is_known(log: BucketLog[T], at: Position) -> bool:
-    """Return whether the records in memory below a commit are those of the commit."""
+    """Return whether the records in memory below a commit are the committed ones."""
     of_this_epoch = at.epoch == log.epoch and log.committed.offset <= at.offset <= log.end
     return at == log.committed or (of_this_epoch and not log.buffer.divides(at.offset))
 
@@ -481,7 +481,7 @@ LONGEST_PAUSE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPolicy:
-    """Bounds of what waits for a checkpoint."""
+    """Bounds of the records that wait for a checkpoint."""
 
     seconds: float = 10.0
     nbytes: float = 32 * MIB
@@ -502,7 +502,7 @@ ON_REQUEST = CheckpointPolicy(seconds=math.inf, nbytes=math.inf, records=math.in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What waits for a checkpoint, and since when."""
+    """Records that wait for a checkpoint, and since when."""
 
     nbytes: int
     records: int

@@ -2,7 +2,7 @@
 
 1. An *offset* counts the records of a bucket from 0, without gaps. An *epoch* counts its writers:
    each new writer takes a higher one.
-2. An offset alone does not name a record. A new epoch discards what no commit holds, and gives the
+2. An offset alone does not name a record. A new epoch discards uncommitted records, and gives the
    same offsets to other records. A *position* (epoch, offset) does: it stands for all records below
    the offset, as they were in that epoch.
 3. The *lineage* says at which offset each epoch began. A reader at a position has read discarded
@@ -14,7 +14,7 @@
 4. An epoch that begins at or below the offset of an earlier one makes that one redundant, so both
    columns of a lineage ascend. A long lineage merges its oldest entries: readers that are that old
    may go back further than they need.
-5. A *range* is what one event has committed of a bucket: the records from ``start`` to before
+5. A *range* is one event's commit of a bucket: the records from ``start`` to before
    ``end``, of one epoch. Its files are the event's own segments, so the log names them once.
 6. A range is of the bucket's newest epoch and begins where the last one ended. So committed offsets
    have neither gaps nor two contents, and a replaced service cannot commit.
@@ -30,7 +30,7 @@
 9. A restore begins an epoch, so a running service is fenced at its next checkpoint. Readers of
    earlier epochs are reset to the offset up to which both logs are known to be the same
    (``Lineage``); never to a later one.
-10. A repair of a log that has lost events resets all readers to the beginning of what it still has.
+10. A repair of a log that has lost events resets all readers to the beginning of the remaining log.
 
 Source of the idea: Paimon's proposal of a log store (log manifests in snapshots); Kafka's epochs.
 """
@@ -98,7 +98,7 @@ class CommittedEnd:
     """The end of a bucket's last committed snapshot, from which a new writer goes on.
 
     The table's commit keeps it beside the records, so that a store that was restarted, or another
-    one, knows what the readers of earlier epochs have read.
+    one, knows the reads of earlier epochs.
     """
 
     position: Position = BEGINNING
@@ -106,7 +106,7 @@ class CommittedEnd:
 
 
 MOST = 64
-"""Number of waypoints of a bucket from which on every other one goes."""
+"""Number of waypoints of a bucket from which on every other one is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class EventSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketManifest:
-    """A bucket as of a version: its newest epoch and owner, and what is committed."""
+    """A bucket as of a version: its newest epoch and owner, and its commit."""
 
     epoch: Epoch = 0
     owner: str = ""
@@ -161,7 +161,7 @@ class BucketManifest:
 
     @property
     def committed_end(self) -> CommittedEnd:
-        """Return what a new writer goes on from."""
+        """Return the end from which a new writer goes on."""
         return CommittedEnd(position=self.committed, lineage=self.lineage)
 
     def begun(self, epoch: Epoch, owner: str) -> "BucketManifest":
@@ -248,7 +248,7 @@ def common_end(one: BucketManifest, other: BucketManifest) -> Offset:
 
 
 def _thinned(waypoints: tuple[Waypoint, ...]) -> tuple[Waypoint, ...]:
-    """Return every other waypoint if they are many, and all of restores, which decide."""
+    """Return every other waypoint if there are many, but all of restores, which decide."""
     if len(waypoints) <= MOST:
         return waypoints
     kept = enumerate(waypoints)

@@ -2,9 +2,9 @@
 
 A reader at its position gets records, a reset, or that it is behind:
 
-1. A position of an earlier epoch from which records were discarded gets ``Reset``: forget what was
-   read from this offset on, and read again. This comes before anything else, so a reader never sees
-   another record at an offset without a reset in between.
+1. A position of an earlier epoch from which records were discarded gets ``Reset``: forget the
+   records from this offset on, and read again. This comes before anything else, so a reader never
+   sees another record at an offset without a reset in between.
 2. A position below the first offset in memory gets ``Behind``: these records are in the table.
 3. A position within a batch gets the rest of the batch, and the batches that follow below a size: a
    reader that is late catches up with fewer and larger messages.
@@ -17,13 +17,13 @@ A reader at its position gets records, a reset, or that it is behind:
 A follower of a bucket reads next in files, at a service, or nowhere until news come:
 
 6. A follower begins with the files. At their end it has all that is committed, and asks the service
-   for what follows its position. So it never leaves a gap, nor reads a record twice::
+   for the records after its position. So it never leaves a gap, nor reads a record twice::
 
        FILES ── end ──▶ SERVICE ── behind, unavailable, long silence ──▶ FILES
 
-7. What the service cannot give is in the files, or is going to be. If the service had nothing at
-   the position and the files have nothing either, the follower waits for *news*: an event of the
-   table, or another service. Then it begins with the files again.
+7. Records that the service cannot give are in the files, or are going to be. If the service had
+   nothing at the position and the files have nothing either, the follower waits for *news*: an
+   event of the table, or another service. Then it begins with the files again.
 8. Silence may come from a service without writers, because another service has its buckets. So a
    follower looks at the table after ``LOOK_S``: it has the epochs (``Reset``).
 9. ``Reset`` and ``Expired`` give the position from which to go on. The follower stays where it is.
@@ -33,9 +33,9 @@ A follower of a bucket reads next in files, at a service, or nowhere until news 
 
 The status of a bucket at one point in time serves checkpoints, lags, and reads with the log:
 
-11. ``committed`` to ``end`` is what no commit is known to have. ``uncommitted_since`` is when the
-    oldest of these records was appended, by the clock of the store's host.
-12. ``start`` is the first offset in memory; what is before it is in the table's files only.
+11. ``committed`` to ``end`` are the records without a known commit. ``uncommitted_since`` is when
+    the oldest of these records was appended, by the clock of the store's host.
+12. ``start`` is the first offset in memory; earlier records are in the table's files only.
 
 The lag of a reader is the distance to the end of the log store:
 
@@ -135,7 +135,7 @@ def position_of(log: BucketLog[T], whence: Whence) -> Position | None:
 def read(
     log: BucketLog[T], start: Position | None, *, most_size: int = 0
 ) -> Found[T] | Reset | Behind | None:
-    """Return what is at a position; None if nothing is there yet.
+    """Return the records at a position; None if there are none yet.
 
     Args:
         log: the bucket.
@@ -245,7 +245,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewsAwaited:
-    """The follower has waited for news; they may have come."""
+    """The follower has waited for news, with or without success."""
 
 
 Seen: TypeAlias = (
@@ -267,7 +267,7 @@ def through_in(epoch: Epoch, position: Position, through: int) -> int:
 
 
 def followed(at: Following, seen: Seen) -> Following:
-    """Return the follower after what it has seen."""
+    """Return the follower after an answer."""
     match seen:
         case CommittedRead(after=after, n=n):
             return Following(position=after, through=n)
@@ -331,7 +331,7 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketLag:
-    """What a reader has yet to read of a bucket.
+    """The records of a bucket that a reader has yet to read.
 
     Attributes:
         bucket: the number of the bucket.
@@ -352,7 +352,7 @@ class BucketLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLag:
-    """What a reader, or a consumer group, has yet to read, by bucket."""
+    """The records that a reader, or a consumer group, has yet to read, by bucket."""
 
     buckets: Mapping[int, BucketLag]
 
@@ -374,7 +374,7 @@ class LogLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """The end of a bucket: what the table's log knows, and its service, if one answers."""
+    """The end of a bucket: by the table's log, and by its service, if one answers."""
 
     known: BucketManifest
     status: BucketStatus | None = None

@@ -7,7 +7,7 @@
    left alone for ``FIRST_S``, and for twice as long after each further one, up to ``MOST_S``; or
    until it has committed something.
 3. So a fight cannot go on without a commit: in the end a writer lasts long enough for one.
-4. Times are those of events, and the opener's own. An opener whose clock is behind waits for the
+4. Times are the events', and the opener's own. An opener whose clock is behind waits for the
    whole time at most. One whose clock is ahead may not wait; then its rivals do.
 """
 

@@ -1,1 +1,1 @@
-"""Reads of what happened between two versions: added rows, and changes."""
+"""Reads: their selection of files, and the effects of events on rows."""

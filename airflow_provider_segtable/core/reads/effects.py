@@ -1,11 +1,11 @@
 """Effects of events on rows: changes for a feed, origins, rows added in a window, and batches.
 
 1. An append adds the rows of its segments. An event of ``RowsChanged`` deletes the rows that its
-   vectors name, then adds those of its segments.
+   vectors name, then adds the rows of its segments.
 2. An update deletes and adds the same number of rows: ``update_before`` and ``update_after``. The
-   log records no pairs, so the rows of one event are not matched with each other; all old rows
-   come first. Nor does a merge record which of its rows are new, so its rows, like those of an
-   overwrite, are deletes and inserts.
+   log records no pairs, so the rows of one event are not matched with each other: all old rows
+   precede the new ones. Nor does a merge record which of its rows are new, so its rows, like an
+   overwrite's, are deletes and inserts.
 3. A restore or repair changes which segments are visible. The rows before and after it are compared
    by root address, in the intervals that the event names.
 4. No other event changes rows: compactions move them, cleanings remove files of hidden ones, and
@@ -15,7 +15,7 @@
    of the event which published the root. Compactions keep it, because rows keep their root.
 6. A read has the hidden columns of origins (``ORIGIN_COLUMNS``) if its request names them. A
    table's own column of such a name hides the hidden one.
-7. In an append table the log tells the origin, by the descriptors of roots. When no kept version
+7. In an append table the log has the origin, in the descriptors of roots. When no kept version
    needs the file of a root any more, cleaning removes its descriptor, and the origin of compacted
    rows is unknown: null. Rows that were not compacted always have one.
 8. In a primary-key table files describe the roots of their records (``data.keyed.key_groups``), so
@@ -58,7 +58,7 @@ from airflow_provider_segtable.core.timeline import Timeline
 
 # Changes of rows, as a change feed shows them
 CHANGE = "_segtable_change"
-"""The column of a change feed that names what happened to the row, a ``RowEffect``."""
+"""The column of a change feed with the row's ``RowEffect``."""
 VERSION = "_segtable_version"
 """The column with the number of the event, which is a version of the table."""
 CHANGE_COLUMNS = (CHANGE, VERSION, COMPLETION_TIME)
@@ -168,7 +168,7 @@ class Step:
 
     @staticmethod
     def of(event: Event, *, changes: bool) -> "Step | None":
-        """Return what an event adds to a stream; None if nothing.
+        """Return the step that an event adds to a stream; None if there is none.
 
         Args:
             event: the event.

@@ -5,24 +5,25 @@
 2. Every step is recorded, so the code that plans a read also explains it (``ReadPlan``). An index
    is one more step (``table.chosen_files``), or a note why it left nothing out.
 3. The order of steps is that of their cost: the steps that the log alone decides come first.
-4. A plan says what is opened and read, and what each step left out. The steps that choose files are
-   those of the selection that the read uses. The other steps follow from the footers of the chosen
-   files, which the read opens, too: row groups by their statistics, row groups without a shown row,
-   columns.
-5. A file counts once, whatever number of pieces it is read in. Its bytes are those that the read
-   needs: footer and page indexes, and of each row group the columns that are read. Readers may load
-   a little more: gaps of some KiB between columns, and whole blocks to compare their checksums.
+4. A plan shows the opened and read parts, and the parts that each step left out. The steps that
+   choose files are the steps of the read's own selection. The other steps follow from the footers
+   of the chosen files, which the read opens, too: row groups by their statistics, row groups
+   without a shown row, columns.
+5. A file counts once, whatever number of pieces it is read in. Its bytes are the bytes that the
+   read needs: footer and page indexes, and of each row group the columns that are read. Readers may
+   load a little more: gaps of some KiB between columns, and whole blocks to compare their
+   checksums.
 6. Row groups are counted in the chosen files alone: the footers of other files are not read.
-7. A plan says what it did not look into, and which indexes were not used.
+7. A plan names the parts that it did not look into, and the indexes that were not used.
 8. A condition is on merged rows. A file of a file group that holds no matching record may hold one
    that hides another file's record. So it is left out only where that cannot change a row, given
-   what each file may hold (rules 9 to 11).
+   the records that each file may hold (rules 9 to 11).
 9. The records of a key all satisfy a condition on the key alone, or none does (``by_key``). So a
    file without such records is left out by itself.
 10. Engine ``latest``: a row is one record, so a group no file of which may hold a matching record
     has no matching row (``by_row``). Fixed columns may be another record's: each is judged alone.
-11. Engine ``partial_update``: the columns of a row are those of several records, or no record's, so
-    only the key counts.
+11. Engine ``partial_update``: the columns of a row are several records', or no record's, so only
+    the key counts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 
 # Selections: steps that leave files out
 class PrunedBy(StrEnum):
-    """What a step of a read's plan goes by; the values are stable."""
+    """The criterion of a step of a read's plan; the values are stable."""
 
     HIDDEN = "hidden"
     """Segments that the version does not show."""
@@ -65,7 +66,7 @@ class PrunedBy(StrEnum):
 
 
 class Segments(Protocol):
-    """What is read together: one segment, or several."""
+    """One segment, or several that are read together."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -82,7 +83,7 @@ MayHold = Callable[[Segment, Predicate], bool]
 
 
 class Narrowing(Protocol[Item]):
-    """What a read wants, as far as files can be left out by what is known of them."""
+    """The conditions of a read by which files can be left out."""
 
     @property
     def tests(self) -> Collection[Predicate]:
@@ -90,13 +91,13 @@ class Narrowing(Protocol[Item]):
         ...
 
     def narrow(self, item: Item, may_hold: MayHold) -> Item | None:
-        """Return what is left of an item, with fewer segments perhaps; None for nothing."""
+        """Return the rest of an item, with fewer segments perhaps; None for nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a step left; ``index`` is the name of the index that it went by, if any."""
+    """The items that a step left; ``index`` is the name of its index, if any."""
 
     by: PrunedBy
     items: tuple[Segments, ...]
@@ -118,12 +119,12 @@ class IndexNote:
 
 @dataclass(frozen=True, slots=True)
 class Selection(Generic[Item]):
-    """What is left to read.
+    """The items left to read.
 
     Attributes:
         left: the items.
-        layers: what each step left, in the order of the steps.
-        notes: what indexes did not do, and why.
+        layers: the items that each step left, in the order of the steps.
+        notes: indexes that were not used, and why.
     """
 
     left: tuple[Item, ...]
@@ -151,8 +152,8 @@ class Selection(Generic[Item]):
         """Return the selection after one more step.
 
         Args:
-            by: what the step goes by.
-            narrow: returns what is left of an item, with fewer segments perhaps; None for nothing.
+            by: the criterion of the step.
+            narrow: returns the rest of an item, with fewer segments perhaps; None for nothing.
             index: the name of the index that it goes by.
         """
         left = tuple(item for item in map(narrow, self.left) if item is not None)
@@ -179,9 +180,9 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class PruneStep:
-    """One step of a plan: what there was to read before it and after it.
+    """One step of a plan: the counts to read before it and after it.
 
-    ``index`` is the name of the index that it went by, if any.
+    ``index`` is the name of its index, if any.
     """
 
     by: PrunedBy
@@ -281,11 +282,11 @@ class DeletesApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """What the read of a primary-key table merges.
+    """Counts of the merges that a read of a primary-key table makes.
 
     Attributes:
         file_groups: the number of buckets of time chunks that are read.
-        merged: those of them in which files are merged.
+        merged: the number of these in which files are merged.
         base_files: base files among the files that are opened.
         log_files: log files among them.
         most_runs: the most sorted runs of a file group.
@@ -310,13 +311,14 @@ class ReadPlan:
         interval: the interval of event times that the read asks for, as text.
         chunks: the number of time chunks with rows in the version.
         hidden_segments: the number of segments that the version does not show.
-        steps: what each step left, from all files of the table to the bytes that are read.
+        steps: the counts that each step left, from all files of the table to the bytes that are
+            read.
         files: the files that are opened.
         known_columns: the columns that can be read.
         deletes: the deletes that are applied.
-        merging: what is merged, in a primary-key table.
+        merging: counts of merges, in a primary-key table.
         index_notes: which indexes were not used, or not for all files, and why.
-        log_notes: of a read with the log store, what was found of each bucket.
+        log_notes: of a read with the log store, a note on each bucket.
     """
 
     table: str
@@ -352,7 +354,7 @@ class ReadPlan:
 
     @property
     def not_looked_into(self) -> tuple[str, ...]:
-        """Return what the plan does not know, and why."""
+        """Return the unknown parts of the plan, and why."""
         skipped = self.steps[0].before.files - len(self.files)
         uncounted = self.deletes.uncounted_files
         uncompared = sum(not file.compared for file in self.files) if self.where else 0
@@ -456,7 +458,7 @@ def _lines(plan: ReadPlan) -> Iterator[str]:
 
 
 def _rows(steps: Sequence[PruneStep]) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of the table of steps: what each one leaves, and what it saves."""
+    """Yield the cells of the table of steps: the counts left by each one, and the saved share."""
     yield "left after", "files", "row groups", "bytes", "saved"
     yield "all files", *_cells(steps[0].before), ""
     for step in steps:
@@ -498,7 +500,7 @@ def _merged(merging: Merging) -> Iterator[str]:
 # Tests of records that follow from a condition on merged rows
 @dataclass(frozen=True, slots=True)
 class RecordTests:
-    """What records satisfy so that a row may match.
+    """Necessary conditions on records for a row that matches.
 
     Attributes:
         by_key: every record of a matching row; None if the condition is not on the key.

@@ -4,7 +4,7 @@ Recovery (``core.recovery.replay``) asks these questions of descriptors. Rules 1
 *divisions*: log files beside versions of other time chunks or other buckets, without the log.
 
 1. The files of a version name its number of buckets, and its chunks their granularity. Where no
-   version has rows, the newest log file tells the number.
+   version has rows, the newest log file has the number.
 2. A log file *fits* a layout if its rows are in one place of it. One that does not fit a version
    completed before it, or was divided for it: the version has its records. Or it was never
    committed.
@@ -154,12 +154,12 @@ class Deletes:
 def in_balance(
     timeline: Timeline, own: Sequence[Segment], below: Sequence[Segment], deletes: Deletes
 ) -> bool:
-    """Return whether core sets have as many events as what they replace, apart from deleted ones.
+    """Return whether core sets have as many events as the replaced segments, less deleted ones.
 
     Args:
         timeline: holds the core sets.
         own: the segments of the core sets, and of compactions inside them.
-        below: what they replace.
+        below: the replaced segments.
         deletes: the number of deleted rows by root.
     """
     cores = {s.id.chunk: timeline.core(s.id.chunk) for s in own}
@@ -200,7 +200,7 @@ def also_in(
 def remains(
     bare: Sequence[Segment], alive: Sequence[Segment]
 ) -> Iterator[tuple[list[Segment], list[Segment]]]:
-    """Yield the inputs of each torn group, and what is left of its last attempt if that is more.
+    """Yield the inputs of each torn group, and the rest of its last attempt if that is more.
 
     Args:
         bare: the files that are left of torn groups of a chunk.
@@ -219,7 +219,7 @@ def remains(
 
 
 def by_name(segments: Iterable[Segment]) -> tuple[frozenset[Segment], list[Segment]]:
-    """Return the segments with ids, and those with provisional ones, as old as they are."""
+    """Return the segments with ids, and the ones with provisional ids by age."""
     given = frozenset(segments)
     named = frozenset(segment for segment in given if not segment.id.provisional)
     return named, sorted(given - named, key=lambda s: (s.created, s.id))
@@ -265,7 +265,7 @@ def layout_of(
 
 
 def renumbered(layout: Layout, logs: Iterable[Segment], shown: Collection[Segment]) -> Layout:
-    """Return the layout with the numbers of buckets that log files alone tell; rule 1.
+    """Return the layout with the numbers of buckets that only log files have; rule 1.
 
     Args:
         layout: the layout by the versions.
@@ -288,7 +288,7 @@ def proven(own: Iterable[Segment], logs: Iterable[Segment], below: Layout, after
     """Return whether a version is proven; rule 3.
 
     Args:
-        own: the version's segments; those of a log have a completion time.
+        own: the version's segments; segments of a log have a completion time.
         logs: log files.
         below: the layout below the version.
         after: the layout of the version.
@@ -310,7 +310,7 @@ def lacking(
     Args:
         logs: log files.
         layout: the layout.
-        names: what the version names.
+        names: the files that the version names.
         merged: the log files with records in the files that it names.
     """
     return tuple(

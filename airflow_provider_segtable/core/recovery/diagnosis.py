@@ -153,7 +153,7 @@ _BUG = "stop compaction of this table, keep its log, and report this as a bug of
 _BACKUP = "restore this file from a backup or another replica of the storage"
 _CONTINUE = (
     f"{_BACKUP}; without one, stop all writers, and let the log go on without it: segtable repair "
-    "TABLE shows what comes back, and writes nothing without --yes"
+    "TABLE shows the recovered rows, and writes nothing without --yes"
 )
 
 
@@ -183,8 +183,8 @@ def _restore(segment: Segment) -> str:
 
 def unread_file(segment: Segment, error: SegtableError) -> Finding:
     """Report a data file that could not be checked because storage failed."""
-    what = f"file of segment {segment.id} could not be read: {error}"
-    return unread(segment.path, what, code="unread")
+    problem = f"file of segment {segment.id} could not be read: {error}"
+    return unread(segment.path, problem, code="unread")
 
 
 def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
@@ -217,7 +217,7 @@ def unread(where: str, what: str, *, code: str) -> Finding:
 
 
 def broken_log_range(where: str, code: str, what: str) -> Finding:
-    """Report committed records of the log store that are not those of the log."""
+    """Report committed records of the log store that differ from the log."""
     return _critical(
         code=code,
         where=where,

@@ -295,7 +295,7 @@ class _Work:
         self.alive[moved.id] = self.carried[moved.id] = moved
 
     def _leave_out(self, version: Instant) -> None:
-        """Drop the files of a version, and what log files were divided into for it."""
+        """Drop the files of a version, and the parts of log files that were divided for it."""
         self.dropped += self._members(version)
         divided = [s for s in self.renamed if s.id.provisional and s.id.version == version]
         self.dropped += divided
@@ -317,7 +317,7 @@ class _Work:
         return lacking(logs, layout, names_of(news), roots)
 
     def _carry_logs(self) -> None:
-        """Give ids to log files, and leave out those that standing versions have (rule 6)."""
+        """Give ids to log files, and leave out log files of standing versions (rule 6)."""
         logs = [segment for segment in self.renamed if segment.id.provisional]
         self.layout = renumbered(self.layout, logs, self.alive.values())
         shown, out = [*self.alive.values()], {segment.id for segment in self.dropped}

@@ -69,7 +69,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRows:
-    """Rows of a file, folder or pattern; ``options`` are those of Spark's reader."""
+    """Rows of a file, folder or pattern; ``options`` are Spark's reader's."""
 
     path: str
     format: str | None = None
@@ -189,8 +189,8 @@ class Merge:
         source: the source rows.
         on: the key columns, which both have (null equals nothing), or a condition over
             ``target.*`` and ``source.*``.
-        matched: what happens to table rows with a match.
-        unmatched: what happens to source rows without one.
+        matched: the action on table rows with a match.
+        unmatched: the action on source rows without one.
         set: new values of updated rows; by default the source's other columns.
         commit_id: equal ids change once; random by default.
         dry_run: only count.
@@ -237,10 +237,10 @@ class Merge:
     def __str__(self) -> str:
         """Return the request as the log records it."""
         rows = self.source.count if isinstance(self.source, GivenRows) else None
-        what = "merge" if rows is None else f"merge {counted(rows, 'row')}"
+        merge = "merge" if rows is None else f"merge {counted(rows, 'row')}"
         by = ", ".join(self.keys) or self.on
         does = f"{self.matched.value} (set {_assigned(self.set)})" if self.set else self.matched
-        return f"{what} on {by}: matched {does}, unmatched {self.unmatched.value}"
+        return f"{merge} on {by}: matched {does}, unmatched {self.unmatched.value}"
 
 
 ChangeRequest: TypeAlias = Delete | Update | Merge
@@ -252,7 +252,7 @@ def action(known: type[Action], word: str) -> Action:
     """Return the action of this name.
 
     Raises:
-        InvalidInput: there is none; the message names those that exist.
+        InvalidInput: there is none; the message names the known ones.
     """
     if word not in tuple(known):
         choices = ", ".join(known)
@@ -463,17 +463,17 @@ def _reading(file: FileRows) -> Iterator[str]:
             yield option("option", f"{_name('an option', key)}={value}")
 
 
-def _name(what: str, name: str) -> str:
+def _name(title: str, name: str) -> str:
     """Return the name part of ``name=value``, checked."""
-    if not plain(what, name) or "=" in name:
-        raise InvalidInput(f"{what} is called {name!r}: give a name without '='")
+    if not plain(title, name) or "=" in name:
+        raise InvalidInput(f"{title} is called {name!r}: give a name without '='")
     return name
 
 
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that ``request_of`` reads."""
     add = parser.add_argument
-    add("kind", choices=KINDS, help="what to do")
+    add("kind", choices=KINDS, help="the kind of change")
     add("--where", metavar="CONDITION", help="rows to select, in SQL; 'true' selects all")
     add("--set", type=_pair, action="append", default=[], metavar="COLUMN=EXPRESSION")
     add("--matches", metavar="PATH", help="file of rows to match")

@@ -1,4 +1,4 @@
-"""How CSV files are written: what separates fields, and which texts are null.
+"""How CSV files are written: the separator of fields, and the texts that are null.
 
 1. One value for all ways in: command line, operators and Python, in this process and on Spark.
 2. An empty field without quotes is null; ``""`` is an empty text. Every other text is a text, also
@@ -54,7 +54,7 @@ class CsvFormat:
             ) from None
 
     def separator(self, name: str) -> str:
-        """Return what separates the fields of a file of this name."""
+        """Return the separator of fields in a file of this name."""
         suffix = PurePosixPath(name.removesuffix(".gz")).suffix.lower()
         return self.delimiter or _BY_SUFFIX.get(suffix, ",")
 

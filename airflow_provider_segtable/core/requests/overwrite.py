@@ -1,4 +1,4 @@
-"""Overwrite requests: replace the rows of an interval, or those that match a condition.
+"""Overwrite requests: replace the rows of an interval, or the rows that match a condition.
 
 1. The rows to write are not a part of the request: an engine holds them
    (``table.changes.run_change``).
@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.time import DAY_US, Interval, TimeRange, as_
 
 
 class Touched(StrEnum):
-    """What the rows themselves decide to overwrite."""
+    """Extents that follow from the rows themselves."""
 
     CHUNKS = "chunks"
     """The time chunks that have at least one of the rows."""
@@ -73,7 +73,7 @@ class Overwrite:
 
 
 def extent_of(given: Extent | TimeRange | None) -> Extent | None:
-    """Return what a user's argument says: an interval or ``chunks``.
+    """Return the extent in a user's argument: an interval or ``chunks``.
 
     Raises:
         InvalidInput: a text is neither.
@@ -117,7 +117,7 @@ def within(intervals: tuple[Interval, ...], time_column: str, *, days: bool) -> 
 
 
 def joined(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    """Return intervals in order, with those that meet or overlap joined."""
+    """Return intervals in order; join intervals that meet or overlap."""
     done: list[Interval] = []
     for interval in sorted(intervals):
         if done and interval.start <= done[-1].end:

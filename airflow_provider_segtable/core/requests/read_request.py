@@ -2,8 +2,8 @@
 
 1. ``Table.scan`` and ``Table.snapshot``, Spark's scan and the command line share it. At most one of
    version, time and tag is given; without them the newest version is read.
-2. With a start (``since_version``, ``since`` or ``consumer``) it reads a *window*: only what was
-   committed after the start, which is exclusive, up to the version read, which is inclusive. Either
+2. With a start (``since_version``, ``since`` or ``consumer``) it reads a *window*: only the
+   commits after the start, which is exclusive, up to the version read, which is inclusive. Either
    the rows that were added and are visible at the end (``core.reads.effects``), or with ``changes``
    every change of a row (``core.reads.effects``).
 3. A request is checked when it is made; ``columns_read`` compares it with a table's columns. ``*``
@@ -47,9 +47,9 @@ class ReadRequest:
         columns: only these, in this order; all by default, which ``*`` among them stands for.
         where: only rows that match a condition.
         interval: only rows with event times in it.
-        since_version: only what was committed after this event.
-        since: only what was committed after this time.
-        consumer: only what was committed after the position of this consumer.
+        since_version: only the commits after this event.
+        since: only the commits after this time.
+        consumer: only the commits after the position of this consumer.
         changes: of a window, each change of a row instead of the rows added.
         rolled_up: of a rollup table, one row for each group; ``where`` filters these.
         base_only: of a primary-key table, only base files, without merging: older rows.
@@ -104,7 +104,7 @@ class ReadRequest:
             raise InvalidInput(f"where={self.where!r} is empty: leave it out to read all rows")
 
     def _check_log(self) -> None:
-        """Refuse what a read with the live tail cannot have besides."""
+        """Refuse arguments that do not go with the live tail."""
         others = {
             "version": self.version is not None,
             "as_of": self.as_of is not None,
@@ -116,20 +116,20 @@ class ReadRequest:
         named = [name for name, given in others.items() if given]
         if named:
             raise InvalidInput(
-                f"include_log reads the newest version with what is not committed yet: leave out "
+                f"include_log reads the newest version with uncommitted records: leave out "
                 f"{' and '.join(named)}, or include_log"
             )
 
     @property
     def windowed(self) -> bool:
-        """Return whether only what was committed after a start is read."""
+        """Return whether only the commits after a start are read."""
         return any(each is not None for each in (self.since_version, self.since, self.consumer))
 
 
-def _one_of(given: Mapping[str, object], what: str) -> None:
+def _one_of(given: Mapping[str, object], noun: str) -> None:
     some = [f"{name}={value!r}" for name, value in given.items() if value is not None]
     if len(some) > 1:
-        raise InvalidInput(f"{' and '.join(some)} name {what} each: give one of them")
+        raise InvalidInput(f"{' and '.join(some)} name {noun} each: give one of them")
 
 
 def read_request(  # noqa: PLR0913 - each selects data to read

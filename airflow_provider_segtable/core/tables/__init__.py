@@ -2,8 +2,8 @@
 
 How to add a kind of table:
 
-What a table keeps of its rows is its *kind*: append, rollup, primary key (ADR 0022). Code asks
-the kind, and never which kind it is. A new one is a file for each layer, and a line in each
+The rule by which a table keeps rows is its *kind*: append, rollup, primary key (ADR 0022). Code
+asks the kind, and never which kind it is. A new one is a file for each layer, and a line in each
 registry:
 
 1. ``core/tables/``: a frozen dataclass with the settings and the methods of ``TableKind``

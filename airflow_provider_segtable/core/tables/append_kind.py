@@ -1,4 +1,4 @@
-"""Append tables: rows are kept as they came.
+"""Append tables: rows are kept as they are written.
 
 1. Files have the columns that readers see; a compaction adds the columns of root addresses where
    the log does not record them.
@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.time import Granularity, Instant
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """A table that keeps rows as they came; the methods are those of ``TableKind``."""
+    """A table that keeps rows as they are written; methods as of ``TableKind``."""
 
     name: ClassVar[str] = "append"
     deletion: ClassVar[DeletionForm] = DeletionForm.VECTORS
@@ -79,7 +79,7 @@ class Append:
         return names
 
     def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
-        """Accept: rows have whatever columns they came with, in no groups."""
+        """Accept all columns; refuse groups of columns."""
         for change in changes:
             if isinstance(change, AddColumn) and change.group:
                 raise InvalidInput(

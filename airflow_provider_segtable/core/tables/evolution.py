@@ -7,7 +7,7 @@
 4. *Drop*: the id is never given again, so a column of the same name may be added: it is another.
 5. The time column stays: segments, chunks and jobs go by its name and type.
 6. A kind of table may refuse changes: a rollup table refuses all (``rollup_kind``), a primary-key
-   table those of columns that decide which record wins (``keyed_kind``).
+   table changes of columns that decide which record wins (``keyed_kind``).
 
 Source of the idea: schema evolution in Iceberg; its names where they fit.
 """
@@ -179,7 +179,7 @@ def as_it_was(then: Schema, earlier: Sequence[Schema], now: Schema) -> Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsDiffer:
-    """How the columns of one schema differ from those of another: names, by the columns' ids."""
+    """The differences between the columns of two schemas: names, by the columns' ids."""
 
     back: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
@@ -199,11 +199,11 @@ class ColumnsDiffer:
             "renamed": ", ".join(pairs),
             "order": "as it was" if self.moved else "",
         }
-        return "columns " + "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
+        return "columns " + "; ".join(f"{name}: {names}" for name, names in parts.items() if names)
 
 
 def difference(now: Schema, then: Schema) -> ColumnsDiffer:
-    """Return how the columns change if those of ``now`` become those of ``then``."""
+    """Return how the columns change from ``now`` to ``then``."""
     present = {column.id: column.name for column in now.numbered}
     wanted = {column.id: column.name for column in then.numbered}
     kept = [number for number in wanted if number in present]

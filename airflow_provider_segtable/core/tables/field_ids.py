@@ -1,7 +1,7 @@
-"""Field ids of the columns of files: those of the schema, and those of hidden columns.
+"""Field ids of the columns of files: of the schema's, and of hidden ones.
 
-1. Hidden columns have ids from 2,000,000,000 on, so they never meet a schema's: those of the
-   creation by position, those of columns that were added later by the ids of these. Readers that go
+1. Hidden columns have ids from 2,000,000,000 on, so they never meet a schema's: columns of the
+   creation by position, later ones by the ids of these. Readers that go
    by ids (Iceberg's) need every column of a file to have one.
 2. Fields within a column (of lists, structs and maps) have ids from 1,000,000,000 on: 1,000 for
    each column, in the order of the type as text. Types of columns that have such fields never

@@ -7,11 +7,11 @@
    key must not change, unless the table has granularity ``all`` or an index that follows keys from
    chunk to chunk (``core.indexes.record_index``). Keys are unique in a time chunk.
 3. A *log file* has the records of one write in one bucket, sorted by key. Its id is given by the
-   event that publishes it, so writers lock nothing, wait for nobody, and never conflict.
+   event that publishes it, so writers lock nothing, never wait, and never conflict.
 4. A *base file* has the merged rows of all files before it: it begins at the first root. Minor
    compaction merges log files into one log file, semi-major compaction makes a new base file, major
-   compaction makes those of other time chunks or of another number of buckets. Files that complete
-   meanwhile get later roots, so no compaction ever excludes a writer.
+   compaction makes base files of other time chunks or of another number of buckets. Files that
+   complete meanwhile get later roots, so no compaction ever excludes a writer.
 5. All files are sorted by key, and the property ``compaction.clustering`` names the key, so that
    the planner sees how much of a bucket is in log files.
 6. Columns outside the key and the event time are nullable: a record may lack them. They may be
@@ -114,7 +114,7 @@ def _role(rules: MergeRules, name: str) -> str:
 
 
 def _touched(change: ColumnChange) -> tuple[str, str]:
-    """Return the column that a change touches, and what is done with it; empty if it is none."""
+    """Return the column that a change touches, and the participle; empty if it touches none."""
     match change:
         case DropColumn(name=name):
             return name, "dropped"
@@ -170,7 +170,7 @@ def records_after(
 
     Args:
         records: the hidden columns before.
-        wanted: those of the rules after the change.
+        wanted: the hidden columns by the rules after the change.
         before: the table's columns before.
         after: its columns after the change.
     """
@@ -191,7 +191,7 @@ def _ids(schema: Schema) -> Mapping[str, int]:
 
 
 def _owned(name: str, ids: Mapping[str, int]) -> tuple[str, int]:
-    """Return what a hidden column says, and the id of the column of which it says it (0: none)."""
+    """Return the prefix of a hidden column, and the id of the column that it is about (0: none)."""
     for prefix in _OWNED:
         if name.startswith(prefix):
             return prefix, ids[name.removeprefix(prefix)]
@@ -256,7 +256,7 @@ MOST_BUCKETS = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryKey:
-    """A table that keeps one row for each key; the methods are those of ``TableKind``.
+    """A table that keeps one row for each key; methods as of ``TableKind``.
 
     Attributes:
         key: the columns of the primary key.
@@ -292,7 +292,7 @@ class PrimaryKey:
 
     @property
     def rules(self) -> MergeRules:
-        """Return what merging needs to know."""
+        """Return the rules of merging."""
         roles = {*self.key, self.ordering, *(n for group in self.groups for n in group.names)}
         fixed = self.time_column and self.time_column not in roles
         return MergeRules(
@@ -401,7 +401,7 @@ class PrimaryKey:
         return ()
 
     def unaccounted(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
-        """Yield more rows than the inputs have; how many keys there are, only the files tell."""
+        """Yield an excess of rows over the inputs; only the files show the number of keys."""
         rows, most = sum(s.rows for s in outputs), 2 * sum(s.rows for s in inputs)
         if rows > most:
             yield f"rows: expected at most {most}, found {rows}"
@@ -494,7 +494,7 @@ def kind_of(
     merge: str | MergeEngine,
     groups: Mapping[str, Sequence[str]] | None,
 ) -> TableKind:
-    """Return what a table keeps, from a user's arguments.
+    """Return the kind of a table, from a user's arguments.
 
     Raises:
         InvalidInput: a kind and a primary key are given, or settings of a key that is not given.

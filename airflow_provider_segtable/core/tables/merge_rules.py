@@ -64,7 +64,7 @@ KEY_TYPES = (
     "signed integers (int8 to int64), string, binary, bool, date32, decimal128, or timestamps of "
     "at most microseconds"
 )
-"""What a column of a key may be, in words."""
+"""The types that a column of a key may have, in words."""
 _INSTEAD = {
     "uint8": "; int16 has all its values",
     "uint16": "; int32 has all its values",
@@ -96,7 +96,7 @@ class ColumnGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRules:
-    """What merging needs to know of a table.
+    """The rules by which a table's records are merged.
 
     Attributes:
         key: the columns of the primary key, in the order in which files are sorted.
@@ -153,7 +153,7 @@ class MergeRules:
         return self.engine is MergeEngine.PARTIAL_UPDATE
 
     def singles(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of a table's columns that are registers of their own."""
+        """Return the columns that are registers of their own."""
         if not self.partial:
             return ()
         roles = {*self._roles()}

@@ -113,7 +113,7 @@ def _refused(change: ColumnChange, dimensions: Collection[str]) -> str:
         case AddColumn(name=name):
             return (
                 f"column {name!r} cannot be added: the rows that were rolled up so far are not "
-                "kept, so what they had in it is unknown"
+                "kept, so its value in them is unknown"
             )
         case DropColumn(name=name) if name in dimensions:
             return (
@@ -230,7 +230,7 @@ def check_group_predicate(
             known = ", ".join((time_column, *dimensions))
             raise InvalidInput(
                 f"{name!r} is a metric: its value changes whenever rows of a group are rolled up "
-                "together, so a delete by it would depend on what was compacted so far; delete by "
+                "together, so a delete by it would depend on the compactions so far; delete by "
                 f"time and dimensions ({known})"
             )
     for at in _times(predicate, time_column):
@@ -291,7 +291,7 @@ EVENTS = HIDDEN + "events"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollup:
-    """A table that keeps one row for each group; the methods are those of ``TableKind``.
+    """A table that keeps one row for each group; methods as of ``TableKind``.
 
     Attributes:
         dimensions: the columns that rows are grouped by, besides the truncated event time; in the
@@ -392,7 +392,7 @@ class Rollup:
         return replace(segment, deletes_applied_through=n)
 
     def published(self, segment: Segment, at: Instant) -> Segment:
-        """Return the segment: its event tells the time."""
+        """Return the segment: its event has the time."""
         del at
         return segment
 
@@ -402,7 +402,7 @@ class Rollup:
         return ()
 
     def unaccounted(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
-        """Yield nothing: the log counts the ingested rows of a group, not what became of them."""
+        """Yield nothing: the log counts the ingested rows of a group, not its rows."""
         del inputs, outputs
         return ()
 
@@ -491,7 +491,7 @@ class Rollup:
         check_group_predicate(predicate, self.dimensions, steps, time_column)
 
     def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
-        """Return the first sketch, or what is not rolled up perfectly."""
+        """Return the first sketch, or the first chunk that is not rolled up perfectly."""
         del stored
         if self.sketches:
             return f"other engines cannot read {self.sketches[0]}, a sketch: leave it unpublished"
@@ -555,10 +555,10 @@ def _check_granularity(query: QueryGranularity, table: Granularity) -> None:
         )
 
 
-def _found(schema: Schema, name: str, what: str) -> Column:
+def _found(schema: Schema, name: str, noun: str) -> Column:
     column = schema.find(name)
     if column is None:
-        raise no_column(name, schema.names, f"for the {what}", of="the schema")
+        raise no_column(name, schema.names, f"for the {noun}", of="the schema")
     return column
 
 

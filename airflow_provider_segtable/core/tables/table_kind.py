@@ -1,11 +1,11 @@
-"""Kinds of table: one object answers what a table keeps of the rows that it is given.
+"""Kinds of table: one object decides how a table keeps its rows.
 
 1. A table's kind is a part of its definition (``TableDefinition.kind``): a value with settings of
-   its own. Each kind is one file: ``append_kind`` keeps rows as they came, ``rollup_kind`` keeps
+   its own. Each kind is one file: ``append_kind`` keeps all rows, ``rollup_kind`` keeps
    one row for a group.
 2. Other code asks the kind. It never asks *which* kind a table is of: no ``isinstance``, no
    comparison of names. So a new kind cannot take the branch of an old one by accident.
-3. This is the pure part. What needs Arrow is in ``data.table_kinds``, what needs Spark in
+3. This is the pure part. Arrow's part is in ``data.table_kinds``, Spark's in
    ``spark.table_kinds``; both are found by the kind's ``name``, in one registry each.
 4. ``table_kinds`` is the registry of this layer: it encodes and decodes kinds.
 """
@@ -45,14 +45,14 @@ class DeletionForm(Enum):
 
 
 class TableKind(Hashable, Protocol):
-    """What a table keeps of its rows.
+    """How a table keeps its rows.
 
     Attributes:
         name: the kind's name in the registries, in JSON and in ``describe``.
         deletion: how the log records deletes.
         merges: whether rows of equal keys become one. Then a region is perfect only after a major
             compaction, and sorting must not part rows of equal keys.
-        unmerged: what the planner says of segments that a major compaction has not seen yet.
+        unmerged: the planner's words for segments that no major compaction has merged yet.
         shows_base: whether readers of other formats, which merge nothing, are shown the base of a
             chunk alone (``core.base``), instead of all visible files.
         major_tidies: whether sorting, sizes and deleted rows are reasons for a major compaction.
@@ -92,7 +92,7 @@ class TableKind(Hashable, Protocol):
         """Check the kind against the columns of incoming rows.
 
         Returns:
-            The kind, with what it has to remember of these columns, and the columns that readers
+            The kind, with its record of these columns, and the columns that readers
             see.
 
         Raises:
@@ -111,16 +111,16 @@ class TableKind(Hashable, Protocol):
     # Columns
 
     def needed(self, names: Sequence[str], time_column: str) -> Sequence[str]:
-        """Return those of the given columns that the table needs of incoming rows."""
+        """Return the given columns that the table needs of incoming rows."""
         ...
 
     def input_schema(self, stored: Schema, time_column: str) -> Schema:
-        """Return the columns of incoming rows, given those that readers see."""
+        """Return the columns of incoming rows, given the columns that readers see."""
         ...
 
     @property
     def hidden(self) -> tuple[Column, ...]:
-        """Return the columns that files have after those that readers see."""
+        """Return the columns that files have after the columns that readers see."""
         ...
 
     def identity(self, names: Sequence[str], time_column: str) -> Sequence[str]:
@@ -236,7 +236,7 @@ class TableKind(Hashable, Protocol):
         ...
 
     def check_window(self, uri: str) -> None:
-        """Refuse to read what was committed in a window, if stored rows do not tell it.
+        """Refuse to read a window, if stored rows do not show its commits.
 
         Raises:
             InvalidInput: with the reason and the way out.
@@ -264,11 +264,11 @@ class TableKind(Hashable, Protocol):
     # Readers of other formats, which merge nothing
 
     def unpublished(self, stored: Schema, unmerged: Iterable[str]) -> str:
-        """Return why the rows in files are not those of the table, with the way out.
+        """Return why the rows in files differ from the table's, with the way out.
 
         Args:
             stored: the columns that readers see.
-            unmerged: what a major compaction has yet to merge; it is found while it is iterated.
+            unmerged: chunks that a major compaction has yet to merge, found while iterated.
 
         Returns:
             The reason; empty if they are.

@@ -3,8 +3,8 @@
 1. Each kind records itself in the fields of a table's definition. An append table has none of its
    own, a rollup table has ``rollup``. Any later kind writes its name as ``kind``, beside a field of
    that name with its settings.
-2. A kind that is not in the registry is refused by its name: to read its files as rows that came
-   so would show rows that do not exist.
+2. A kind that is not in the registry is refused by its name: to read its files as rows of an
+   append table would show rows that do not exist.
 """
 
 from collections.abc import Callable, Mapping

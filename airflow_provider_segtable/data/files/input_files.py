@@ -500,7 +500,7 @@ def _why(name: str, kind: str | None, options: Mapping[str, str]) -> str:
 
 
 def readable(name: str, kind: str | None) -> bool:
-    """Return whether a name, or the given format, tells a format that this process reads."""
+    """Return whether a name, or the given format, is of a format that this process reads."""
     try:
         return bool(InputFile(name, kind).format)
     except InvalidInput:

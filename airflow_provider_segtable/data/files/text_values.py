@@ -11,7 +11,7 @@ Texts of a CSV file as values: one rule for this process and for Spark.
 2. Arrow parses each text by itself, so no value depends on the rows around it.
 3. A text that is no value of the type, or is too large for it, is refused with its row, its column
    and itself; it never becomes null, infinite or rounded. Infinity is written ``inf``.
-4. Times follow rule 1; times of day are written like those of timestamps.
+4. Times follow rule 1; times of day are written as in timestamps.
 
 Rows that do not fit are set aside instead of refusing the file.
 
@@ -125,7 +125,7 @@ def typed(texts: pa.ChunkedArray, name: str, kind: pa.DataType, first: int = 0) 
 
 
 def _way_out(text: str, name: str, kind: pa.DataType) -> str:
-    """Return what to do about a text that is no value of its column's type."""
+    """Return the way out for a text that is no value of its column's type."""
     if text == name:
         return "it is the column's name: the file has a header (leave out --no-header)"
     if text.strip() in NULL_TEXTS:
@@ -193,7 +193,7 @@ def _parses(texts: Any, parse: Callable[[Any], object]) -> bool:
 
 
 def _parser(name: str, kind: pa.DataType) -> Parse:
-    """Return what parses texts as values of a type."""
+    """Return the parser of texts as values of a type."""
     is_ = pa.types
     if is_.is_timestamp(kind):
         return lambda texts: parsed_times(texts, kind.unit)
@@ -227,7 +227,7 @@ def _times_of_day(texts: pa.ChunkedArray, kind: Any) -> pa.ChunkedArray:
 
 
 def finite(texts: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers, none of which is infinite but those written so.
+    """Return numbers, infinite only where the text says so.
 
     Raises:
         pyarrow.ArrowInvalid: a number is too large for the type.
@@ -249,7 +249,7 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """What each row needs: a valid event time, and values in some columns."""
+    """Requirements of each row: a valid event time, and values in some columns."""
 
     time: str
     columns: tuple[str, ...] = ()
@@ -349,8 +349,8 @@ def text_faults(rows: pa.Table, schema: pa.Schema) -> dict[int, str]:
         if name in schema.names:
             kind, texts = schema.field(name).type, rows.column(name)
             for row in faults(texts, name, kind):
-                what = f"{shown(texts[row].as_py())} is not a value of type {kind}"
-                reasons.setdefault(row, f"column {name!r}: {what}")
+                problem = f"{shown(texts[row].as_py())} is not a value of type {kind}"
+                reasons.setdefault(row, f"column {name!r}: {problem}")
     return reasons
 
 

@@ -93,7 +93,7 @@ __all__ = ["IndexView", "LayeredView", "entry_columns_for", "view_of"]
 # Entries as readers use them
 @dataclass(frozen=True, slots=True)
 class LayeredView:
-    """Entries of several ages: of each file, those of the first layer that knows it."""
+    """Entries of several ages: for each file, the entries of the first layer that knows it."""
 
     newest_first: Sequence[IndexView]
 
@@ -127,7 +127,7 @@ def view_of(index: IndexDefinition, table: TableDefinition, entries: pa.Table) -
     Args:
         index: the index.
         table: the indexed table, in the version that is read.
-        entries: the entries, in all columns or in those of ``entry_columns_for``.
+        entries: the entries, in all columns or in ``entry_columns_for``.
     """
     return ENTRY_KINDS[index.kind.name].view(index.kind, table, entries)
 

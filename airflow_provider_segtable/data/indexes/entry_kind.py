@@ -2,7 +2,7 @@
 
 The files that entries are about, and whether the entries about a file may be trusted:
 
-1. They are trusted if the path and the checksum of the footer are those of the log, all row groups
+1. They are trusted if path and checksum of the footer are the same in the log, all row groups
    are there, and their rows add up to the file's.
 2. A file of an older segtable has no checksum. Its path was written once, so that is enough.
 
@@ -82,13 +82,13 @@ class IndexView(Protocol):
         ...
 
     def may_hold(self, segment: Segment, test: Predicate) -> bool:
-        """Return whether a row of a file may match; True if the entries do not tell."""
+        """Return whether a row of a file may match; True if the entries do not show it."""
         ...
 
 
 @runtime_checkable
 class KeepsValues(Protocol):
-    """A view of entries that tell of the values of columns."""
+    """A view of entries with the values of columns."""
 
     def summaries(self, segments: Iterable[Segment]) -> Sequence[ColumnSummary]:
         """Return the values of each column in the known ones of some files."""
@@ -143,7 +143,7 @@ TRUST_COLUMNS = (FILE, CHECKSUM, ROWS)
 
 @dataclass(slots=True)
 class _Known:
-    """The entries about one file: the place of each, by its number, and what they say."""
+    """The entries about one file: the place of each, by its number, and their content."""
 
     checksum: str | None
     rows: int = 0
@@ -201,12 +201,12 @@ def needed_columns(test: Predicate, indexed: Mapping[str, int], excludes: Judge)
         excludes: whether entries about its column can exclude a comparison.
     """
 
-    def told(comparison: Comparison, wanted: bool) -> bool:  # noqa: FBT001
+    def excludable(comparison: Comparison, wanted: bool) -> bool:  # noqa: FBT001
         return comparison.column in indexed and excludes(comparison, wanted)
 
-    if possible(test, lambda comparison, wanted: not told(comparison, wanted)):
+    if possible(test, lambda comparison, wanted: not excludable(comparison, wanted)):
         return ()
-    used = (each.column for each, wanted in comparisons(test) if told(each, wanted))
+    used = (each.column for each, wanted in comparisons(test) if excludable(each, wanted))
     return tuple(indexed[name] for name in dict.fromkeys(used))
 
 

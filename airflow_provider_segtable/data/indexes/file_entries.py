@@ -2,7 +2,7 @@
 
 Index ``files``:
 
-1. An entry has the log's facts of one file, without opening it.
+1. An entry has the log's record of one file: its size, rows and chunk. The file is not opened.
 
 Index ``column_stats``: bounds, nulls and a sketch of each column and row group.
 

@@ -18,11 +18,11 @@ Records of one write:
    records of a key in several time chunks, only their random tokens would decide.
 7. Of equal ordering values the later row is higher, as in one file (``data.keyed.keyed_rows``).
 
-Entries of the index ``record_index``: a fact about each record of a file.
+Entries of the index ``record_index``: an entry about each record of a file.
 
 8. The root of a record identifies the log file that it came from, and with that its order
-   (``data.keyed.group_reader``). So the fact is the same, whichever file the record is read from.
-9. No entry names a file, so entries do not show whether a file is known, or what is in it.
+   (``data.keyed.group_reader``). So the entry is the same, whichever file the record is read from.
+9. No entry names a file, so entries do not show whether a file is known, or its contents.
 """
 
 from collections.abc import Sequence
@@ -67,11 +67,11 @@ _LEAST = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is decided of some facts, by their row numbers.
+    """The winners and losers among some entries, by their row numbers.
 
     Attributes:
-        winner_of: of each fact, the fact that wins its key.
-        losers: the facts to correct: live, on top of their places, and not the winners.
+        winner_of: of each entry, the entry that wins its key.
+        losers: the entries to correct: live, on top of their places, and not the winners.
     """
 
     winner_of: Indices
@@ -79,7 +79,7 @@ class Decision:
 
     @property
     def over(self) -> Indices:
-        """Return of each loser the fact that wins."""
+        """Return of each loser the entry that wins."""
         return self.winner_of[self.losers]
 
 
@@ -92,9 +92,9 @@ class Orders:
     tokens: Sequence[str]
 
 
-def places_of(facts: pa.Table, layout: Layout) -> tuple[Indices, list[Interval]]:
-    """Return the number of each fact's time chunk, and the chunks by their numbers."""
-    times, where = np.unique(_numbers(facts, START), return_inverse=True)
+def places_of(entries: pa.Table, layout: Layout) -> tuple[Indices, list[Interval]]:
+    """Return the number of each entry's time chunk, and the chunks by their numbers."""
+    times, where = np.unique(_numbers(entries, START), return_inverse=True)
     numbers, chunks = np.empty(len(times), np.int64), dict[Interval, int]()
     first = 0
     while first < len(times):
@@ -104,29 +104,29 @@ def places_of(facts: pa.Table, layout: Layout) -> tuple[Indices, list[Interval]]
     return numbers[where], [*chunks]
 
 
-def decided(facts: pa.Table, places: Indices, key: Sequence[str]) -> Decision:
-    """Decide which facts win and which lose.
+def decided(entries: pa.Table, places: Indices, key: Sequence[str]) -> Decision:
+    """Decide which entries win and which lose.
 
     Args:
-        facts: facts about different records; all that are known of a key.
-        places: the number of each fact's place.
+        entries: entries about different records; all that are known of a key.
+        places: the number of each entry's place.
         key: the columns of the key.
     """
-    count = facts.num_rows
-    keys, ranks = key_codes(facts, MergeRules(key=tuple(key))).rows, _ranks(facts)
+    count = entries.num_rows
+    keys, ranks = key_codes(entries, MergeRules(key=tuple(key))).rows, _ranks(entries)
     order = np.lexsort((ranks, keys))
     last = _lasts(keys[order])
     winner_of = np.empty(count, np.int64)
     winner_of[order] = order[last][np.cumsum(np.append(0, last[:-1]))] if count else order
     top = _tops(keys, places, ranks)
-    live = ~np.asarray(whole(facts.column(DELETED)).to_numpy(zero_copy_only=False))
+    live = ~np.asarray(whole(entries.column(DELETED)).to_numpy(zero_copy_only=False))
     loses = live[top] & (places[top] != places[winner_of[top]])
     return Decision(winner_of, np.sort(top[loses]))
 
 
-def tops(facts: pa.Table, places: Indices, key: Sequence[str]) -> Indices:
-    """Return the highest fact of each key and place; arguments as of ``decided``."""
-    return _tops(key_codes(facts, MergeRules(key=tuple(key))).rows, places, _ranks(facts))
+def tops(entries: pa.Table, places: Indices, key: Sequence[str]) -> Indices:
+    """Return the highest entry of each key and place; arguments as of ``decided``."""
+    return _tops(key_codes(entries, MergeRules(key=tuple(key))).rows, places, _ranks(entries))
 
 
 def _tops(keys: npt.NDArray[np.uint64], places: Indices, ranks: npt.NDArray[np.uint64]) -> Indices:
@@ -141,29 +141,29 @@ def _lasts(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     return lasts
 
 
-def _ranks(facts: pa.Table) -> npt.NDArray[np.uint64]:
-    ordering = (ORDERING,) if ORDERING in facts.column_names else ()
+def _ranks(entries: pa.Table) -> npt.NDArray[np.uint64]:
+    ordering = (ORDERING,) if ORDERING in entries.column_names else ()
     columns = (*ordering, INSTANT, LOG_VERSION, TOKEN)
-    return codes_of([whole(facts.column(name)) for name in columns]).rows
+    return codes_of([whole(entries.column(name)) for name in columns]).rows
 
 
-def correction_orders(facts: pa.Table, decision: Decision) -> Orders:
+def correction_orders(entries: pa.Table, decision: Decision) -> Orders:
     """Return an order for each loser's correction: above the loser, and below the winner.
 
     A correction has the winner's ordering value. As few instants as possible are taken, because
     each one is a file in each place: an instant that is later than a loser's and not later than its
-    winner's does. Only records of one instant, and equal ordering values, are told apart by tokens.
+    winner's does. Tokens decide only between records of one instant and equal ordering values.
     """
     over, losers = decision.over, decision.losers
-    instants, versions = _numbers(facts, INSTANT), _numbers(facts, LOG_VERSION)
-    tied = _same_ordering(facts, losers, over)
+    instants, versions = _numbers(entries, INSTANT), _numbers(entries, LOG_VERSION)
+    tied = _same_ordering(entries, losers, over)
     twins = tied & (instants[losers] == instants[over])
     low, high = np.where(tied, instants[losers], _LEAST), instants[over]
     found = high.copy()
     found[~twins] = _shared(low[~twins], high[~twins])
     tokens = [LOWEST] * len(losers)
     for at in np.flatnonzero(twins).tolist():
-        tokens[at] = below(facts.column(TOKEN)[int(over[at])].as_py())
+        tokens[at] = below(entries.column(TOKEN)[int(over[at])].as_py())
     return Orders(found, np.where(twins, versions[over], 0), tokens)
 
 
@@ -184,41 +184,41 @@ def _shared(low: Indices, high: Indices) -> Indices:
     return found
 
 
-def _same_ordering(facts: pa.Table, some: Indices, others: Indices) -> npt.NDArray[np.bool_]:
-    if ORDERING not in facts.column_names:
+def _same_ordering(entries: pa.Table, some: Indices, others: Indices) -> npt.NDArray[np.bool_]:
+    if ORDERING not in entries.column_names:
         return np.ones(len(some), bool)
-    codes = codes_of([whole(facts.column(ORDERING))]).rows
+    codes = codes_of([whole(entries.column(ORDERING))]).rows
     return np.asarray(codes[some] == codes[others])
 
 
-def _numbers(facts: pa.Table, name: str) -> Indices:
-    column = whole(facts.column(name))
+def _numbers(entries: pa.Table, name: str) -> Indices:
+    column = whole(entries.column(name))
     plain = column.cast(pa.int64()) if not pa.types.is_int32(column.type) else column
     return np.asarray(plain.to_numpy(zero_copy_only=False), np.int64)
 
 
 # Rows of corrections
 def correction_rows(
-    ids: Sequence[int], table: TableDefinition, facts: pa.Table, decision: Decision
+    ids: Sequence[int], table: TableDefinition, entries: pa.Table, decision: Decision
 ) -> pa.Table:
     """Return a row for each loser: its key and event time, the winner's ordering value.
 
     Args:
         ids: the ids of the key's columns, in its order.
         table: the table.
-        facts: the facts that were decided.
-        decision: what was decided.
+        entries: the entries that were decided.
+        decision: the decision about them.
     """
     rules, losers, over = rules_of(table), pa.array(decision.losers), pa.array(decision.over)
     schema = to_arrow(table.schema)
     found = {
-        name: facts.column(key_column(number)).take(losers)
+        name: entries.column(key_column(number)).take(losers)
         for number, name in zip(ids, rules.key, strict=True)
     }
     if rules.ordering:
-        found[rules.ordering] = facts.column(ORDERING).take(over)
+        found[rules.ordering] = entries.column(ORDERING).take(over)
     time = schema.field(table.time_column)
-    found.setdefault(time.name, _times(facts.column(START).take(losers), time.type))
+    found.setdefault(time.name, _times(entries.column(START).take(losers), time.type))
     columns = [
         found[field.name] if field.name in found else pa.nulls(len(losers), field.type)
         for field in schema
@@ -256,7 +256,7 @@ def one_each(records: Records, rules: MergeRules) -> Records:
 
 # Entries of the record index
 _ORDER = {INSTANT: "instant", LOG_VERSION: "log_version", TOKEN: "write_token"}
-"""The columns of facts that a root has, by the name that it has there."""
+"""The columns of entries that a root has, by the name that it has there."""
 
 
 class RecordEntries:
@@ -265,7 +265,7 @@ class RecordEntries:
     def entries(
         self, kind: RecordIndex, table: TableDefinition, segment: Segment, files: DataFiles
     ) -> pa.Table:
-        """Return the facts about the records of a file."""
+        """Return the entries about the records of a file."""
         rules = rules_of(table)
         named = {
             key_column(number): name for number, name in zip(kind.columns, rules.key, strict=True)
@@ -289,7 +289,7 @@ class RecordEntries:
     def columns_for(
         self, kind: RecordIndex, table: TableDefinition, test: Predicate
     ) -> tuple[str, ...]:
-        """Return none: facts do not tell what is in a file."""
+        """Return none: entries do not describe files."""
         del kind, table, test
         return ()
 
@@ -300,10 +300,10 @@ class RecordEntries:
 
 
 class RecordView:
-    """Facts, for readers of files: they tell nothing."""
+    """View for readers of files: entries about records exclude no file."""
 
     def knows(self, segment: Segment) -> bool:
-        """Return False: no fact names a file."""
+        """Return False: no entry names a file."""
         del segment
         return False
 

@@ -355,7 +355,7 @@ class Range:
 def arrow_schema(footer: Footer) -> pa.Schema:
     """Return the schema as pyarrow reads it.
 
-    If the file has ids, its columns also know what they are in files of earlier schemas.
+    If the file has ids, its columns also have their fields in files of earlier schemas.
     """
     length = len(footer.data).to_bytes(4, "little")
     bare = pa.BufferReader(b"".join((MAGIC, footer.data, length, MAGIC)))
@@ -375,7 +375,7 @@ def arrow_schema(footer: Footer) -> pa.Schema:
 
 
 def _of_column(field: "pa.Field[Any]", column: "pa.Field[Any]") -> "pa.Field[Any]":
-    """Return a file's field with what is known of its column, ids within it included."""
+    """Return a file's field with the type and metadata of its column."""
     same = field.type == column.type
     return (field.with_type(column.type) if same else field).with_metadata(column.metadata)
 

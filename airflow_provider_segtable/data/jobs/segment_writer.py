@@ -194,9 +194,9 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
             written = replace(written, path=path, created=created, schema=number)
             segment, more = describe(written) if describe else (written, {})
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition), **more}
-            file.settle()  # the checksums' entry follows the last page
+            file.pass_on()  # the checksums' entry follows the last page
             writer.add_key_value_metadata(entries | sink.entry())
-        file.settle()
+        file.pass_on()
         segment = replace(segment, size=sink.position, footer=sink.footer)
         commit(sink)
     return segment

@@ -3,7 +3,7 @@
 File groups: the visible files of a bucket, and their merged rows.
 
 1. The files of a base are one run (``core.timeline``); log files are runs of their own.
-   A group with one run is merged already: its rows without tombstones are what readers see. Only
+   A group with one run is merged already: readers see its rows without tombstones. Only
    the columns asked for are read, and of these only row groups in which a condition may hold.
 2. Conditions and intervals hold for merged rows: a record that does not match may hide one that
    does. Conditions on the key alone hold for all records of a key or for none, so they are
@@ -106,7 +106,7 @@ def file_groups(found: Iterable[Visible], interval: Interval | None) -> Iterator
     """Yield the file groups with rows.
 
     Args:
-        found: the visible update groups, those of a bucket one after another.
+        found: the visible update groups, grouped by bucket.
         interval: only rows with event times in it are wanted.
     """
     for _, together in groupby(found, key=lambda each: (each.interval, each.chunk)):
@@ -148,8 +148,8 @@ class MergedRead:
         needed, test = self._needed(reader, group, where)
         with reader.opened(group.segments) as opened:
             runs = opened.runs(group.segments, needed, where=test)
-            settled = self._settled(reader, group)
-            for rows in _present(runs) if settled else self._merged(opened, group, runs):
+            merged = self._merged_already(reader, group)
+            for rows in _present(runs) if merged else self._merged(opened, group, runs):
                 shown = within(rows, time, group.clip).select(list(self.columns))
                 yield with_defaults(shown, defaults)
 
@@ -169,7 +169,7 @@ class MergedRead:
             found = _with_origins(rows, roots, orders) if hidden else rows
             yield found if self.since is None else _added(found, roots, orders, self.since)
 
-    def _settled(self, reader: GroupReader, group: FileGroup) -> bool:
+    def _merged_already(self, reader: GroupReader, group: FileGroup) -> bool:
         """Return whether nothing is merged: the rows are all records but tombstones."""
         return group.merged and self.since is None and not self._hidden(reader)
 
@@ -178,7 +178,7 @@ class MergedRead:
     ) -> tuple[list[str], Condition | None]:
         """Return the columns to read of the files of a group, and the condition on their rows."""
         looked_at = self._looked_at(reader, group)
-        if self._settled(reader, group):
+        if self._merged_already(reader, group):
             # a condition is on rows as readers see them
             return looked_at, None if shown_defaults(reader.table) else where
         needed = [*self.rules.needed(looked_at, reader.schema.names), *self._roots(reader)]
@@ -189,7 +189,7 @@ class MergedRead:
     def _looked_at(self, reader: GroupReader, group: FileGroup) -> list[str]:
         """Return the columns that are looked at: of records, or of the rows that they make."""
         times = (reader.table.time_column,) if group.clip else ()
-        if self._settled(reader, group):
+        if self._merged_already(reader, group):
             return list(dict.fromkeys([*self.columns, OP, *times]))
         hidden = self._hidden(reader)
         columns = (name for name in self.columns if name not in hidden)
@@ -257,7 +257,7 @@ def within(rows: pa.Table, time_column: str, clip: Interval | None) -> pa.Table:
 
 # Pieces of the change feed
 Changed = tuple[RowChange, pa.Table]
-"""Rows with all columns of records, and what happened to them."""
+"""Rows with all columns of records, and their effect."""
 Files = tuple[Segment, ...]
 """The files of one file group."""
 
@@ -336,7 +336,7 @@ def labelled_rows(
     """Yield changed rows in the columns of the table and of a feed.
 
     Args:
-        changed: the rows, and what happened to them.
+        changed: the rows, and their effect.
         reader: the reader of the table.
         interval: only rows with event times in it.
     """
@@ -367,7 +367,7 @@ def _seen(
     rules: MergeRules,
     event: tuple[int, Instant],
 ) -> Iterator[Changed]:
-    """Yield what became of rows, as readers see them."""
+    """Yield the changes of rows, as readers see them."""
     defaults = shown_defaults(reader.table)
     for effect, rows in _differences(_shown(before), _shown(after), rules):
         if rows.num_rows:
@@ -377,22 +377,22 @@ def _seen(
 def _differences(
     old: pa.Table, new: pa.Table, rules: MergeRules
 ) -> tuple[tuple[RowEffect, pa.Table], ...]:
-    """Return what became of rows, by key; two tables with the hidden columns."""
+    """Return the changes of rows, by key; two tables with the hidden columns."""
     keys = Keys.of(old, rules.key, nulls=True)
     was = np.full(keys.count + 1, -1)
     was[keys.find(old)] = np.arange(old.num_rows)
     was[-1] = -1
     places = was[keys.find(new)]
-    came = places < 0
+    inserted = places < 0
     gone = np.ones(old.num_rows, bool)
-    gone[places[~came]] = False
-    kept, matched = np.flatnonzero(~came), places[~came]
+    gone[places[~inserted]] = False
+    kept, matched = np.flatnonzero(~inserted), places[~inserted]
     other = _other_records(old.take(pa.array(matched)), new.take(pa.array(kept)))
     return (
         (RowEffect.DELETE, old.filter(pa.array(gone))),
         (RowEffect.UPDATE_BEFORE, old.take(pa.array(matched[other]))),
         (RowEffect.UPDATE_AFTER, new.take(pa.array(kept[other]))),
-        (RowEffect.INSERT, new.filter(pa.array(came))),
+        (RowEffect.INSERT, new.filter(pa.array(inserted))),
     )
 
 

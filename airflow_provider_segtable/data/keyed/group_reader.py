@@ -9,11 +9,11 @@ Files of primary-key tables: their names, their runs, and the roots of their rec
    and stays the file's own wherever the log puts the file.
 3. A log file's records have one root, its own, which its descriptor and its name describe. If its
    name has ``IN_ORDER`` for the instant, the log orders it: by the time of its commit. A file
-   that compaction wrote has records of many roots; its footer describes those that occur in its
+   that compaction wrote has records of many roots; its footer describes the roots of its
    rows (``ROOTS``).
 4. All files are sorted by key, so a file is a run as it is. The files of a base are one run.
 
-The columns of records, and those of the rows that readers see:
+The columns of records, and of the rows that readers see:
 
 5. Files of earlier schemas are read in the table's present columns, hidden ones included, by the
    ids of columns (``data.parquet.table_file``).
@@ -95,7 +95,7 @@ def log_path(segment_id: SegmentId, instant: Instant, version: int, token: str) 
 
 
 def base_path(segment_id: SegmentId, instant: Instant, token: str) -> str:
-    """Return the path of a base file; the later-generation id tells those of one write apart."""
+    """Return the path of a base file; the later-generation id is unique within one write."""
     name = f"{segment_id.bucket}_{segment_id.partition}-{token}_{instant}.parquet"
     return f"data/{segment_id.interval.name}/{name}"
 
@@ -200,7 +200,7 @@ def record_columns(table: TableDefinition) -> pa.Schema:
 
 
 def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
-    """Return the values that readers see where no record has set a column; those of null not."""
+    """Return the values other than null that readers see where no record has set a column."""
     rules = table.kind.rules
     if rules is None or not rules.partial:
         return {}
@@ -313,7 +313,7 @@ def _share(segments: Sequence[Segment]) -> float:
 
 # Checks of a file's records
 Fault = tuple[str, str]
-"""A stable word, and what is wrong."""
+"""A stable word, and a sentence."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -342,7 +342,7 @@ class RecordCheck:
         return RecordCheck(rules=rules, roots=own if known is None else known.column("partition"))
 
     def look(self, batch: pa.RecordBatch) -> Iterator[Fault]:
-        """Yield what is wrong with more rows."""
+        """Yield the faults of more rows."""
         rows = pa.Table.from_batches([batch]).select([*self.rules.key, OP])
         joined = rows if self.last is None else pa.concat_tables([self.last, rows])
         yield from self._keys(joined)

@@ -3,7 +3,7 @@
 Groups of rows with equal keys:
 
 1. Rows are sorted by key; rows of equal keys keep their order (``KeyGroups``).
-2. A key with only one row is settled. Only *contested* rows, those of all other keys, are compared
+2. A key with only one row is done. Only *contested* rows, of all other keys, are compared
    any further: in an upsert merge they are few.
 3. A register's winner is the row with the highest code among candidates. If codes are equal, the
    last row wins, because later rows of one file are higher.

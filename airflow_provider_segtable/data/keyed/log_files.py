@@ -12,7 +12,7 @@ Records as bytes, to be sent where a file is not worth its cost:
 
 4. The bytes are an Arrow IPC stream, compressed as a whole with zstd: of a few rows, the schema is
    most of it.
-5. Its columns are those of the rows, and ``GONE``: whether a row is a tombstone of its key.
+5. Its columns are the rows' columns, and ``GONE``: whether a row is a tombstone of its key.
 
 Layers of records in memory: the writes of one table, in the order of their precedence.
 
@@ -238,7 +238,7 @@ def rows_of_layers(schema: pa.Schema, layers: Sequence[Records], rules: MergeRul
     """Return the row of each key, sorted by key, with the columns of a schema.
 
     Args:
-        schema: the columns, with those of the primary key.
+        schema: the columns, with the primary key's.
         layers: the lowest first.
         rules: the table's rules.
     """

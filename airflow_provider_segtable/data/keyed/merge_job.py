@@ -4,15 +4,15 @@ Compaction of a file group: its runs are merged into one run, written as a group
 
 1. A job is plain data; it runs in this process or in a Spark task.
 2. Memory holds a batch of each input (``data.keyed.merging.merge_runs``) and one row group of the
-   output, however large the files are. Row groups are as small as those of sorted segments.
+   output, however large the files are. Row groups are as small as in sorted segments.
 3. Tombstones stay, unless the group begins at the first root of its bucket (then no older record
    can come back by a compaction) and they are older than ``drop_before`` (then no late record is
    expected any more).
 4. Outputs are parts of the merged rows, about equal in rows; the last has the rest. Their events
-   add up to those of the inputs. A part without rows is a segment without a file.
+   add up to the inputs' events. A part without rows is a segment without a file.
 5. After a failure the job deletes the files that it wrote: no reader can have seen them.
 
-Division: file groups are merged into those of other time chunks, or of other buckets, in stages.
+Division: file groups are merged into file groups of other time chunks or buckets, in stages.
 
 6. *Count*: the keys and times of files whose rows may belong to several parts are read, to count
    the rows of each part. A *part* is the rows of one place. Files that lie in one part are not
@@ -25,9 +25,9 @@ Division: file groups are merged into those of other time chunks, or of other bu
 8. *Merge*: each part is merged by a ``MergeJob`` from all files that have rows of it, in bounded
    memory. The job merges the records of file groups with parted keys before it takes the rows of
    the part. A part without rows gets no file group.
-9. The inputs' ingested rows are shared out to the parts in proportion to their rows, so that they
-   add up to those of the inputs.
-10. Each part names the files that it has rows of (``replaces``), so that the files alone show what
+9. The inputs' ingested rows are shared out to the parts in proportion to their rows, so that
+   the sums are equal.
+10. Each part names the files of its rows (``replaces``), so that the files alone show which files
     a new version replaces.
 
 Source of the idea: rehashing by whole buckets, as in Apache Hudi's bucket resizing.
@@ -101,7 +101,7 @@ class MergeJob:
         part: only rows of this part are merged; all rows if None.
         amount: the rows and the ingested rows of the part.
         whole: the file groups whose records are merged before the rows of the part are taken.
-        replaces: what a new version replaces; the first file with rows says so.
+        replaces: the files that a new version replaces; the first file with rows names them.
         attempt: 16 hex digits, in the names of all files.
     """
 

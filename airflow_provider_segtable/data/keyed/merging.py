@@ -88,7 +88,7 @@ def latest(table: pa.Table, keys: KeyGroups, rules: MergeRules, roots: RootOrder
 # Registers of contested keys
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The state of one register in each contested key; places are those of the contest.
+    """The state of one register in each contested key; places are the contest's.
 
     Attributes:
         codes: the order of the register in each row.
@@ -173,7 +173,7 @@ class Contested:
     def record_registers(
         self, singles: Sequence[str], roots: RootOrders
     ) -> tuple[Register, dict[str, Register]]:
-        """Return the register of the row, and those of single columns."""
+        """Return the register of the row, and the registers of single columns."""
         values = self.column(self.rules.ordering) if self.rules.ordering else None
         own = Order(values, self.own)
         orders = {name: self.single_order(name, own) for name in singles}
@@ -246,7 +246,7 @@ class _Slots:
         return _Slots(rows, tombs, np.where(present, firsts[contested] + deleted, NONE))
 
     def chosen(self, tombs: Indices | None, upserts: Indices | None) -> Indices:
-        """Return the rows, with other numbers in those of contested keys; ``None`` for no value."""
+        """Return the rows, with other numbers for contested keys; ``None`` for no value."""
         chosen = self.rows.copy()
         for places, given in ((self.tombs, tombs), (self.upserts, upserts)):
             there = places != NONE
@@ -458,7 +458,7 @@ def read_runs(
 
 
 def windows(runs: Sequence[Batches], key: Sequence[str]) -> Iterator[list[pa.Table]]:
-    """Yield rows by ranges of keys: those of each run that has any, in the runs' order."""
+    """Yield rows by ranges of keys: a table for each run that has any, in the runs' order."""
     cursors = [_Cursor(iter(run), tuple(key)) for run in runs]
     while True:
         for cursor in cursors:

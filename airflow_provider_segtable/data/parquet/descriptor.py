@@ -255,8 +255,8 @@ class CheckedSource:
             try:
                 table = _decoded(self.path, (self.metadata.metadata or {})[CHECKSUMS_KEY])
             except (pa.ArrowException, KeyError) as error:
-                what = f"{self.path} has no checksums of its blocks ({error!r}): restore it"
-                raise CorruptTable(what) from None
+                problem = f"{self.path} has no checksums of its blocks ({error!r}): restore it"
+                raise CorruptTable(problem) from None
             self._crcs = [crc for _, crc in table]
             ends = [*accumulate(length for length, _ in table)]
             if not ends or ends[-1] != self._start:

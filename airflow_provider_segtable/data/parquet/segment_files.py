@@ -67,7 +67,7 @@ class OpenedOnce:
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
-        """Open a file for reading; errors as those of the files."""
+        """Open a file for reading; errors as of the files."""
         if path not in self._open:
             self._open[path] = self._until.enter_context(self._files.open(path))
         yield self._open[path]

@@ -69,7 +69,7 @@ class GroupChoice:
     Attributes:
         starts: the number of each row group's first row.
         matching: row groups that may hold matching rows.
-        read: those of them in which the row filter may keep a row.
+        read: the matching ones in which the row filter may keep a row.
         compared: whether statistics were compared with a condition.
     """
 
@@ -316,7 +316,7 @@ class SegmentRead:
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
 
     def plan(self) -> FilePlan:
-        """Return what would be read, by the file's footer; errors as ``batches``."""
+        """Return the planned read, by the file's footer; errors as ``batches``."""
         with self._opened() as (parquet, choice):
             return FilePlan(
                 path=self.segment.path,
@@ -361,7 +361,7 @@ class SegmentRead:
         except NotFound:
             raise NotFound(
                 f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
-                "or run `segtable table segments` to see what the log says"
+                "or run `segtable table segments` to see the log's segments"
             ) from None
         except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
             raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error

@@ -240,7 +240,7 @@ def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
 def stored_bytes(
     parquet: "pq.ParquetFile | TableFile", group: int, columns: Sequence[str]
 ) -> tuple[int, int]:
-    """Return the bytes of a row group, and those of some of its columns, as they are stored."""
+    """Return the stored bytes of a row group, and of some of its columns."""
     names = parquet.stored(columns) if isinstance(parquet, TableFile) else columns
     within = tuple(f"{name}." for name in names)
     every = wanted = 0

@@ -9,9 +9,9 @@
    ``spark.table_kinds``.
 4. Dictionaries stay dictionaries; only Arrow and numpy are needed.
 5. ``RollupJob`` is minor compaction of a rollup table: adjacent small segments become few, rolled
-   up among themselves. Its balance check counts events, less those of deleted rows. If there are
-   fewer groups than outputs, rows are only divided, not rolled up; if deletes leave fewer rows than
-   outputs, some outputs are empty.
+   up among themselves. Its balance check counts events, less the events of deleted rows. If there
+   are fewer groups than outputs, rows are only divided, not rolled up; if deletes leave fewer rows
+   than outputs, some outputs are empty.
 
 Source of the idea: Druid's IncrementalIndex and its combining aggregator factories.
 """

@@ -142,7 +142,7 @@ class RowKind(Protocol):
         ...
 
     def sorted_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns of sorted files, given those of the inputs without addresses."""
+        """Return the columns of sorted files, given the inputs' columns without addresses."""
         ...
 
 

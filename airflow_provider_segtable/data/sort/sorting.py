@@ -20,7 +20,7 @@ The stages, each of them a list of jobs:
 7. Ranges are grouped into segments of about the target size, by the measured bytes of a row in a
    sorted file. The number of segments is known only then, so ids are allocated then.
 8. *Gather*: each segment's ranges are read, sorted and written.
-9. Balance check: the ingested rows that the outputs stand for equal those of the inputs, less the
+9. Balance check: the outputs have as many ingested rows as the inputs, less the
    deleted ones. Runs are removed at the end, also after a failure.
 10. Rows with a root address keep it, in hidden columns from then on.
 11. A task holds about ``memory`` decoded bytes, however large the inputs are: batches and parts are
@@ -526,11 +526,11 @@ def _named(
 def _check_books(
     spec: SortSpec, inputs: Sequence[Segment], outputs: Sequence[Segment], dropped: int
 ) -> None:
-    what = "ingested rows" if spec.row_kind.kind.merges else "rows"
+    noun = "ingested rows" if spec.row_kind.kind.merges else "rows"
     given = sum(segment.events for segment in inputs)
     found = sum(segment.events for segment in outputs)
     if given - dropped != found:
         raise RowsOutOfBalance(
-            f"{found} {what} out, {given} {what} in, {dropped} of these deleted, from "
+            f"{found} {noun} out, {given} {noun} in, {dropped} of these deleted, from "
             f"{inputs[0].id} on; nothing was published"
         )

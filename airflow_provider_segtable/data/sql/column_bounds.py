@@ -105,7 +105,7 @@ class Bounds:
         return _key(self.least) > _key(self.most)
 
     def never(self, name: str) -> Predicate:
-        """Return what holds for no value, and is unknown of null."""
+        """Return a predicate that is false for every value, and unknown of null."""
         less, more = (Compare(name, how, self.some) for how in (Compares.LESS, Compares.MORE))
         return AllOf((less, more))
 
@@ -154,7 +154,7 @@ def own_values(kind: Kind, texts: Sequence[str], column: pa.DataType) -> list[Va
 
     Returns:
         The values; None if one of them is not a value of the column, or written otherwise than
-        this function reads it: then ``bounds`` says what it is, one by one.
+        this function reads it: then ``bounds`` reads them, one by one.
     """
     if kind is Kind.TEXT and (pa.types.is_string(column) or pa.types.is_large_string(column)):
         return list(texts)

@@ -1,8 +1,8 @@
 """Functions of SQL: how each takes its arguments, by the parser's names.
 
-A function has the values of Spark's function of this name, or is none of them: what may differ in
-a single digit or letter (powers, logarithms, hashes of floating numbers) is left to Spark, and so
-is an option that is not read here (``sql_predicates.unknown_part``).
+A function has the values of Spark's function of this name, or is not here: functions whose values
+may differ in a single digit or letter (powers, logarithms, hashes of floating numbers) are left to
+Spark, and so is an option that is not read here (``sql_predicates.unknown_part``).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from airflow_provider_segtable.data.sql.sql_text import Kind, OnlySpark, Tree, l
 
 
 class Computer(Protocol):
-    """What computes the arguments, for some rows."""
+    """Computes the arguments, for some rows."""
 
     def value(self, tree: Tree) -> Values:
         """Return the value of an argument."""
@@ -141,15 +141,15 @@ def _extracted(here: Computer, name: str, of: Tree) -> Values:
     return _part(here, _EXTRACTED[name.upper()], of)
 
 
-def _text_of(tree: Tree, what: str) -> str:
+def _text_of(tree: Tree, noun: str) -> str:
     found = literal(tree)
     if found is None or found.kind is not Kind.TEXT:
-        raise OnlySpark(f"{what} is a text")
+        raise OnlySpark(f"{noun} is a text")
     return found.text
 
 
 def _bytes_of(here: Computer, tree: Tree) -> Values:
-    """Return bytes: those of a text are UTF-8."""
+    """Return bytes; of a text, in UTF-8."""
     values = here.value(tree)
     return values if values.type == BINARY else cast_to(here.texts(tree), BINARY)
 
@@ -326,7 +326,7 @@ def _bits(compute: Callable[[Values, Values], Values]) -> Call:
     def of(here: Computer, tree: Tree) -> Values:
         left, right = here.value(tree.this), here.value(tree.expression)
         if not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
-            raise OnlySpark("bits are those of integers")
+            raise OnlySpark("only integers have bits")
         kind = numbers.common(left.type, right.type)
         return compute(brought(left, kind), brought(right, kind))
 
@@ -336,7 +336,7 @@ def _bits(compute: Callable[[Values, Values], Values]) -> Call:
 def _inverted(here: Computer, tree: Tree) -> Values:
     values = here.value(tree.this.unnest())
     if not pa.types.is_integer(values.type):
-        raise OnlySpark("bits are those of integers")
+        raise OnlySpark("only integers have bits")
     return pc.bit_wise_not(values)
 
 

@@ -428,7 +428,7 @@ def has_key(values: pa.Array, key: pa.Array) -> pa.Array:
 
 
 def item(values: pa.Array, wanted: pa.Array, *, first: int, beyond: bool) -> pa.Array:
-    """Return an element of arrays, or what maps have for a key."""
+    """Return an element of arrays, or the value of a key in maps."""
     if not _is.is_map(values.type):
         found = pieces(_only(values, _is_array))
         if not _is.is_integer(wanted.type) or wanted.type == pa.int64():
@@ -443,7 +443,7 @@ def item(values: pa.Array, wanted: pa.Array, *, first: int, beyond: bool) -> pa.
 
 
 def keys_or_items(values: pa.Array, *, keys: bool) -> pa.Array:
-    """Return the keys of maps, or what they have for them, as arrays."""
+    """Return the keys of maps, or their values, as arrays."""
     found = pieces(_only(values, _is.is_map))
     elements = found.elements
     if not keys:

@@ -10,7 +10,7 @@ New values of columns: read once, then computed for the rows that change.
 
 3. A literal takes the column's type, as in a condition: ``'2026-01-01'`` is a time for a column of
    times. All else is computed (``data.sql.sql_values``) and must be a value of the column's type.
-4. Columns are those of the old row, also as ``target.column``. In a merge ``source.column`` is a
+4. Columns are the old row's, also as ``target.column``. In a merge ``source.column`` is a
    column of the source; a bare name that both sides have is refused.
 """
 
@@ -50,7 +50,7 @@ def sql_condition(
         text: the condition, as after ``WHERE`` in Spark's SQL.
         schema: the table's columns; names are case-sensitive.
         time_column: the event time.
-        now: what ``current_timestamp()`` is; by default the time of this call.
+        now: the value of ``current_timestamp()``; by default the time of this call.
 
     Raises:
         SchemaMismatch: a column is missing.
@@ -81,7 +81,7 @@ def _computed(text: str, tree: Tree, schema: pa.Schema, time_column: str) -> Con
                 f"{text!r} is neither true nor false for some row: {error}"
             ) from None
 
-    keep(pa.RecordBatch.from_pylist([], schema))  # refuses what it cannot compute
+    keep(pa.RecordBatch.from_pylist([], schema))  # refuses uncomputable conditions
     test = AllOf(tuple(_predicates(tree, schema)))
     named = {column_path(node)[0] for node in tree.find_all(exp.Column)}
     columns = tuple(name for name in schema.names if name in named) or (time_column,)

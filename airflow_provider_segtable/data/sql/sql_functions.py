@@ -194,7 +194,7 @@ def in_zone(times: Values, zone: str, *, to_local: bool) -> Values:
     """Return times as a clock in a zone shows them, or the other way round.
 
     Raises:
-        OnlySpark: the zone is none that both know, or a time is not told alike by all.
+        OnlySpark: not both know the zone, or a time differs between them.
     """
     try:
         region = ZoneInfo(zone)

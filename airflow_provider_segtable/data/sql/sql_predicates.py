@@ -1,4 +1,4 @@
-"""Parse and write predicates as SQL text in Spark's dialect, and refuse what no engine accepts.
+"""Parse and write predicates as SQL text in Spark's dialect, or refuse the text.
 
 1. The parser accepts the expressions of a ``Predicate``: comparisons of a column with a value (on
    either side; ``<=>`` and ``IS DISTINCT FROM`` among them), ``IN``, ``BETWEEN``, ``IS NULL``,
@@ -78,7 +78,7 @@ _MORE: dict[type[Any], frozenset[str]] = {
     exp.SubstringIndex: frozenset({"delimiter", "count"}),
     exp.Translate: frozenset({"from_"}),
 }
-"""What a node may have besides."""
+"""Further arguments that a node may have."""
 
 
 def check_tree(tree: Tree, names: Collection[str]) -> None:
@@ -92,7 +92,7 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
 
     Raises:
         SchemaMismatch: a column is missing.
-        NeedsSpark: only Spark knows what a name in a lambda is.
+        NeedsSpark: only Spark knows the names in a lambda.
         InvalidInput: it has an aggregate, a window function or one that makes rows.
     """
     known = {name.lower() for name in names}
@@ -170,7 +170,7 @@ def _bare(tree: Tree) -> Tree:
 
 
 def unknown_part(tree: Tree) -> tuple[Tree, str] | None:
-    """Return a node that has more to it than this package looks at, such as an option."""
+    """Return a node with a part that this package does not read, such as an option."""
     for node in tree.walk():
         known = _PARTS | _MORE.get(type(node), frozenset())
         for name, value in node.args.items():
@@ -298,7 +298,7 @@ class _Reader:
         return AllOf((Not(IsNull(field.name)), same))
 
     def among(self, tree: exp.In, field: pa.Field) -> Predicate:
-        """Return that a column has one of some values; those that it cannot have do not matter."""
+        """Return that a column has one of some values; impossible values do not matter."""
         plain = plain_list(tree)
         known = plain and own_values(*plain, field.type)
         if known:

@@ -87,7 +87,7 @@ _PRESENT = re.compile(
     rf"|({_BARE})(?![\w$.]|\s*+\())",
     re.IGNORECASE,
 )
-"""Names for the present: calls without arguments, and those that need no parentheses."""
+"""Names for the present: calls without arguments, some without parentheses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _block_end(text: str, at: int) -> int:
 
 
 def unescaped(text: str) -> str:
-    """Return what a text literal stands for, quotes and all escapes taken off."""
+    """Return the value of a text literal, quotes and all escapes taken off."""
     quote, within = text[0], text[1:-1]
     if "\\" not in within:
         return within.replace(quote * 2, quote)
@@ -201,7 +201,7 @@ def at_time(text: str, now: datetime, names: Collection[str] = ()) -> str:
         return text
     utc, known = now.astimezone(UTC), {name.lower() for name in names}
 
-    def told(found: re.Match[str]) -> str:
+    def literal_time(found: re.Match[str]) -> str:
         called, bare = found.groups()
         if bare and bare.lower() in known:
             return bare
@@ -217,17 +217,17 @@ def at_time(text: str, now: datetime, names: Collection[str] = ()) -> str:
     pieces = []
     for code, some in groupby(_tokens(text), key=lambda each: each[0] == "other"):
         piece = "".join(each for _, each in some)
-        pieces.append(_PRESENT.sub(told, piece) if code else piece)
+        pieces.append(_PRESENT.sub(literal_time, piece) if code else piece)
     return "".join(pieces)
 
 
 # Texts as numbers, truths, days and instants
 class OnlySpark(Exception):
-    """Raised for what only Spark computes; the text says why."""
+    """Raised for expressions that only Spark computes; the text is the reason."""
 
 
 _BLANK = "".join(map(chr, range(0x21))) + "\x7f"
-"""What Spark trims before it casts a text: blanks and control characters."""
+"""Characters that Spark trims before it casts a text: blanks and control characters."""
 _DAY = re.compile(r"\+?(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 _ZONE = r"Z|UTC|[+-]\d{1,2}(?::\d{2})?|[A-Za-z]+(?:/[A-Za-z_]+)+"
 _CLOCK = rf"(\d{{1,2}})(?::(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?(?: ?(?P<zone>{_ZONE}))?)?"
@@ -375,7 +375,7 @@ class Literal:
 
 def parsed(
     text: str,
-    what: str,
+    noun: str,
     example: str,
     *,
     names: Collection[str] = (),
@@ -385,10 +385,10 @@ def parsed(
 
     Args:
         text: the expression.
-        what: what it should be, for the error.
+        noun: the expected kind of text, for the error.
         example: one that is right, for the error.
         names: the columns that it may name.
-        now: what ``current_timestamp()`` is; by default the time of this call.
+        now: the value of ``current_timestamp()``; by default the time of this call.
 
     Raises:
         InvalidInput: it is not one expression in Spark's SQL.
@@ -397,9 +397,9 @@ def parsed(
     try:
         trees = sqlglot.parse(ready.text, dialect=DIALECT)
     except sqlglot.errors.SqlglotError as error:
-        raise InvalidInput(f"{text!r} is not {what} in Spark's SQL: {_fault(error)}") from None
+        raise InvalidInput(f"{text!r} is not {noun} in Spark's SQL: {_fault(error)}") from None
     if len(trees) != 1 or trees[0] is None:
-        raise InvalidInput(f'{text!r} is not {what}: write one, e.g. "{example}"')
+        raise InvalidInput(f'{text!r} is not {noun}: write one, e.g. "{example}"')
     for name in list(trees[0].find_all(exp.Column)) if ready.lists else ():
         if name.name in ready.lists:
             name.replace(exp.Var(this=ValueList.of(ready.lists[name.name])))
@@ -407,7 +407,7 @@ def parsed(
 
 
 def _fault(error: sqlglot.errors.SqlglotError) -> str:
-    """Return what is wrong with a text, and the way out where it is known."""
+    """Return the fault of a text, and the way out where it is known."""
     if not isinstance(error, sqlglot.errors.ParseError):
         return (
             "a text in it does not end; write it in quotes, and a quote within it twice: 'O''Hare'"
@@ -476,7 +476,7 @@ def plain_list(tree: exp.In) -> "tuple[Kind, list[str]] | None":
 
 
 def listed(tree: exp.In) -> Iterator["Literal | Tree"]:
-    """Yield the values of an ``IN``: literals, and trees of those that are none."""
+    """Yield the values of an ``IN``: literals, and trees of other expressions."""
     for each in tree.expressions:
         if isinstance(each.this, ValueList):
             yield from map(_plain, each.this.written)
@@ -485,7 +485,7 @@ def listed(tree: exp.In) -> Iterator["Literal | Tree"]:
 
 
 def column_path(tree: Tree) -> tuple[str, ...]:
-    """Return the name of a column, followed by those of the fields within it."""
+    """Return the name of a column, followed by the names of the fields within it."""
     if isinstance(tree, exp.Dot):
         return (*column_path(tree.this), tree.expression.name)
     if not isinstance(tree, exp.Column) or not isinstance(tree.this, exp.Identifier):
@@ -522,7 +522,7 @@ def _negative(found: Literal | None) -> Literal | None:
 
 
 def _cast(found: Literal | None, to: Tree) -> Literal | None:
-    """Return what a cast makes of a literal, if that is a literal again."""
+    """Return the literal that a cast makes of a literal, if it is one."""
     if found is None:
         return None
     if found.kind is Kind.TEXT and to.this is _Type.DATE:

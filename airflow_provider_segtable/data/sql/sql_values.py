@@ -223,8 +223,8 @@ class _Computer:
         for name in path[1:]:
             fields = values.type.names if pa.types.is_struct(values.type) else ()
             if name not in fields:
-                what = f"there is no field {'.'.join(path)!r}: {path[0]!r} is {values.type}"
-                raise SchemaMismatch(what) if fields else OnlySpark(what)
+                problem = f"there is no field {'.'.join(path)!r}: {path[0]!r} is {values.type}"
+                raise SchemaMismatch(problem) if fields else OnlySpark(problem)
             values = pc.struct_field(values, name)
         return normal(values)
 
@@ -380,7 +380,7 @@ class _Computer:
     def where_needed(
         self, needed: Values, compute: "Callable[[_Computer, Tree], Values]", tree: Tree
     ) -> Values:
-        """Return values; if they fail, those of the rows that need them, and null for others."""
+        """Return values; if that fails, only of the rows that need them, and null for others."""
         try:
             return compute(self, tree)
         except (ArithmeticError, ValueError, pa.ArrowException):
@@ -632,4 +632,4 @@ _METHODS: dict[str, Callable[[_Computer, Any], Values]] = {
     "EqualNull": _Computer.null_safe,
 }
 _FUNCTIONS: dict[str, Callable[[Any, Any], Values]] = {**CALLS, **_METHODS}
-"""Functions by the parser's names; those that it does not know by their own, in lower case."""
+"""Functions by the parser's names; others by their own names, in lower case."""

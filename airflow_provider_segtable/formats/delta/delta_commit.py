@@ -30,7 +30,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid5
 
-from airflow_provider_segtable.core.publishing import ColumnFacts
+from airflow_provider_segtable.core.publishing import ColumnStats
 from airflow_provider_segtable.core.schema import Column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, MIN_INSTANT, Instant, moment
@@ -59,7 +59,7 @@ _DIGITS = 15
 """The digits that a double holds exactly: readers may parse numbers as such."""
 _HIGHEST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
-_NO_FACTS = ColumnFacts()
+_NO_STATS = ColumnStats()
 _NESTED = ("struct<", "list<", "large_list<", "map<")
 
 
@@ -81,11 +81,11 @@ class Statistics:
         high: Json = {}
         nulls: Json = {}
         for column in self._columns:
-            facts = file.facts.columns.get(column.id, _NO_FACTS)
-            if not facts.nan:
-                _put(low, column, _bound(column.type, facts.low, up=False))
-                _put(high, column, _bound(column.type, facts.high, up=True))
-            _put(nulls, column, facts.nulls if column.id in present else rows)
+            stats = file.stats.columns.get(column.id, _NO_STATS)
+            if not stats.nan:
+                _put(low, column, _bound(column.type, stats.low, up=False))
+                _put(high, column, _bound(column.type, stats.high, up=True))
+            _put(nulls, column, stats.nulls if column.id in present else rows)
         loose = {"tightBounds": False} if file.hidden else {}
         made = {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls}
         return written({**made, **loose})

@@ -257,8 +257,8 @@ def data_entry(
         time_id: the id of the event time.
         stamp: the stamp of the version that adds it.
     """
-    segment, facts = new.shown.segment, new.facts
-    known = {number: facts.columns[number] for number in kinds if number in facts.columns}
+    segment, stats = new.shown.segment, new.stats
+    known = {number: stats.columns[number] for number in kinds if number in stats.columns}
     lows = {number: bound(each.low, kinds[number]) for number, each in known.items()}
     highs = {
         number: bound(each.high, kinds[number], upper=True)
@@ -273,12 +273,12 @@ def data_entry(
         file_path=uri,
         record_count=segment.rows,
         file_size_in_bytes=segment.size,
-        column_sizes=_pairs({n: each.size for n, each in facts.columns.items()}),
+        column_sizes=_pairs({n: each.size for n, each in stats.columns.items()}),
         value_counts=_pairs({n: segment.rows for n, f in known.items() if f.nulls is not None}),
         null_value_counts=_pairs({number: each.nulls for number, each in known.items()}),
         lower_bounds=_pairs({**lows, time_id: times[0]}),
         upper_bounds=_pairs({**highs, time_id: times[1]}),
-        split_offsets=list(facts.split_offsets) or None,
+        split_offsets=list(stats.split_offsets) or None,
     )
 
 

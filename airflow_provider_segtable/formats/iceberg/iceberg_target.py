@@ -179,7 +179,7 @@ class IcebergTarget:
                 raise
             if found != data:
                 return False
-            self._storage.settle(names.METADATA)
+            self._storage.flush(names.METADATA)
         return True
 
     def _stored_bytes(self, path: str) -> bytes | None:
@@ -357,7 +357,7 @@ def _check_ids(revision: Revision) -> None:
     bare = [
         path
         for path, new in revision.shown.items()
-        if not new.facts.numbered and (within or new.shown.segment.schema)
+        if not new.stats.numbered and (within or new.shown.segment.schema)
     ]
     if bare:
         columns = f", none within {within[0]!r}" if within else ""

@@ -4,9 +4,8 @@ How to add a kind of plan:
 
 1. One file in ``core/log/``: a subclass of ``Plan`` (of ``GroupPlan`` if it replaces adjacent
    groups of a chunk). Its class attributes are the kind's name, rank, patience and priority. Its
-   methods answer what it claims, which lock it asks for, when it is admitted, which steps it
-   takes, when its outputs are in balance, and how it is encoded. mypy and the abstract methods
-   say what is missing.
+   methods return its claim, its lock, its admission, its steps, the balance of its outputs, and
+   its encoding. mypy and the abstract methods name the missing ones.
 2. One file in ``planning/finders/``: a ``Finder`` whose ``FINDER`` instance finds the kind's
    candidates, and makes the plans that users ask for. The kind names this module (``planned_in``).
    If the policy can turn the kind off, the finder names the field (``switch``).

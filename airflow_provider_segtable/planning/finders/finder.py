@@ -1,4 +1,4 @@
-"""The planning side of a kind of plan: how its candidates are found, and what users may choose.
+"""The planning side of a kind of plan: how its candidates are found, and the choices of users.
 
 1. Each kind has one module here, named by ``Plan.planned_in``, with a ``FINDER``. The planner and
    manual requests go over the kinds and ask their finders; neither names a kind.
@@ -15,7 +15,7 @@
 A user may choose the segments to compact:
 
 6. Ids are written as ``table segments`` prints them. Each must be visible at the newest version.
-7. Each kind has its own rule for what it compacts then (``Finder.chosen``): a minor compaction
+7. Each kind has its own rule for the inputs of a choice (``Finder.chosen``): a minor compaction
    joins exactly these segments, the others take the whole chunks that they lie in.
 8. A segment that no plan takes is refused, with the planner's reason.
 9. A choice that was made before has its plans already: pending ones, or completed ones that hid
@@ -98,12 +98,12 @@ def _parsed(text: SegmentId | str) -> SegmentId:
 def _absent(segment: SegmentId, state: State) -> str:
     if segment in state.timeline:
         return (
-            f"segment {segment} is hidden: others have replaced it; choose from what "
-            "`segtable table segments` lists"
+            f"segment {segment} is hidden: others have replaced it; choose from the list "
+            "of `segtable table segments`"
         )
     return (
         f"{state.table.name} has no segment {segment}: it may have been replaced and cleaned; "
-        "choose from what `segtable table segments` lists"
+        "choose from the list of `segtable table segments`"
     )
 
 
@@ -225,6 +225,6 @@ def finders() -> tuple[Finder, ...]:
 def open_among(
     found: PlannerContext, chunks: Sequence[ChunkKey], skipped: list[Skipped]
 ) -> Iterator[ChunkKey]:
-    """Yield those of the chunks that may be compacted; add reasons for all others."""
+    """Yield the chunks that may be compacted; add reasons for all others."""
     touched = set(chunks)
     return (chunk for chunk in found.open_chunks(skipped) if chunk in touched)

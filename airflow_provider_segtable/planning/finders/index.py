@@ -1,8 +1,8 @@
-"""Plan index builds: what each index of a table lacks becomes one plan.
+"""Plan index builds: the lacking time of each index of a table becomes one plan.
 
 1. A plan is over a whole index, not over chunks, so it is found after all other plans of the run.
-   What these and the pending ones are about to rewrite is left for later: the compaction's own
-   commit feeds the index, or a later plan builds it.
+   The inputs of these and of pending plans are left for later: the compaction's own commit
+   feeds the index, or a later plan builds it.
 2. There is one pending plan for each index. After an abort the index rests for a while.
 3. The budget of a run does not count: a build is bounded by its own time-out
    (``index.timeout_minutes``), and pauses.
@@ -91,7 +91,7 @@ def _wanted(wish: WishedIndex, state: State) -> WantedIndex | str:
 def index_plan(
     state: State, index: IndexState, why: str, apart: Sequence[Interval] = ()
 ) -> IndexPlan | None:
-    """Return the plan that builds what an index lacks; None if that is nothing.
+    """Return the plan that builds the time an index lacks; None if it lacks nothing.
 
     Args:
         state: the table.
@@ -131,7 +131,7 @@ class IndexFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return that no area has one: they are found in the whole table."""
+        """Return False: index builds are found in the whole table."""
         del found, interval, summaries
         return False
 

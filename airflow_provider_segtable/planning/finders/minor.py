@@ -11,8 +11,8 @@
 4. A batch is compacted if it fills an output, has ``min_segments``, its oldest segment is old
    enough, or many of its rows are deleted; the last holds for a single group, too.
 5. Of segments that a user chose, one batch is made in each chunk, or they are refused: they must be
-   whole neighbouring groups that nobody else compacts, and fit one output. How small they are,
-   and how many, does not matter.
+   whole neighbouring groups without another claim, and fit one output. Their sizes and number do
+   not matter.
 6. Batches are ranked by gain per cost, and chosen until the budget is used up. Every other
    segment gets a reason. A dry run returns the same object.
 
@@ -163,7 +163,7 @@ def _plan(found: PlannerContext, chunk: ChunkKey, batch: Run) -> MinorPlan:
     inputs = tuple(segment.id for segment in segments)
     size, left = run_size(batch), run_size(batch) - found.deleted.bytes_of(segments)
     average = describe_size(size / len(inputs))
-    what = "small segments" if len(inputs) > 1 else "segment"
+    noun = "small segments" if len(inputs) > 1 else "segment"
     return MinorPlan(
         id=plan_id(found.state.table.table_id, MinorPlan.kind, inputs),
         chunk=chunk,
@@ -173,7 +173,7 @@ def _plan(found: PlannerContext, chunk: ChunkKey, batch: Run) -> MinorPlan:
         outputs=1,
         rows=sum(segment.rows for segment in segments),
         size=size,
-        reason=f"{len(inputs)} {what} of {average} -> 1 of {describe_size(left)}: "
+        reason=f"{len(inputs)} {noun} of {average} -> 1 of {describe_size(left)}: "
         f"{_why(batch, found)}",
     )
 
@@ -264,7 +264,7 @@ def _unfit(found: PlannerContext, chunk: ChunkKey, runs: Sequence[Run], ids: Cho
         return (
             f"are not neighbours: between partitions [{left.start}, {left.end}) and "
             f"[{right.start}, {right.end}) lie others, or ids that a writer may still fill; choose "
-            "what lies between, too, or compact them one run at a time"
+            "the segments between, too, or compact them one run at a time"
         )
     here = {segment_id for segment_id in ids if segment_id.chunk == chunk}
     beside = torn_base(here, found.state.timeline.base(chunk))

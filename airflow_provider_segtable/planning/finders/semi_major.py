@@ -17,7 +17,7 @@
    are done.
 6. Files with the columns of an earlier schema may keep the table from being published
    (``PlannerContext.blocking``). A chunk with such files is due whatever its size and age; without
-   a ``clustering`` only they, and what lies between, are the inputs.
+   a ``clustering`` only they, and the segments between, are the inputs.
 7. The ids of the outputs are allocated before their number is known: twice the number that the
    sizes suggest, plus two. Unused ids are discarded, which costs nothing.
 

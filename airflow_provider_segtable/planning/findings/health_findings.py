@@ -266,24 +266,24 @@ def _limits(seen: Observed) -> Iterator[Finding]:
     renewing = next(kind.kind for kind in kinds() if kind.starts_version)
     near: dict[Interval, list[tuple[float, ChunkKey, str]]] = {}
     for chunk in seen.state.timeline.visible_chunks():
-        for what, count, most in _used(seen.state, chunk):
+        for noun, count, most in _used(seen.state, chunk):
             if count >= NEARLY * most:
-                told = f"{count:,} of {most:,} {what} are used"
-                near.setdefault(chunk.interval, []).append((count / most, chunk, told))
+                used = f"{count:,} of {most:,} {noun} are used"
+                near.setdefault(chunk.interval, []).append((count / most, chunk, used))
     for interval, found in near.items():
-        _, worst, told = max(found)
+        _, worst, used = max(found)
         yield Finding(
             code="limit-near",
             severity=Severity.CRITICAL,
             where=str(worst),
-            what=told,
+            what=used,
             why="at the limit appends and compactions of this chunk are refused",
             do=f"segtable compact TABLE --kind {renewing} --interval {interval}",
         )
 
 
 def _used(state: State, chunk: ChunkKey) -> Iterator[tuple[str, int, int]]:
-    """Yield what a chunk has a limited number of: its name, how many are used, and the limit."""
+    """Yield the limited numbers of a chunk: the noun, the number in use, and the limit."""
     for generation in Generation:
         ids = generation.ids(chunk)
         used = state.id_space(chunk, generation).next - ids.start
@@ -437,7 +437,7 @@ def lagging_consumers(
         unread: the time of the first change of rows after a consumer's position, by consumer; None
             if it has read everything.
         now: this machine's clock.
-        hours: for how long cleaning keeps what consumers have yet to read.
+        hours: for how long cleaning keeps versions for late consumers.
     """
     for name, consumer in sorted(state.consumers.items()):
         if needed_from(state, consumer) < state.retained_from:
@@ -453,7 +453,7 @@ def _lost(name: str, consumer: Consumer, state: State) -> Finding:
         where=name,
         what=f"its position, version {consumer.version}, was cleaned: versions are kept from "
         f"{state.retained_from} on",
-        why="it cannot read what was committed since its position",
+        why="it cannot read the changes since its position",
         do=f"let it read a whole version N, then: segtable consumers advance TABLE {name} "
         f"--version N; or drop it: segtable consumers drop TABLE {name}",
     )

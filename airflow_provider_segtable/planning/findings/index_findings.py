@@ -1,7 +1,7 @@
 """Findings about indexes and about unmerged files of buckets; pure, from observations.
 
-Indexes: what they lack, and what keeps readers from using them. None of this makes a read wrong:
-files without usable entries are opened.
+Indexes: lacking time, and conditions that keep readers from using them. None of this makes a read
+wrong: files without usable entries are opened.
 
 1. An index that has lacked something for ``index_minutes``, without a pending plan that builds it,
    is reported: as *unbuilt* until it is available for the first time, then as *lagging*.
@@ -52,7 +52,7 @@ MANY = 64
 def index_findings(
     seen: Observed, bounds: Bounds, tables: Mapping[str, TableDefinition | str]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the indexes of a table.
+    """Yield the problems of a table's indexes.
 
     Args:
         seen: the table.
@@ -201,7 +201,7 @@ MOST_LOG_SHARE = 0.5
 
 
 def keyed_findings(seen: Observed) -> Iterator[Finding]:
-    """Yield what makes reads of a primary-key table slow or empty, or a rollup table's double."""
+    """Yield causes of slow or empty reads of a primary-key table, or double ones of a rollup's."""
     if seen.state.table.kind.merges:
         yield from _restored(seen)
     if not seen.state.table.kind.buckets:
@@ -225,7 +225,7 @@ def _without_base(seen: Observed, found: list[Slice]) -> Iterator[Finding]:
         what=f"{counted(torn[0].log_files, 'file')} and no base, although a compaction made one "
         "before: a part of it was lost, or an older segtable restored it; affected buckets: "
         f"{len(torn)}",
-        why="base_only, and what is published as Delta and Iceberg, show no row of the bucket",
+        why="base_only, and readers of Delta and Iceberg, see no row of the bucket",
         do=f"segtable compact TABLE --kind semi-major --interval {interval}",
     )
 
@@ -249,8 +249,8 @@ def _restored(seen: Observed) -> Iterator[Finding]:
             where=str(interval),
             what="the time chunk was restored with segments that no major compaction had rolled "
             f"up; affected time chunks: {len(found)}",
-            why="a group may have several rows; what an older segtable published of it since has "
-            "them, too, and no newer version is published before they are one",
+            why="a group may have several rows; a version that an older segtable published since "
+            "has them, too, and no newer version is published before they are one",
             do=f"segtable compact TABLE --kind major --interval {interval}",
         )
 

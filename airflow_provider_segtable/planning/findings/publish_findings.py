@@ -37,7 +37,7 @@ def damaged_target(title: str, name: str, folders: Collection[str], error: str) 
         code="damaged-published",
         severity=Severity.CRITICAL,
         where=where,
-        what=f"what is published as {title} is damaged: {error}",
+        what=f"the published {title} table is damaged: {error}",
         why="its readers fail; cleaning deletes nothing while it cannot be decoded",
         do=f"publish it anew: segtable publish {TABLE} --format {name} --full; or remove it: "
         f"segtable publish {TABLE} --format {name} --remove",
@@ -82,7 +82,7 @@ def other_published_files(
         where=name,
         what=f"event {event} is published as {title}, but lacks {counted(len(lacking), 'file')} of "
         f"it, and has {counted(len(extra), 'file')} that it does not have: {some}",
-        why="its readers see other rows than those of the log",
+        why="its readers see other rows than the log has",
         do=f"segtable publish {TABLE} --format {name} --full",
     )
 
@@ -97,7 +97,7 @@ def other_published_rows(title: str, name: str, event: int, wrong: Mapping[str, 
         where=name,
         what=f"event {event} is published as {title}, but {counted(len(wrong), 'time chunk')} "
         f"differ: {some}{more}",
-        why="its readers see other rows than those of the log",
+        why="its readers see other rows than the log has",
         do=f"segtable publish {TABLE} --format {name} --full",
     )
 
@@ -105,7 +105,7 @@ def other_published_rows(title: str, name: str, event: int, wrong: Mapping[str, 
 def unbased_buckets(title: str, name: str, buckets: int, records: int, *, merged: int) -> Finding:
     """Report buckets of a primary-key table that have rows, and nothing to publish.
 
-    ``merged`` is the number of those that a compaction has merged, and has left without a base.
+    ``merged`` is the number of these that a compaction merged and left without a base.
     """
     old = f"; a compaction has merged {merged} of them" if merged else ""
     return Finding(
@@ -131,9 +131,9 @@ def lagging_target(
         code="lagging-published",
         severity=Severity.WARNING,
         where=name,
-        what=f"{title} shows {shown}, and for {lag_s / 3600:.1f} hours not what {newer} changed",
+        what=f"{title} shows {shown}, and lacks {newer} for {lag_s / 3600:.1f} hours",
         why="its readers see old rows, and cleaning keeps the files of that version for them",
-        do=f"publish it: segtable publish {TABLE} --format {name}; what fails after commits is a "
+        do=f"publish it: segtable publish {TABLE} --format {name}; a failure after a commit is a "
         "warning in the logs of the writers",
     )
 
@@ -146,7 +146,7 @@ def refused_target(title: str, name: str, reason: str) -> Finding:
         where=name,
         what=f"the newest version cannot be published as {title}: {reason}",
         why="its readers see the last version that could be published",
-        do=f"do what the reason says, or: segtable table set {TABLE} publish.{name}=off",
+        do=f"follow the reason, or: segtable table set {TABLE} publish.{name}=off",
     )
 
 

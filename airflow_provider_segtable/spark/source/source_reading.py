@@ -2,7 +2,7 @@
 
 One version (``SegtableSource.Reading``):
 
-1. The version is settled when the DataFrame or view is made, and every query over it reads that
+1. The version is fixed when the DataFrame or view is made, and every query over it reads that
    one. Files are resolved when a query is planned: only those that its columns and its filters
    need, by event times and indexes.
 2. Spark plans a query more than once while it runs; the last plan's frame is kept for that.
@@ -86,7 +86,7 @@ from airflow_provider_segtable.spark.spark_columns import spark_schema
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.kept_versions import advance
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
-from airflow_provider_segtable.table.windows import settled, version_read
+from airflow_provider_segtable.table.windows import pinned, version_read
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject
@@ -218,7 +218,7 @@ class Asked:
                 )
             return Asked(ports=found.ports, state=found.state, request=request)
         state = version_read(ports.log, request)
-        return Asked(ports=ports, state=state, request=settled(ports.log, request, state))
+        return Asked(ports=ports, state=state, request=pinned(ports.log, request, state))
 
     @property
     def columns(self) -> pa.Schema:
@@ -404,7 +404,7 @@ class SourceFeed:
         if not self.request.read.windowed or self.request.latest:
             return None
         state = self.ports.log.at(last)
-        return settled(self.ports.log, self.request.read, state).since_version
+        return pinned(self.ports.log, self.request.read, state).since_version
 
     def _between(self, start: int, last: int) -> Iterator[Step]:
         """Yield the steps after ``start``, up to ``last``; an event is read once."""

@@ -263,7 +263,7 @@ class _ChangeCommit:
                 return None  # the granularity changed while we waited
             files = NewFiles()
             self.segments, self.guard = written(ports, lease, write, files), lease.check
-            files.settle()
+            files.wait_durable()
             done = self._rounds()
         if isinstance(done, Conflict) and self._spans_chunks(newest):
             self._discard_segments()

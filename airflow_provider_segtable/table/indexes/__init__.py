@@ -9,7 +9,7 @@ The way of an index:
    publishes files (``data/indexes/entries``). Few entries are in the event itself, many in files
    that it names (``table/indexes/index_entries``, ADR 0051). ``table/indexes/feeding`` joins the
    former in files, and copies all into the index's log. For a ``record_index`` the committer asks
-   ``table/indexes/routing``: the facts of the written keys are decided with all known ones
+   ``table/indexes/routing``: the entries of the written keys are decided with all known ones
    (``data/indexes/records``), and losing records are corrected in the same event (ADR 0050). A
    compaction that cuts time chunks corrects records that were committed meanwhile
    (``table/indexes/routing``).

@@ -11,18 +11,18 @@ Routes, which an event of a primary-key table brings besides its files:
    and the later writer corrects.
 3. As with all indexes, a writer never waits or fails because of one. If the index cannot be read,
    or is left out (``table.indexes.feeding.left_out``), the event is not routed: the log records
-   that the index lacks it, and its next run settles the keys (``services.indexing``).
+   that the index lacks it, and its next run corrects the keys (``services.indexing``).
 
 Winners:
 
-4. The facts of the new records and all known facts of their keys are decided together
+4. The entries of the new records and all known entries of their keys are decided together
    (``data.indexes.records``).
 5. A new record that wins is certain: a correction below it hides any lower record. If a known
-   record wins and another is to be corrected, the records of the key are read, because facts
+   record wins and another is to be corrected, the records of the key are read, because entries
    outlive their records; the records decide.
-6. The feed leaves one fact of each key with a certain winner. If a known record wins and nothing
-   is to be corrected, all facts stay, because none was compared with the table.
-7. A route is about a version. It *holds* in a later one if since then no event fed a fact of its
+6. The feed leaves one entry of each key with a certain winner. If a known record wins and nothing
+   is to be corrected, all entries stay, because none was compared with the table.
+7. A route is about a version. It *holds* in a later one if since then no event fed a entry of its
    keys, or published files without feeding the index, and the time chunks are the same. If it
    rests on records that were read, no event may have taken records back, either.
 
@@ -82,13 +82,13 @@ from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.facts import among, facts_of, records_of
 from airflow_provider_segtable.table.indexes.feeding import left_out
 from airflow_provider_segtable.table.indexes.index_entries import (
     discard_feed,
     fed_entries,
     write_feed,
 )
+from airflow_provider_segtable.table.indexes.key_entries import among, entries_of_keys, records_of
 
 MOST_ROWS = 100_000
 """Most corrections in a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
@@ -106,7 +106,7 @@ def corrections(
     ports: TableContext,
     state: State,
     index: IndexDefinition,
-    facts: pa.Table,
+    entries: pa.Table,
     decision: Decision,
     target: Target | None = None,
 ) -> Iterator[Segment]:
@@ -116,7 +116,7 @@ def corrections(
         ports: the table's ports.
         state: a version of the table.
         index: its index of records.
-        facts: the decided facts.
+        entries: the decided entries.
         decision: the decision about them.
         target: the target in a compaction; by default the place of new records.
 
@@ -125,8 +125,8 @@ def corrections(
     """
     if not len(decision.losers):
         return
-    rows = correction_rows(index.kind.columns, state.table, facts, decision)
-    for order, places in _by_order(correction_orders(facts, decision)):
+    rows = correction_rows(index.kind.columns, state.table, entries, decision)
+    for order, places in _by_order(correction_orders(entries, decision)):
         for start in range(0, len(places), MOST_ROWS):
             some = rows.take(pa.array(places[start : start + MOST_ROWS]))
             deleted = np.ones(some.num_rows, bool)
@@ -192,9 +192,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The decision about facts, the winners, and the feed of the index."""
+    """The decision about entries, the winners, and the feed of the index."""
 
-    facts: pa.Table
+    entries: pa.Table
     decision: Decision
     wins: npt.NDArray[np.bool_]
     fed: pa.Table
@@ -209,12 +209,12 @@ def routed(ports: TableContext, state: State, index: IndexState, new: pa.Table) 
         ports: the table's ports.
         state: the version.
         index: the index of records.
-        new: the facts about the new records.
+        new: the entries about the new records.
 
     Raises:
         SegtableError: the index or the table could not be read or written.
     """
-    known = _without_files_of(facts_of(ports, index, new), new)
+    known = _without_files_of(entries_of_keys(ports, index, new), new)
     return _written(ports, state, index, new, _planned(ports, state, index, new, known))
 
 
@@ -225,7 +225,7 @@ def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Tab
         ports: the table's ports.
         state: the version.
         index: the index of records.
-        known: all facts about these keys.
+        known: all entries about these keys.
     """
     plan = _planned(ports, state, index, known.slice(0, 0), known)
     return _written(ports, state, index, known, plan)
@@ -234,8 +234,8 @@ def rerouted(ports: TableContext, state: State, index: IndexState, known: pa.Tab
 def _written(
     ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
 ) -> Route:
-    """Write the corrections and the feed of a plan about the keys of some facts."""
-    written = tuple(corrections(ports, state, index.definition, plan.facts, plan.decision))
+    """Write the corrections and the feed of a plan about the keys of some entries."""
+    written = tuple(corrections(ports, state, index.definition, plan.entries, plan.decision))
     try:
         feed = write_feed(ports, index.definition, plan.fed, plan.gone)
     except Exception:
@@ -260,12 +260,12 @@ def _planned(
     if not len(doubtful):
         return plan
     key = index.definition.kind.divided_by
-    keys = Keys.of(plan.facts.take(pa.array(doubtful)), key, nulls=False)
+    keys = Keys.of(plan.entries.take(pa.array(doubtful)), key, nulls=False)
     met = keys.find(known.combine_chunks()) >= 0
     checked, left = known.filter(pa.array(met)), known.filter(pa.array(~met))
     there = _without_files_of(records_of(ports, state, index, checked), new)
     found = _proposed(state, index, new, left, there, keys)
-    kept = found.facts.filter(pa.array(found.wins))
+    kept = found.entries.filter(pa.array(found.wins))
     return replace(
         found,
         fed=_without(found.fed, checked, index.definition.kind.key),
@@ -281,30 +281,32 @@ def _proposed(
     there: pa.Table,
     checked: Keys | None,
 ) -> _Plan:
-    """Decide new facts, known ones, and ``there``, the facts of the records of checked keys."""
-    facts = pa.concat_tables([new, known, there]).combine_chunks()
-    decision = decided(facts, places_of(facts, state.layout)[0], index.definition.kind.divided_by)
-    rows = np.arange(facts.num_rows)
+    """Decide new entries, known ones, and ``there``, the entries of the records of checked keys."""
+    entries = pa.concat_tables([new, known, there]).combine_chunks()
+    decision = decided(
+        entries, places_of(entries, state.layout)[0], index.definition.kind.divided_by
+    )
+    rows = np.arange(entries.num_rows)
     is_new, is_there = rows < new.num_rows, rows >= new.num_rows + known.num_rows
     wins = decision.winner_of == rows
     certain = is_new[decision.winner_of]
     if checked is not None:
-        certain = certain | (checked.find(facts) >= 0)
+        certain = certain | (checked.find(entries) >= 0)
     fed = np.where(certain, wins & (is_new | is_there), is_new)
     return _Plan(
-        facts=facts,
+        entries=entries,
         decision=decision,
         wins=wins,
-        fed=facts.filter(pa.array(fed)),
-        gone=facts.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
+        fed=entries.filter(pa.array(fed)),
+        gone=entries.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
         read=checked is not None,
     )
 
 
-def _without_files_of(facts: pa.Table, new: pa.Table) -> pa.Table:
-    """Return the facts without those about records of the new files."""
-    of_new = pc.is_in(facts.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
-    return facts.filter(pc.invert(of_new))
+def _without_files_of(entries: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the entries without those about records of the new files."""
+    of_new = pc.is_in(entries.column(TOKEN), value_set=pc.unique(new.column(TOKEN)))
+    return entries.filter(pc.invert(of_new))
 
 
 def _without(rows: pa.Table, others: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -371,7 +373,7 @@ class Router:
         self._ready = ready
         self._files = action.segments if isinstance(action, Appended) else ()
         self._given = {feed.index for feed in given}
-        self._facts: dict[str, pa.Table] = {}
+        self._entries: dict[str, pa.Table] = {}
         self._routes: dict[str, Route | None] = {}
         self._stale: list[Route] = []
 
@@ -449,23 +451,23 @@ class Router:
         if index is None:
             return None
         try:
-            return routed(self._ports, state, index, self._new_facts(index, state))
+            return routed(self._ports, state, index, self._new_entries(index, state))
         except NotFound:
             newest = self._ports.log.refresh(state)
             if newest.n == state.n:
                 raise
         return self._route(index_id, newest)
 
-    def _new_facts(self, index: IndexState, state: State) -> pa.Table:
-        """Return the facts about the new records, computed once."""
+    def _new_entries(self, index: IndexState, state: State) -> pa.Table:
+        """Return the entries about the new records, computed once."""
         name = index.definition.id
-        if name not in self._facts:
+        if name not in self._entries:
             if self._ready is not None:
                 self._ready()
             filled = [segment for segment in self._files if segment.path]
             found = entries(index.definition, state.table, filled, self._ports.files)
-            self._facts[name] = found
-        return self._facts[name]
+            self._entries[name] = found
+        return self._entries[name]
 
 
 def parted_corrections(
@@ -492,19 +494,19 @@ def parted_corrections(
     chunks = dict.fromkeys(s.id.chunk for s in late if _cut(s.id.chunk, target.layout))
     for chunk in chunks:
         mine = [segment for segment in late if segment.id.chunk == chunk]
-        facts = _facts(ports, state, index, mine)
-        decision = decided(facts, places_of(facts, target.layout)[0], index.kind.divided_by)
-        yield from corrections(ports, state, index, facts, decision, target)
+        entries = _entries(ports, state, index, mine)
+        decision = decided(entries, places_of(entries, target.layout)[0], index.kind.divided_by)
+        yield from corrections(ports, state, index, entries, decision, target)
 
 
 def _cut(chunk: ChunkKey, layout: Layout) -> bool:
     return layout.holds(chunk.interval.start, chunk.interval.end - 1) is None
 
 
-def _facts(
+def _entries(
     ports: TableContext, state: State, index: IndexDefinition, late: Sequence[Segment]
 ) -> pa.Table:
-    """Return the facts of late files, and the former top fact of each of their keys."""
+    """Return the entries of late files, and the former top entry of each of their keys."""
     (chunk,) = {segment.id.chunk for segment in late}
     names = {segment.id for segment in late}
     before = [

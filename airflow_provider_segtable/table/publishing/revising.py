@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.publishing import (
     difference,
     shown_files,
 )
-from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
+from airflow_provider_segtable.data.publishing import hidden_rows, stats_of
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -153,12 +153,12 @@ def revision(
         return None
     files = tuple(changes.shown.values())
     segments = [each.segment for each in files]
-    facts = facts_of(ports.files, state.table, segments, partial(report, "footers"))
+    stats = stats_of(ports.files, state.table, segments, partial(report, "footers"))
     hidden = hidden_rows(ports.files, state.table, files, partial(report, "hidden rows"))
     report("writing", 0, len(files))
     shown = {
         each.path: NewFile(
-            shown=each, facts=facts[each.path], hidden=hidden.get(each.path, BitMap())
+            shown=each, stats=stats[each.path], hidden=hidden.get(each.path, BitMap())
         )
         for each in files
     }

@@ -29,7 +29,7 @@ class FaultyCoordinator:
     """A ``Coordinator`` whose calls may fail, and whose session may expire at any call.
 
     ``expire(told)`` ends the session on the server, ``wipe(told)`` all sessions and server state;
-    with ``told=False`` the client's lease still shows HELD.
+    with ``notice=False`` the client's lease still shows HELD.
     ``cut(True)`` disconnects the client, so its leases become doubtful; ``cut(False)`` reconnects.
     """
 
@@ -183,10 +183,10 @@ class _FaultyLease:
         # A process may pause and lose its session between the check and the guarded put.
         self.coordinator.boundary("after check")
 
-    def publish(self) -> None:
+    def make_irrevocable(self) -> None:
         self.coordinator.boundary("before publish")
         if not self.coordinator.faults.happens("blind"):
-            self.inner.publish()  # the server decides, so no client is deaf to the outcome
+            self.inner.make_irrevocable()  # the server decides, so no client is deaf to the outcome
         self.coordinator.boundary("after publish")
 
     def report(self, progress: Mapping[str, str]) -> None:

@@ -170,10 +170,10 @@ class FaultyStorage:
         """Overwrite a hint, or fail."""
         self.faults.change(self.actor, f"replace {path}", lambda: self.inner.replace(path, data))
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Settle without a boundary: writes are durable here."""
         self.actor.require_alive()
-        self.inner.settle(prefix)
+        self.inner.flush(prefix)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """List objects, or fail."""

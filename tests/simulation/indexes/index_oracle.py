@@ -79,7 +79,7 @@ class Life:
             for segment in event.action.segments:
                 for hour in hours(segment.id.interval):
                     self.lacking[hour] = self.lacking.get(hour, frozenset()) | {event.n}
-        self.settle(event.n)
+        self.apply(event.n)
 
     @property
     def _publishing(self) -> tuple[type, ...]:
@@ -88,7 +88,7 @@ class Life:
             return PUBLISHING
         return tuple(each for each in PUBLISHING if each is not PlanCompleted)
 
-    def settle(self, n: int) -> None:
+    def apply(self, n: int) -> None:
         """Note that event ``n`` left nothing lacking, if it is the first one."""
         if self.available is None and not self.lacking:
             self.available = n
@@ -169,7 +169,7 @@ class IndexOracle:
         chunks = {s.id.interval for s in state.timeline.visible_segments()}
         lacking = {hour: frozenset({event.n}) for chunk in chunks for hour in hours(chunk)}
         life = Life(definition=action.index, lacking=lacking)
-        life.settle(event.n)
+        life.apply(event.n)
         self.lives[action.index.id] = life
 
     def _differences(

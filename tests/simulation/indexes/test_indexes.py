@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError, StorageError
 from airflow_provider_segtable.core.indexes.index_kind import FileList
-from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
+from airflow_provider_segtable.core.indexes.index_state import IndexGap, IndexState
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
@@ -163,8 +163,8 @@ def lacks_unrecorded(monkeypatch: Patch) -> None:
 
 def builds_take_too_much(monkeypatch: Patch) -> None:
     """A build takes away what was published after the version that it read."""
-    right = Lack.without
-    monkeypatch.setattr(Lack, "without", lambda lack, built, _: right(lack, built, 2**62))
+    right = IndexGap.without
+    monkeypatch.setattr(IndexGap, "without", lambda lack, built, _: right(lack, built, 2**62))
     monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
 
 

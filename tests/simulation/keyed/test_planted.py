@@ -198,7 +198,7 @@ def rivals_unseen(monkeypatch: Patch) -> None:
 
 def keys_unsettled(monkeypatch: Patch) -> None:
     """A run of an index of records leaves the rows that were there before it as they are."""
-    monkeypatch.setattr(build_index, "settle", lambda *_: None)
+    monkeypatch.setattr(build_index, "correct_keys", lambda *_: None)
 
 
 @cache

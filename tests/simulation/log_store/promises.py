@@ -227,8 +227,8 @@ class SteppedLog(EmbeddedLog):
         with self.service.store.confirming(LEASE_S):
             pass
 
-    def publish(self, epoch: Epoch) -> None:
-        """Publish the address, and wait for nobody."""
+    def announce(self, epoch: Epoch) -> None:
+        """Announce the address, without waiting."""
         self._announce(epoch)
 
     def client(self, bucket: int) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_segtable.core.log.state import RecentCommits
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.log_store.manifest import NO_EPOCHS, BucketManifest
-from airflow_provider_segtable.library.log_records import Lane
+from airflow_provider_segtable.library.log_records import BucketQueue
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.logstore.buckets import Bucket
 from airflow_provider_segtable.services.log_directory import BucketAddress
@@ -186,8 +186,8 @@ def stores_believed(monkeypatch: Patch) -> None:
     """Checkpoints and closes return when the store has nothing more to commit."""
     epochs_unheard(monkeypatch)
     no_lease(monkeypatch)
-    monkeypatch.setattr(TableLogWriter, "_settled", lambda _: "")
-    monkeypatch.setattr(Lane, "check", lambda _, wait_s: None)  # noqa: ARG005
+    monkeypatch.setattr(TableLogWriter, "_forget_committed", lambda _: "")
+    monkeypatch.setattr(BucketQueue, "check", lambda _, wait_s: None)  # noqa: ARG005
 
 
 def claims_shared(monkeypatch: Patch) -> None:

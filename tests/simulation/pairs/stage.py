@@ -77,9 +77,9 @@ class HeldStorage:
         self._before(_label("delete", path, b""))
         self.inner.delete(path)
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Settle nothing."""
-        self.inner.settle(prefix)
+        self.inner.flush(prefix)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder."""

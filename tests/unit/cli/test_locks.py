@@ -50,7 +50,7 @@ def test_holders_and_waiters_are_shown(
     """Mode, state, what, who, progress; and who waits behind them."""
     minor = worker.acquire(of_table(request("minor", 1, 2, 3, new=1)), wait_s=0)
     minor.report({"rows": "10"})
-    minor.publish()
+    minor.make_irrevocable()
     major = Running(lambda: worker.acquire(of_table(time_chunk("major", above=0)), wait_s=60))
     eventually(lambda: facts("locks", table)["waiting"])
     found = facts("locks", table)
@@ -88,7 +88,7 @@ def test_a_stuck_lock_is_released(
     found = facts("locks", table, "--release", "stuck", "--yes")
     assert (found["released"], [each["group"] for each in found["locks"]]) == ("stuck", ["other"])
     with pytest.raises(LockLost):
-        stuck.publish()
+        stuck.make_irrevocable()
     other.check()
 
 

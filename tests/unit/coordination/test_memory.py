@@ -49,7 +49,7 @@ def test_suspended_is_doubtful_and_resumed_is_held() -> None:
     lease = client.acquire(request("g", 1), wait_s=0)
     service.suspend(client.session)
     assert lease.state is LeaseState.DOUBTFUL
-    for forbidden in (lease.check, lease.publish):
+    for forbidden in (lease.check, lease.make_irrevocable):
         with pytest.raises(LockLost, match="doubtful"):
             forbidden()
     with pytest.raises(CoordinatorUnavailable):
@@ -64,7 +64,7 @@ def test_a_session_that_ended_while_suspended_is_lost_at_the_reconnection() -> N
     client = MemoryCoordinator(FakeClock(), service)
     lease, session = client.acquire(request("g", 1), wait_s=0), client.session
     service.suspend(session)
-    service.expire(session, told=False)
+    service.expire(session, notice=False)
     assert lease.state is LeaseState.DOUBTFUL
     service.resume(session)
     assert lease.state is LeaseState.LOST
@@ -75,7 +75,7 @@ def test_who_was_not_told_believes_until_it_asks() -> None:
     service = MemoryService()
     client = MemoryCoordinator(FakeClock(), service)
     lease = client.acquire(request("g", 1), wait_s=0)
-    service.expire(client.session, told=False)
+    service.expire(client.session, notice=False)
     later = MemoryCoordinator(FakeClock(), service).acquire(request("h", 1), wait_s=0)
     assert lease.state is LeaseState.HELD
     with pytest.raises(LockLost):
@@ -89,9 +89,9 @@ def test_who_was_not_told_cannot_publish() -> None:
     service = MemoryService()
     client = MemoryCoordinator(FakeClock(), service)
     lease = client.acquire(request("g", 1), wait_s=0)
-    service.expire(client.session, told=False)
+    service.expire(client.session, notice=False)
     with pytest.raises(LockLost):
-        lease.publish()
+        lease.make_irrevocable()
     assert lease.state is LeaseState.LOST
 
 

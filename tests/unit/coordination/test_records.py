@@ -89,7 +89,7 @@ def test_a_state_survives_its_node(
     lock = decode_lock(encode_lock(asking(segments | kept)), since=5, token=TOKEN)
     revocation = Revocation(by="somebody", segments=segments, intervals=(CHUNK.interval,))
     assert with_state(lock, encode_revocation(lock, revocation)).revoked == revocation
-    assert with_state(lock, PUBLISHING) == replace(lock, publishing=True)
+    assert with_state(lock, PUBLISHING) == replace(lock, irrevocable=True)
 
 
 def test_yielding_everything_takes_no_room() -> None:

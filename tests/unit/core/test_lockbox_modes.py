@@ -198,7 +198,7 @@ def test_a_lock_may_be_revoked_part_by_part() -> None:
         ({"priority": 49}, True),
         ({"priority": 50}, False),
         ({"priority": 51}, False),
-        ({"publishing": True}, False),
+        ({"irrevocable": True}, False),
         ({"waiting": True}, False),
         ({"yields": MAX_YIELDS - 1}, True),
         ({"yields": MAX_YIELDS}, False),

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_segtable.core.locks import LockRequest, Mode
 from airflow_provider_segtable.core.log.event import Stamp
-from airflow_provider_segtable.core.log.plan import PlanState, Publish, Rewrite, plan_id
+from airflow_provider_segtable.core.log.plan import Complete, PlanState, Rewrite, plan_id
 from airflow_provider_segtable.core.segment import ChunkKey, Place, Shard, tombstone
 from airflow_provider_segtable.core.time import ALL_TIME, DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.core.timeline import Timeline
@@ -107,8 +107,8 @@ def test_a_major_plan_publishes_what_it_wrote() -> None:
     """Nothing, if its region has become empty."""
     plan = major_plan((first(0),))
     written = (first(3), first(4))
-    assert plan.next_step([first(0)], [written], created()) == Publish(segments=written)
-    assert plan.next_step([], [], created()) == Publish(segments=())
+    assert plan.next_step([first(0)], [written], created()) == Complete(segments=written)
+    assert plan.next_step([], [], created()) == Complete(segments=())
 
 
 def test_a_major_plan_lists_no_time_without_rows() -> None:

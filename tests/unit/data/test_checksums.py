@@ -172,6 +172,6 @@ def test_joined_writes_arrive_in_order_before_the_sink_is_used() -> None:
         assert (file.tell(), sink.position) == (2 * HELD + 4, 2 * HELD + 3)
         file.close()
         assert sink.position == 2 * HELD + 3
-        file.settle()
+        file.pass_on()
         sink.commit()
     assert files.store["a"] == b"ab" + b"c" * HELD + b"d" * (HELD + 1) + b"e"

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     TableGone,
 )
-from airflow_provider_segtable.library.log_records import Lane
+from airflow_provider_segtable.library.log_records import BucketQueue
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.open_log_writer import EmbeddedLog
 from airflow_provider_segtable.library.table import Table
@@ -233,7 +233,7 @@ def _fail(*_: object, **__: object) -> None:
 
 
 def bucket_answer(log: TableLogWriter) -> None:
-    log._lanes[0].check(wait_s=0.01)
+    log._queues[0].check(wait_s=0.01)
 
 
 class Away:
@@ -254,18 +254,18 @@ def test_the_rows_of_one_append_are_seen_and_committed_together() -> None:
     many, seen = 400, set[int]()
     with table.log_writer(automatic=False, provider=MemoryLogStoreProvider()) as log:
         service = service_of(log)
-        pushed, right = 0, Lane.push
+        pushed, right = 0, BucketQueue.push
 
-        def push(lane: Lane, *, wait_s: float) -> None:
+        def push(queue: BucketQueue, *, wait_s: float) -> None:
             nonlocal pushed
             pushed += 1
             reading.append(Running(service.store.status))
             reading[-1]._thread.join(0.02)  # so long a reader that is let in would take
-            right(lane, wait_s=wait_s)
+            right(queue, wait_s=wait_s)
 
         reading: list[Running] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Lane, "push", push)
+            patch.setattr(BucketQueue, "push", push)
             for turn in range(2):
                 log.append(rows(*range(turn * many, turn * many + many)))
         for each in reading:

@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import ALL_TIME, Granularity
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.operators.plans_operator import outstanding, settle
+from airflow_provider_segtable.operators.plans_operator import complete_report, outstanding
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.attempt import Done, in_process, run_one
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact, ending
@@ -88,7 +88,7 @@ def test_operators_and_the_service_agree_on_a_forgotten_plan(
     found = outstanding(ports, plans, wait_s=0)
     assert found.todo == ()
     assert list(found.settled) == list(compact(ports, plans, in_process(ports.files)))
-    assert list(settle(ports, plans, (), "no report")) == list(found.settled)
+    assert list(complete_report(ports, plans, (), "no report")) == list(found.settled)
 
 
 def test_the_newest_end_of_a_plan_counts() -> None:
@@ -178,7 +178,7 @@ def test_superseded_worker_is_overtaken(
         done = list(in_process(ports.files)(jobs))
         client = ports.coordinator
         assert isinstance(client, MemoryCoordinator)
-        service.expire(client.session, told=False)
+        service.expire(client.session, notice=False)
         assert endings(compact(other, plans, in_process(other.files))) == [Ended.COMPLETED]
         yield from done
 

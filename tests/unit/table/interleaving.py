@@ -59,9 +59,9 @@ class Overtaken:
         """Overwrite."""
         self._alive().replace(path, data)
 
-    def settle(self, prefix: str) -> None:
+    def flush(self, prefix: str) -> None:
         """Settle."""
-        self._alive().settle(prefix)
+        self._alive().flush(prefix)
 
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:  # noqa: ARG002
         """Take no turn: a process of another host, which those of the deed do not wait for."""

@@ -15,8 +15,8 @@ from airflow_provider_segtable.core.indexes.index_kind import BloomFilter
 from airflow_provider_segtable.core.indexes.index_state import (
     Feed,
     IndexDefinition,
+    IndexGap,
     IndexState,
-    Lack,
 )
 from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.events import (
@@ -125,7 +125,7 @@ def full() -> State:
                 definition=IndexDefinition(name="a", id="a-1", kind=BloomFilter(columns=(1,))),
                 requested_n=3,
                 requested_at=17,
-                lacks=(Lack(JANUARY, 3, 17), Lack(JANUARY, 5, 19)),
+                lacks=(IndexGap(JANUARY, 3, 17), IndexGap(JANUARY, 5, 19)),
                 feeds=((4, Feed(index="a-1", segments=(TWO[0],))),),
                 forwarded=3,
                 available_n=6,

@@ -277,7 +277,7 @@ class Noting:
 
     def __getattr__(self, name: str) -> object:
         known = getattr(self.inner, name)
-        if name not in {"create", "delete", "settle"}:
+        if name not in {"create", "delete", "flush"}:
             return known
 
         def noted(path: str, *rest: bytes, **given: Any) -> None:
@@ -294,8 +294,8 @@ def test_the_name_goes_first_durably_and_the_events_last(place: Place) -> None:
     begun = calls.index(("create", event_path(n)))
     assert calls[begun + 1 : begun + 4] == [
         ("create", expired_path(n + 1)),
-        ("settle", TIMELINE),
-        ("settle", EXPIRED),
+        ("flush", TIMELINE),
+        ("flush", EXPIRED),
     ]
     deleted = [path for name, path in calls[begun:] if name == "delete"]
     assert deleted[-n - 1 :] == [event_path(number) for number in range(n + 1)]

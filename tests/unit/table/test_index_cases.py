@@ -280,7 +280,7 @@ def test_an_indexer_that_lost_its_lock_is_overtaken(table: Table, service: Memor
     session = first.optional_coordinator.session
 
     def takes_over() -> None:
-        service.expire(session, told=False)
+        service.expire(session, notice=False)
         assert built(rival).ended is Ended.COMPLETED
 
     requested(table.ports)

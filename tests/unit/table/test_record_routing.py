@@ -228,7 +228,7 @@ def known_files(table: Table, name: str) -> bool:
 def test_other_indexes_know_corrections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_inline: int
 ) -> None:
-    """Of a key that moves, of writers that race for it, and of a run that settles it."""
+    """Of a key that moves, of writers that race for it, and of a run that corrects it."""
     monkeypatch.setattr(index_entries, "MOST_INLINE", most_inline)
     table = new_table(tmp_path, index=False)
     table.create_index("listing", "files")
@@ -300,8 +300,8 @@ def test_a_writer_that_dies_leaves_orphans_alone(tmp_path: Path) -> None:
     assert read(table) == [(1, 0, 1)]
 
 
-def test_what_was_there_before_is_settled_by_a_run(tmp_path: Path) -> None:
-    """Keys with several rows get one, in one event a batch; a second run has nothing to settle."""
+def test_a_run_corrects_keys_that_were_there_before(tmp_path: Path) -> None:
+    """Keys with several rows get one, in one event a batch; a second run has nothing to correct."""
     table = new_table(tmp_path, index=False)
     for day in range(4):
         upsert(table, *({"key": key, "day": day, "seq": 9 - (day - key) ** 2} for key in range(4)))
@@ -318,7 +318,7 @@ def test_what_was_there_before_is_settled_by_a_run(tmp_path: Path) -> None:
     assert read(table) == [(0, 0, 9), (1, 1, 9), (2, 2, 9)]
 
 
-def test_keys_are_settled_after_a_plan_that_was_aborted_before(
+def test_keys_are_corrected_after_a_plan_that_was_aborted_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A build that is aborted between its entries and the keys is not current before a run."""
@@ -327,7 +327,7 @@ def test_keys_are_settled_after_a_plan_that_was_aborted_before(
         upsert(table, {"key": 1, "day": day, "seq": day})
     table.create_index(KEYS, "record_index")
     with monkeypatch.context() as planted:
-        planted.setattr(indexing, "settle", lambda *_: 1 // 0)
+        planted.setattr(indexing, "correct_keys", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             table.run_index(KEYS)
     (known,) = table.ports.log.load().pending_plans()
@@ -341,10 +341,10 @@ def test_keys_are_settled_after_a_plan_that_was_aborted_before(
 
 
 @pytest.mark.parametrize("bound", ["MOST_FEED_BYTES", "MOST_WAITING"])
-def test_a_load_that_was_not_routed_is_settled(
+def test_a_load_that_was_not_routed_is_corrected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    """A write that is large, or comes when many feeds wait, commits; the next run settles it."""
+    """A write that is large, or comes when many feeds wait, commits; the next run corrects it."""
     table = new_table(tmp_path)
     upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 5})
     with monkeypatch.context() as patch:
@@ -381,7 +381,7 @@ def test_an_index_that_cannot_be_read_keeps_no_writer(
         raise NotFound("a file of the index is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.table.indexes.routing.facts_of", lost)
+        patch.setattr("airflow_provider_segtable.table.indexes.routing.entries_of_keys", lost)
         upsert(table, {"key": 1, "day": 3, "seq": 2})
     assert not table.index(KEYS).current
     assert len(read(table)) == 2
@@ -396,13 +396,13 @@ def codes(table: Table) -> list[str]:
 
 
 def test_what_is_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that no run settled, and records without facts; nothing in a sound table."""
+    """Rows that no run corrected, and records without facts; nothing in a sound table."""
     table = new_table(tmp_path, index=False)
     upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 1})
     upsert(table, {"key": 1, "day": 3, "seq": 2})
     table.create_index(KEYS, "record_index")
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.services.indexing.settle", lambda *_: None)
+        patch.setattr("airflow_provider_segtable.services.indexing.correct_keys", lambda *_: None)
         table.run_index(KEYS)
     assert codes(table) == ["doubled-keys"]
     table.rebuild_index(KEYS)

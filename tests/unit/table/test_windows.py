@@ -31,7 +31,7 @@ from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.table.windows import settled
+from airflow_provider_segtable.table.windows import pinned
 from tests.unit.table.conftest import SCHEMA, rows
 
 NOTHING_KEPT = Retention(hours=0, versions=1, orphan_hours=0)
@@ -191,15 +191,15 @@ def test_a_cleaned_window_is_refused_with_the_oldest_start(table: Table) -> None
     assert added(table.scan(since_version=2)) == [*range(20, 40)]
 
 
-def test_a_settled_window_stays_the_same(table: Table) -> None:
+def test_a_pinned_window_stays_the_same(table: Table) -> None:
     """Its start is a version, whatever the consumer does meanwhile."""
     table.advance_consumer("billing", 2)
     state = table.state()
     wanted = read_request(consumer="billing", changes=True)
-    same = settled(table.ports.log, wanted, state)
+    same = pinned(table.ports.log, wanted, state)
     table.advance_consumer("billing", 4)
     assert same == read_request(since_version=2, changes=True)
-    assert settled(table.ports.log, read_request(version=3), state) == read_request(version=3)
+    assert pinned(table.ports.log, read_request(version=3), state) == read_request(version=3)
     with pytest.raises(InvalidInput, match="position of consumer 'billing' is version 4, after"):
         table.read(replace(wanted, version=3))
 

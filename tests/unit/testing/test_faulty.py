@@ -165,8 +165,8 @@ def leased(faults: Faults, then: Callable[[FaultyCoordinator, Actor, Any], None]
             client,
             actor,
             faults,
-            expire=lambda told: service.expire(client.session, told=told),
-            wipe=lambda told: service.wipe(told=told),
+            expire=lambda told: service.expire(client.session, notice=told),
+            wipe=lambda told: service.wipe(notice=told),
             cut=cut,
         )
         request = LockRequest(table="t", group="g", purpose="test", holder="h")

@@ -171,7 +171,7 @@ def noted(
         found = each if feed is None else each.fed(at.n, feed)
         if feed is None or not feed.covers(files):
             found = found.lacking(lacking, at.n, at.time)
-        return found.settled(at.n)
+        return found.with_available(at.n)
 
     return replace(state, indexes={name: after(each) for name, each in state.indexes.items()})
 

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.local_files import LocalFiles
-from airflow_provider_segtable.data.publishing import file_facts
+from airflow_provider_segtable.data.publishing import file_stats
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import (
     NewFile,
@@ -75,7 +75,7 @@ class Lake:
         shown = ShownFile(segment=segment, clips=clips)
         return NewFile(
             shown=shown,
-            facts=file_facts(LocalFiles(str(self.root)), self.table, segment),
+            stats=file_stats(LocalFiles(str(self.root)), self.table, segment),
             hidden=hides,
         )
 

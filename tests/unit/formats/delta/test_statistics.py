@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.publishing import ColumnFacts, FileFacts, ShownFile
+from airflow_provider_segtable.core.publishing import ColumnStats, FileStats, ShownFile
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.formats.delta.delta_commit import Statistics
 from airflow_provider_segtable.formats.format import NewFile
@@ -21,8 +21,8 @@ TS = "timestamp[us, tz=UTC]"
 def bounds(kind: str, low: Any, high: Any, **other: Any) -> tuple[Any, Any]:
     """Return the bounds of a column of some type."""
     table = replace(TABLE, schema=Schema((Column(name="c", type=kind),)))
-    facts = FileFacts(columns={1: ColumnFacts(low=low, high=high, **other)})
-    made = json.loads(Statistics(table).of(NewFile(shown=ShownFile(segment=first(0)), facts=facts)))
+    stats = FileStats(columns={1: ColumnStats(low=low, high=high, **other)})
+    made = json.loads(Statistics(table).of(NewFile(shown=ShownFile(segment=first(0)), stats=stats)))
     return made["minValues"].get("c"), made["maxValues"].get("c")
 
 
@@ -68,8 +68,8 @@ def test_counts_of_nulls() -> None:
         Column(name="inside", type="list<element: int32>", id=8, first_name=""),
     )
     table = replace(TABLE, schema=Schema(columns, number=1), earlier=(TABLE.schema,))
-    facts = FileFacts(columns={1: ColumnFacts(nulls=0), 2: ColumnFacts(nulls=4)})
-    file = NewFile(shown=ShownFile(segment=first(0)), facts=facts)
+    stats = FileStats(columns={1: ColumnStats(nulls=0), 2: ColumnStats(nulls=4)})
+    file = NewFile(shown=ShownFile(segment=first(0)), stats=stats)
     made = json.loads(Statistics(table).of(file))
     assert made["nullCount"] == {"time_hour": 0, "carrier": 4, "added": 10}
     assert made["numRecords"] == 10
@@ -85,6 +85,6 @@ def test_times_are_those_of_the_column() -> None:
 def test_characters_are_not_escaped() -> None:
     """Arrow's JSON parser reads an escaped pair of surrogates as another character."""
     table = replace(TABLE, schema=Schema((Column(name="c", type="string"),)))
-    facts = FileFacts(columns={1: ColumnFacts(low="\U0001f600", high="\U0001f600")})
-    made = Statistics(table).of(NewFile(shown=ShownFile(segment=first(0)), facts=facts))
+    stats = FileStats(columns={1: ColumnStats(low="\U0001f600", high="\U0001f600")})
+    made = Statistics(table).of(NewFile(shown=ShownFile(segment=first(0)), stats=stats))
     assert made.count("\U0001f600") == 2

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.publishing import ShownFile, difference, sho
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.publishing import facts_of, hidden_rows
+from airflow_provider_segtable.data.publishing import hidden_rows, stats_of
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
 from airflow_provider_segtable.services.attempt import in_process
@@ -60,7 +60,7 @@ class Lake:
         """Return the change from the published version to the newest one."""
         state, files = self.table.state(), self.table.ports.files
         changes = difference(self.shown, shown_files(state))
-        facts = facts_of(files, state.table, [each.segment for each in changes.shown.values()])
+        stats = stats_of(files, state.table, [each.segment for each in changes.shown.values()])
         hidden = hidden_rows(files, state.table, changes.shown.values())
         return Revision(
             event=state.n,
@@ -71,7 +71,7 @@ class Lake:
             shown={
                 path: NewFile(
                     shown=each,
-                    facts=facts[path],
+                    stats=stats[path],
                     hidden=hidden.get(path, NewFile(shown=each).hidden),
                 )
                 for path, each in changes.shown.items()

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 from airflow_provider_segtable.core.locks import LockGranularity, LockRequest
 from airflow_provider_segtable.core.log.plan import (
     Claim,
+    Complete,
     Named,
     Plan,
     PlanState,
-    Publish,
     Step,
     decoded_fields,
 )
@@ -47,7 +47,7 @@ class RollCallPlan(Plan):
     def next_step(
         self, inputs: Sequence[Segment], done: Sequence[tuple[Segment, ...]], state: State
     ) -> Step:
-        return Publish(segments=())
+        return Complete(segments=())
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> Self:

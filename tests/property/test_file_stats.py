@@ -1,4 +1,4 @@
-"""Facts of files: every bound is a bound of every row, for all types that a table stores."""
+"""Statistics of files: every bound is a bound of every row, for all types that a table stores."""
 
 import io
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.publishing import FileFacts
+from airflow_provider_segtable.core.publishing import FileStats
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID, from_arrow
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.data.publishing import facts_of, file_facts
+from airflow_provider_segtable.data.publishing import file_stats, stats_of
 from airflow_provider_segtable.testing.builders import DEFINITION, first
 from tests.examples import examples
 
@@ -63,15 +63,15 @@ TYPES: list[tuple[pa.DataType, Values]] = [
 ]
 
 
-def facts(rows: pa.Table, **options: Any) -> FileFacts:
-    """Return the facts of a file of some rows."""
+def stats(rows: pa.Table, **options: Any) -> FileStats:
+    """Return the statistics of a file of some rows."""
     sink = io.BytesIO()
     pq.write_table(rows, sink, **options)
     files = MemoryFiles()
     files.store["f"] = sink.getvalue()
     table = replace(DEFINITION, schema=from_arrow(rows.schema.remove_metadata()))
     segment = replace(first(0, rows=rows.num_rows), path="f", size=len(files.store["f"]))
-    return facts_of(files, table, [segment])["f"]
+    return stats_of(files, table, [segment])["f"]
 
 
 @examples(25)
@@ -87,7 +87,7 @@ def test_bounds_hold_for_every_row(seed: int) -> None:
         for at, (kind, value) in enumerate(TYPES)
     }
     rows = pa.table(columns)
-    found = facts(
+    found = stats(
         rows, row_group_size=draw.choice([1, 3, 100]), store_decimal_as_integer=draw.random() < 0.5
     )
     for at, (kind, _) in enumerate(TYPES):
@@ -97,7 +97,7 @@ def test_bounds_hold_for_every_row(seed: int) -> None:
 def test_a_file_without_statistics_has_no_bounds() -> None:
     """What the footer does not tell is None, never a guess."""
     rows = pa.table({"a": [1, 2], "b": ["x", None]})
-    column = facts(rows, write_statistics=False).columns[1]
+    column = stats(rows, write_statistics=False).columns[1]
     assert (column.low, column.high, column.nulls) == (None, None, None)
     assert column.size
 
@@ -111,17 +111,17 @@ def test_columns_go_by_their_ids_if_the_file_has_them() -> None:
     values = [[1, 3], [{"x": 1}, None]]
     inner = pa.struct([field("x", pa.int64(), 3)])
     schema = pa.schema([field("other", pa.int64(), 1), field("s", inner, 2)])
-    found = facts(pa.table(values, schema=schema))
+    found = stats(pa.table(values, schema=schema))
     assert found.numbered
     assert (found.columns[1].low, found.columns[1].high) == (1, 3)
     bare = pa.schema([schema.field(0), field("s", pa.struct([("x", pa.int64())]), 2)])
-    assert not facts(pa.table(values, schema=bare)).numbered
-    assert not facts(pa.table({"a": [1]})).numbered
+    assert not stats(pa.table(values, schema=bare)).numbered
+    assert not stats(pa.table({"a": [1]})).numbered
 
 
 def test_row_groups_begin_where_their_first_column_does() -> None:
     """Split offsets are where row groups begin: the first after the magic number."""
-    offsets = facts(pa.table({"a": range(9)}), row_group_size=3).split_offsets
+    offsets = stats(pa.table({"a": range(9)}), row_group_size=3).split_offsets
     assert len(offsets) == 3
     assert offsets[0] == 4
     assert offsets == tuple(sorted(offsets))
@@ -133,11 +133,11 @@ def test_a_broken_footer_is_named() -> None:
     files.store["f"] = b"PAR1 no footer PAR1"
     segment = replace(first(0), path="f", size=len(files.store["f"]))
     with pytest.raises(CorruptTable, match=r"^f: .*restore it"):
-        file_facts(files, DEFINITION, segment)
+        file_stats(files, DEFINITION, segment)
 
 
 def check(found: Any, column: pa.ChunkedArray, kind: pa.DataType) -> None:
-    """Compare the facts of a column with its values."""
+    """Compare the statistics of a column with its values."""
     if pa.types.is_nested(kind):
         assert (found.low, found.high, found.nulls) == (None, None, None)
         return
@@ -155,7 +155,7 @@ def check(found: Any, column: pa.ChunkedArray, kind: pa.DataType) -> None:
 
 
 def plain(column: pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
-    """Return the values as facts state them: times in microseconds, dates in days."""
+    """Return the values as statistics state them: times in microseconds, dates in days."""
     values = column.drop_null()
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         values = values.cast(pa.int32())

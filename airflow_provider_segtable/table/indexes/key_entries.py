@@ -1,13 +1,13 @@
-"""Look up the known records of keys: their facts in an index, and the records in the table itself.
+"""Look up the known records of keys: by their entries in an index, and in the table itself.
 
-1. ``facts_of`` reads the buckets of the keys in the index's own table, and the feeds that are not
-   copied into it yet. Facts may be about records that do not exist any more.
+1. ``entries_of_keys`` reads the buckets of the keys in the index's own table, and the feeds that
+   are not copied into it yet. Entries may be about records that do not exist any more.
 2. Rows of other keys are left out before anything is merged, and row groups without the keys are
    not read. So the cost of a look-up is reading the files, and its own keys.
 3. Small files, as writers feed them, are kept in memory (``table.entry_cache``), because files
    never change. A writer reads each of them once, however many commits it makes.
-4. ``records_of`` reads the records themselves, in the places that some facts name, and so finds the
-   facts that still hold. It reads the keys' columns in all files of these places.
+4. ``records_of`` reads the records themselves, in the places that some entries name, and so finds
+   the entries that still hold. It reads the keys' columns in all files of these places.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -34,7 +34,6 @@ from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.records import places_of
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader, described_roots, own_root
@@ -62,7 +61,7 @@ SMALL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactFiles:
+class EntryFiles:
     """The files of an index's own table that may have some keys.
 
     Attributes:
@@ -70,7 +69,7 @@ class FactFiles:
         state: a version of it.
         cache: keeps small files.
         buckets: the buckets of the keys.
-        wanted: the condition that a fact is about one of the keys.
+        wanted: the condition that an entry is about one of the keys.
     """
 
     own: TableContext
@@ -80,14 +79,14 @@ class FactFiles:
     wanted: Condition
 
     def groups(self) -> tuple[FileGroup, ...]:
-        """Return the file groups that may have facts of the keys."""
+        """Return the file groups that may have entries of the keys."""
         return groups_to_read(self.state, None).pruned(PrunedBy.ROOTS, self._may_have).left
 
     def _may_have(self, group: FileGroup) -> bool:
         return group.segments[0].id.bucket in self.buckets
 
     def of_group(self, group: FileGroup) -> pa.Table:
-        """Return the facts of a file group, in all columns, merged."""
+        """Return the entries of a file group, in all columns, merged."""
         found = {segment: self._records(segment) for segment in group.segments}
         filled = {segment: rows for segment, (rows, _) in found.items() if rows.num_rows}
         columns = self.state.table.schema.names
@@ -99,7 +98,7 @@ class FactFiles:
         return rows.filter(pc.not_equal(rows.column(OP), DELETE)).select(columns)
 
     def of_feed(self, feed: Feed) -> list[Records]:
-        """Return the facts and tombstones of a feed, as layers."""
+        """Return the entries and tombstones of a feed, as layers."""
         if feed.inline:
             records = decode_records(feed.entries, self.own.uri)
             flagged = records.rows.append_column(OP, pa.array(records.deleted))
@@ -152,13 +151,13 @@ def among(keys: Keys, rows: pa.Table) -> pa.Table:
     return rows.filter(pa.array(keys.find(rows.combine_chunks()) >= 0))
 
 
-def facts_of(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Table:
-    """Return all facts about the keys of some facts, in all columns.
+def entries_of_keys(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Table:
+    """Return all entries about the keys of some entries, in all columns.
 
     Args:
         ports: the indexed table's ports.
         index: the index, in the newest version.
-        wanted: facts, or rows with their key columns.
+        wanted: entries, or rows with their key columns.
 
     Raises:
         SegtableError: the index cannot be read.
@@ -173,7 +172,7 @@ def facts_of(ports: TableContext, index: IndexState, wanted: pa.Table) -> pa.Tab
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pa.array(keys.find(batch) >= 0))
 
-    files = FactFiles(
+    files = EntryFiles(
         own=own,
         state=state,
         cache=ports.entries,
@@ -223,36 +222,36 @@ def _values(column: pa.Array) -> tuple[Value, ...]:
     return ()
 
 
-def records_of(ports: TableContext, state: State, index: IndexState, facts: pa.Table) -> pa.Table:
-    """Return the facts of a version's records in the places of some facts.
+def records_of(ports: TableContext, state: State, index: IndexState, known: pa.Table) -> pa.Table:
+    """Return the entries of a version's records in the places of some entries.
 
     Args:
         ports: the indexed table's ports.
         state: the version.
         index: the index.
-        facts: the known facts; only records of their keys are returned.
+        known: the entries; only records of their keys are returned.
 
     Raises:
         SegtableError: a file of the table cannot be read.
     """
-    keys = Keys.of(facts, index.definition.kind.divided_by, nulls=False)
-    found = [facts.slice(0, 0)]
-    for part in _parts(state, index, facts):
+    keys = Keys.of(known, index.definition.kind.divided_by, nulls=False)
+    found = [known.slice(0, 0)]
+    for part in _parts(state, index, known):
         segments = _files(state, part)
         rows = among(keys, entries(index.definition, state.table, segments, ports.files))
         numbers, chunks = places_of(rows, state.layout)
         inside = np.asarray([chunk == part.place.interval for chunk in chunks], bool)
         found.append(rows.filter(pa.array(inside[numbers])))
-    return pa.concat_tables(found).group_by(facts.column_names).aggregate([])
+    return pa.concat_tables(found).group_by(known.column_names).aggregate([])
 
 
-def _parts(state: State, index: IndexState, facts: pa.Table) -> Iterator[Part]:
-    """Yield the places of facts."""
+def _parts(state: State, index: IndexState, known: pa.Table) -> Iterator[Part]:
+    """Yield the places of entries."""
     key = index.definition.kind.divided_by
-    numbers, chunks = places_of(facts, state.layout)
+    numbers, chunks = places_of(known, state.layout)
     for number, chunk in enumerate(chunks):
         count = state.layout.buckets_at(chunk.start)
-        some = facts.filter(pa.array(numbers == number))
+        some = known.filter(pa.array(numbers == number))
         for bucket in np.unique(buckets_of(some, key, count)).tolist():
             yield Part(
                 place=Place(chunk, bucket), buckets=count, standard=state.layout.buckets, key=key
