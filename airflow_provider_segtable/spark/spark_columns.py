@@ -48,6 +48,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 
+from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -176,14 +177,6 @@ def _literal(at: int, kind: T.DataType) -> Column:
     return F.expr(f"TIMESTAMP_NTZ '{text}'")
 
 
-_WIDER: dict[pa.DataType, T.DataType] = {
-    pa.uint8(): T.ShortType(),
-    pa.uint16(): T.IntegerType(),
-    pa.uint32(): T.LongType(),
-    pa.uint64(): T.DecimalType(20, 0),
-    pa.date64(): T.DateType(),
-}
-
 _TIME_SWITCH = "spark.sql.timeType.enabled"
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -201,8 +194,9 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 def _spark_type(field: "pa.Field[Any]") -> T.DataType:
     kind = field.type
-    if kind in _WIDER:
-        return _WIDER[kind]
+    if (found := type_named(str(kind))) and found.spark:
+        named = {"name": field.name, "type": found.spark, "nullable": True, "metadata": {}}
+        return T.StructField.fromJson(named).dataType
     if pa.types.is_struct(kind):
         return spark_schema(pa.schema(list(kind)))
     if any(of(kind) for of in _LISTS):
