@@ -26,7 +26,7 @@ The nearest type that a table stores, for the types of users' files:
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -302,6 +302,27 @@ def _columns(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
+# Types within nested types
+def inner_fields(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
+    """Return the fields of a list, struct or map; none of another type."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)]
+
+
+def with_fields(kind: pa.DataType, fields: "Sequence[pa.Field[pa.DataType]]") -> pa.DataType:
+    """Return a nested type with other fields; a type that is not nested as it is."""
+    if pa.types.is_map(kind):
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(fields[0])
+    return pa.list_(fields[0]) if pa.types.is_list(kind) else kind
+
+
 # The nearest types that a table stores
 _DIGITS = 38
 """The digits that a decimal of a table has at most."""
@@ -325,19 +346,6 @@ def storable_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if is_.is_decimal(kind) and kind.precision <= _DIGITS:
         return pa.decimal128(kind.precision, kind.scale)
-    return _nested(kind)
-
-
-def _nested(kind: pa.DataType) -> pa.DataType:
-    is_ = pa.types
-    if is_.is_fixed_size_list(kind):
-        return pa.list_(storable(kind.value_field), kind.list_size)
-    if is_.is_list(kind):
-        return pa.list_(storable(kind.value_field))
-    if is_.is_large_list(kind):
-        return pa.large_list(storable(kind.value_field))
-    if is_.is_struct(kind):
-        return pa.struct([storable(inside) for inside in kind])
-    if is_.is_map(kind):
+    if is_.is_map(kind):  # keys are not sorted, and values may be null
         return pa.map_(storable_type(kind.key_type), storable_type(kind.item_type))
-    return kind
+    return with_fields(kind, [storable(each) for each in inner_fields(kind)])

@@ -73,6 +73,7 @@ from airflow_provider_segtable.core.time import (
     Layout,
     moment,
 )
+from airflow_provider_segtable.data.arrow_schema import inner_fields, with_fields
 from airflow_provider_segtable.data.conditions import Condition, scalar
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,
@@ -248,17 +249,7 @@ def _near(kind: pa.DataType) -> pa.DataType:
 
 def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
     kind = _near(field.type)
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_readable(inside) for inside in kind])
-    elif pa.types.is_fixed_size_list(kind):
-        kind = pa.list_(_readable(kind.value_field), kind.list_size)
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_readable(kind.value_field))
-    elif pa.types.is_large_list(kind):
-        kind = pa.large_list(_readable(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(_readable(kind.key_field), _readable(kind.item_field))
-    return field.with_type(kind)
+    return field.with_type(with_fields(kind, [_readable(each) for each in inner_fields(kind)]))
 
 
 def with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:

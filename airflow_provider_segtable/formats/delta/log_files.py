@@ -44,7 +44,7 @@ from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.data.arrow_schema import parse_type
+from airflow_provider_segtable.data.arrow_schema import inner_fields, parse_type
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 LOG = "_delta_log"
@@ -336,13 +336,10 @@ def _unknown(kind: pa.DataType) -> str:
         return str(kind) if kind.unit == "ns" else ""
     if is_.is_decimal128(kind):
         return "" if 0 <= kind.scale <= kind.precision else str(kind)
-    if is_.is_struct(kind):
-        return next(filter(None, (_unknown(each.type) for each in kind.fields)), "")
-    if is_.is_map(kind):
-        return _unknown(kind.key_type) or _unknown(kind.item_type)
-    if is_.is_list(kind) or is_.is_large_list(kind):
-        return _unknown(kind.value_type)
-    return str(kind)
+    inner = inner_fields(kind)
+    if is_.is_fixed_size_list(kind) or not (inner or is_.is_struct(kind)):
+        return str(kind)
+    return next(filter(None, (_unknown(each.type) for each in inner)), "")
 
 
 _MAGIC = 1_681_511_377

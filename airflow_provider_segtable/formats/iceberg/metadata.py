@@ -44,7 +44,8 @@ from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.field_ids import field_ids
-from airflow_provider_segtable.data.parquet.table_file import id_of, inner_fields, stored_columns
+from airflow_provider_segtable.data.arrow_schema import inner_fields
+from airflow_provider_segtable.data.parquet.table_file import id_of, stored_columns
 from airflow_provider_segtable.formats.format import Revision
 from airflow_provider_segtable.formats.iceberg.entries import FIELD_ID, PLAIN, Spec, Stamp
 
