@@ -302,6 +302,20 @@ def _columns(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
+# Types of one nature
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are texts."""
+    of = pa.types
+    return bool(of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind))
+
+
+def of_any_length(kind: pa.DataType) -> bool:
+    """Return whether values are texts or bytes of any length, as tables store them."""
+    of = pa.types
+    texts = of.is_string(kind) or of.is_large_string(kind)
+    return bool(texts or of.is_binary(kind) or of.is_large_binary(kind))
+
+
 # Types within nested types
 def inner_fields(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
     """Return the fields of a list, struct or map; none of another type."""
