@@ -316,6 +316,19 @@ def of_any_length(kind: pa.DataType) -> bool:
     return bool(texts or of.is_binary(kind) or of.is_large_binary(kind))
 
 
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether values are numbers of up to 64 bits, or stored as such: times, booleans."""
+    of = pa.types
+    numbers = of.is_integer(kind) or of.is_floating(kind)
+    return bool(numbers or of.is_boolean(kind) or of.is_temporal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values are lists, of any length or of a fixed one."""
+    of = pa.types
+    return bool(of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind))
+
+
 # Types within nested types
 def inner_fields(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
     """Return the fields of a list, struct or map; none of another type."""

@@ -73,7 +73,7 @@ from airflow_provider_segtable.core.time import (
     Layout,
     moment,
 )
-from airflow_provider_segtable.data.arrow_schema import inner_fields, with_fields
+from airflow_provider_segtable.data.arrow_schema import inner_fields, is_list, with_fields
 from airflow_provider_segtable.data.conditions import Condition, scalar
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,
@@ -180,8 +180,6 @@ def _literal(at: int, kind: T.DataType) -> Column:
 
 _TIME_SWITCH = "spark.sql.timeType.enabled"
 
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-
 
 # Schemas, and whether a DataFrame fits
 def spark_schema(schema: pa.Schema) -> T.StructType:
@@ -200,7 +198,7 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
         return T.StructField.fromJson(named).dataType
     if pa.types.is_struct(kind):
         return spark_schema(pa.schema(list(kind)))
-    if any(of(kind) for of in _LISTS):
+    if is_list(kind):
         return T.ArrayType(_spark_type(kind.value_field), True)
     if pa.types.is_map(kind):
         return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
