@@ -10,14 +10,16 @@
 2. Aliases of a scheme become one, slashes are single, and characters are percent-encoded alike.
    The same account of Azure has two forms (``az://``, ``abfss://``) with different assets.
 3. Airflow applies ``normalized`` to every asset of the scheme ``segtable`` (``provider_info``), so
-   a URI that a user writes out equals the one of ``segtable_asset``. It imports nothing of ours.
+   a URI that a user writes out equals the one of ``segtable_asset``. It imports the standard
+   library and ``core.schemes`` alone.
 """
 
 import re
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from airflow_provider_segtable.core.schemes import asset_name
+
 SCHEME = "segtable"
-_SAME = {"s3a": "s3", "abfs": "abfss"}
 _LEFT_AS_IT_IS = "/@=+:,~"
 _FORM = "segtable://s3/bucket/table or segtable://file/path/of/table"
 
@@ -45,5 +47,5 @@ def normalized(parts: SplitResult) -> SplitResult:
             f"{parts.geturl()!r} is not the URI of a table's asset: write {_FORM}, or let "
             "segtable_asset make the asset from the table's URI"
         )
-    host = parts.netloc.lower()
-    return SplitResult(SCHEME, _SAME.get(host, host), quote(path, safe=_LEFT_AS_IT_IS), "", "")
+    host = asset_name(parts.netloc.lower())
+    return SplitResult(SCHEME, host, quote(path, safe=_LEFT_AS_IT_IS), "", "")

@@ -34,6 +34,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
 
+from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 
@@ -161,10 +162,6 @@ _ARGUMENTS = {
     MetricKind.THETA: ("lgNomEntries", range(4, 27), 12),
     MetricKind.KLL: ("k", range(8, 65536), 200),
 }
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-_FLOATS = {"float", "double"}
-_TEXTS = {"string", "large_string", "binary", "large_binary"}
-_ORDERED = re.compile(r"u?int\d+|float|double|bool|(large_)?(string|binary)|date\d+.*|timestamp.*")
 _DECIMAL = re.compile(r"decimal128\(\d+, (\d+)\)")
 _METRIC = re.compile(r"([^=]+)=\s*(\w+)\s*(?:\((.*)\))?\s*")
 
@@ -279,7 +276,8 @@ _WORKS_ON[MetricKind.KLL] = "an integer (up to int64 and uint32), float or doubl
 
 def orderly(kind: str) -> bool:
     """Return whether values of a type can be compared, and so grouped."""
-    return bool(_DECIMAL.fullmatch(kind) or _ORDERED.fullmatch(kind))
+    found = type_named(kind)
+    return bool(_DECIMAL.fullmatch(kind) or (found and found.ordered))
 
 
 def _kind(word: str) -> MetricKind:
@@ -291,25 +289,16 @@ def _kind(word: str) -> MetricKind:
 
 
 def _stored_type(kind: MetricKind, source: str) -> str | None:
-    integer = source in _INTEGERS - {"uint64"}
-    decimal = _DECIMAL.fullmatch(source)
+    found, decimal = type_named(source), _DECIMAL.fullmatch(source)
     match kind:
         case MetricKind.SUM if decimal:
             return f"decimal128(38, {decimal[1]})"
-        case MetricKind.SUM if source in _FLOATS:
-            return "double"
-        case MetricKind.SUM if integer:
-            return "int64"
-        case MetricKind.HLL if integer or source in _TEXTS:
-            return "binary"
-        case MetricKind.THETA if integer or source in _TEXTS | _FLOATS:
-            return "binary"
-        case MetricKind.KLL if integer or source in _FLOATS:
-            return "binary"
+        case MetricKind.SUM:
+            return (found and found.summed) or None
         case MetricKind.MIN | MetricKind.MAX | MetricKind.FIRST | MetricKind.LAST:
             return source if orderly(source) else None
         case _:
-            return None
+            return "binary" if found and kind.value in found.sketches else None
 
 
 # Names of columns, and lists of them

@@ -26,12 +26,13 @@ The nearest type that a table stores, for the types of users' files:
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.column_types import type_named, words
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
@@ -40,21 +41,6 @@ from airflow_provider_segtable.core.tables.table_kind import TableKind
 _HOURS, _MINUTES = 24, 60
 FIELD_ID = b"PARQUET:field_id"
 """The key in a field's metadata under which pyarrow reads and writes the id of a column."""
-
-_PRIMITIVES: dict[str, pa.DataType] = {
-    str(made): made
-    for made in (
-        pa.bool_(),
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-        *(pa.float16(), pa.float32(), pa.float64()),
-        *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
-        *(pa.date32(), pa.date64(), pa.null()),
-        *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
-        *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
-        *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
-    )
-}
 
 
 def from_arrow(schema: pa.Schema) -> Schema:
@@ -134,8 +120,9 @@ def parse_type(text: str) -> pa.DataType:
     Raises:
         SchemaMismatch: if a table cannot store the type.
     """
-    if text in _PRIMITIVES:
-        return _PRIMITIVES[text]
+    found = type_named(text)
+    if found and text in found.texts:
+        return pa.type_for_alias(text)
     for pattern, build in _PARAMETRIC:
         match = re.fullmatch(pattern, text)
         if match:
@@ -184,46 +171,6 @@ _PARAMETRIC: tuple[tuple[str, Callable[..., pa.DataType]], ...] = (
 
 
 # Schemas of users
-ALIASES = {
-    "boolean": "bool",
-    "int": "int64",
-    "integer": "int64",
-    "bigint": "int64",
-    "long": "int64",
-    "smallint": "int16",
-    "short": "int16",
-    "tinyint": "int8",
-    "byte": "int8",
-    "float64": "double",
-    "double precision": "double",
-    "real": "float",
-    "float32": "float",
-    "float16": "halffloat",
-    "str": "string",
-    "text": "string",
-    "varchar": "string",
-    "character varying": "string",
-    "char": "string",
-    "utf8": "string",
-    "large_utf8": "large_string",
-    "bytes": "binary",
-    "bytea": "binary",
-    "blob": "binary",
-    "varbinary": "binary",
-    "date": "date32[day]",
-    "date32": "date32[day]",
-    "timestamp": "timestamp[us, tz=UTC]",
-    "timestamptz": "timestamp[us, tz=UTC]",
-    "timestamp with time zone": "timestamp[us, tz=UTC]",
-    "timestamp with local time zone": "timestamp[us, tz=UTC]",
-    "timestamp_ltz": "timestamp[us, tz=UTC]",
-    "timestamp without time zone": "timestamp[us]",
-    "timestamp_ntz": "timestamp[us]",
-    "datetime": "timestamp[us]",
-    "time": "time64[us]",
-    "interval": "duration[us]",
-    "duration": "duration[us]",
-}
 EXAMPLE = '"user string, amount double, at timestamp[us, tz=UTC] not null"'
 
 
@@ -262,7 +209,7 @@ def column_type(name: str, kind: str) -> pa.DataType:
     try:
         return _type(kind)
     except SchemaMismatch:
-        known = ", ".join(sorted(ALIASES))
+        known = ", ".join(sorted(words()))
         raise SchemaMismatch(
             f"column {name!r} has type {kind!r}, which is unknown: write one of Arrow's (int64, "
             f"string, double, timestamp[us, tz=UTC], list<string>, ...) or of SQL's ({known}, "
@@ -282,7 +229,7 @@ def _type(text: str) -> pa.DataType:
     text = re.sub(r"\s+", " ", text.strip())
     try:
         plain = text.lower() if text.isalnum() else text
-        return parse_type(ALIASES.get(text.lower(), plain))
+        return parse_type(words().get(text.lower(), plain))
     except SchemaMismatch:
         for pattern, build in _GIVEN_PARAMETRIC:
             match = re.fullmatch(pattern, text, re.IGNORECASE)
@@ -355,6 +302,54 @@ def _columns(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
+# Types of one nature
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are texts."""
+    of = pa.types
+    return bool(of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind))
+
+
+def of_any_length(kind: pa.DataType) -> bool:
+    """Return whether values are texts or bytes of any length, as tables store them."""
+    of = pa.types
+    texts = of.is_string(kind) or of.is_large_string(kind)
+    return bool(texts or of.is_binary(kind) or of.is_large_binary(kind))
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether values are numbers of up to 64 bits, or stored as such: times, booleans."""
+    of = pa.types
+    numbers = of.is_integer(kind) or of.is_floating(kind)
+    return bool(numbers or of.is_boolean(kind) or of.is_temporal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values are lists, of any length or of a fixed one."""
+    of = pa.types
+    return bool(of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind))
+
+
+# Types within nested types
+def inner_fields(kind: pa.DataType) -> "list[pa.Field[pa.DataType]]":
+    """Return the fields of a list, struct or map; none of another type."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)]
+
+
+def with_fields(kind: pa.DataType, fields: "Sequence[pa.Field[pa.DataType]]") -> pa.DataType:
+    """Return a nested type with other fields; a type that is not nested as it is."""
+    if pa.types.is_map(kind):
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(fields[0])
+    return pa.list_(fields[0]) if pa.types.is_list(kind) else kind
+
+
 # The nearest types that a table stores
 _DIGITS = 38
 """The digits that a decimal of a table has at most."""
@@ -378,19 +373,6 @@ def storable_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if is_.is_decimal(kind) and kind.precision <= _DIGITS:
         return pa.decimal128(kind.precision, kind.scale)
-    return _nested(kind)
-
-
-def _nested(kind: pa.DataType) -> pa.DataType:
-    is_ = pa.types
-    if is_.is_fixed_size_list(kind):
-        return pa.list_(storable(kind.value_field), kind.list_size)
-    if is_.is_list(kind):
-        return pa.list_(storable(kind.value_field))
-    if is_.is_large_list(kind):
-        return pa.large_list(storable(kind.value_field))
-    if is_.is_struct(kind):
-        return pa.struct([storable(inside) for inside in kind])
-    if is_.is_map(kind):
+    if is_.is_map(kind):  # keys are not sorted, and values may be null
         return pa.map_(storable_type(kind.key_type), storable_type(kind.item_type))
-    return kind
+    return with_fields(kind, [storable(each) for each in inner_fields(kind)])

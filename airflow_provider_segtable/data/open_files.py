@@ -22,16 +22,17 @@ Files in memory, in layers and in folders:
 import contextlib
 import errno
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
 from airflow_provider_segtable.core.paths import inside
+from airflow_provider_segtable.core.schemes import SCHEMES, Memory, ObjectStore, store_of
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
@@ -150,86 +151,18 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
     """Return the file system of a URI, and the path of the object or folder there.
 
     Args:
-        uri: of one of the schemes in ``STORES``.
+        uri: of the scheme of an object store.
         options: storage options by obstore's names.
 
     Raises:
-        InvalidName: an Azure URI names no account.
+        InvalidName: of another scheme, or an Azure URI that names no account.
     """
     parts = urlsplit(uri)
-    return STORES[parts.scheme](parts, _normalised(options))
-
-
-def _normalised(options: Mapping[str, str]) -> dict[str, str]:
-    prefixes = ("aws_", "google_", "azure_storage_", "azure_")
-    named: dict[str, str] = {}
-    for key, value in options.items():
-        short = key.lower()
-        prefix = next((prefix for prefix in prefixes if short.startswith(prefix)), "")
-        named[short.removeprefix(prefix)] = str(value)
-    return named
-
-
-def _yes(options: Mapping[str, str], key: str) -> bool:
-    return options.get(key, "").lower() in {"1", "true", "yes", "on"}
-
-
-def _object_root(parts: SplitResult) -> str:
-    return f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
-
-
-def _s3(parts: SplitResult, options: Mapping[str, str]) -> Place:
-    endpoint = options.get("endpoint", options.get("endpoint_url", ""))
-    scheme, _, host = endpoint.rpartition("://")
-    plain = scheme == "http" or (not scheme and _yes(options, "allow_http"))
-    filesystem = fs.S3FileSystem(
-        access_key=options.get("access_key_id"),
-        secret_key=options.get("secret_access_key"),
-        session_token=options.get("session_token", options.get("token")),
-        anonymous=_yes(options, "skip_signature"),
-        region=options.get("region", options.get("default_region")),
-        endpoint_override=host or None,
-        scheme="http" if plain else "https",
-        force_virtual_addressing=_yes(options, "virtual_hosted_style_request"),
-    )
-    return filesystem, _object_root(parts)
-
-
-def _gcs(parts: SplitResult, options: Mapping[str, str]) -> Place:
-    endpoint = options.get("endpoint", options.get("base_url", ""))
-    scheme, _, host = endpoint.rpartition("://")
-    filesystem = fs.GcsFileSystem(
-        anonymous=_yes(options, "skip_signature"),
-        endpoint_override=host or None,
-        scheme=scheme or "https",
-    )
-    return filesystem, _object_root(parts)
-
-
-def _azure(parts: SplitResult, options: Mapping[str, str]) -> Place:
-    container, _, host = parts.netloc.partition("@")
-    account = host.partition(".")[0] or options.get("account_name")
-    if not account:
-        raise InvalidName(
-            f"{parts.geturl()!r} names no account: give the storage option account_name, "
-            "or write abfs://container@account.dfs.core.windows.net/path"
-        )
-    filesystem = fs.AzureFileSystem(
-        account_name=account,
-        account_key=options.get("account_key", options.get("access_key")),
-        sas_token=options.get("sas_token"),
-    )
-    return filesystem, f"{container}{unquote(parts.path)}"
-
-
-STORES: Mapping[str, Callable[[SplitResult, Mapping[str, str]], Place]] = {
-    "s3": _s3,
-    "s3a": _s3,
-    "gs": _gcs,
-    "az": _azure,
-    "abfs": _azure,
-    "abfss": _azure,
-}
+    store = store_of(parts.scheme)
+    if store is None:
+        raise InvalidName(f"{redacted(uri)!r} is in no object store")
+    made = store.filesystem(parts, options)
+    return getattr(fs, made.kind)(**made.arguments), made.path
 
 
 __all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
@@ -375,7 +308,7 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
     """Open the data files of the table at ``uri``.
 
     Args:
-        uri: a path, ``file://``, ``s3://``, ``gs://``, ``az://``, ``abfs[s]://`` or ``memory://``.
+        uri: a path, or a URI of a scheme in ``core.schemes``.
         storage_options: options by obstore's names, e.g. ``aws_access_key_id``, ``endpoint``,
             ``region``, ``allow_http``, ``account_name``, ``account_key``, ``skip_signature``.
 
@@ -385,23 +318,19 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
     if "://" not in uri:
         return LocalFiles(Path(uri).absolute())
     parts = urlsplit(uri)
-    if parts.scheme in _SCHEMES:
-        return _SCHEMES[parts.scheme](parts)
-    if parts.scheme not in STORES:
-        known = ", ".join(f"{scheme}://" for scheme in (*_SCHEMES, *STORES))
-        raise InvalidName(f"{redacted(uri)!r} has an unknown scheme: use a path or one of {known}")
-    return ArrowFiles(*object_store(uri, storage_options or {}))
-
-
-def _local(parts: SplitResult) -> DataFiles:
-    return LocalFiles(Path(unquote(parts.netloc + parts.path)))
-
-
-def _memory(parts: SplitResult) -> DataFiles:
-    return _MEMORY.setdefault(_object_root(parts), MemoryFiles())
-
-
-_SCHEMES: dict[str, Callable[[SplitResult], DataFiles]] = {"file": _local, "memory": _memory}
+    match SCHEMES.get(parts.scheme):
+        case None:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            raise InvalidName(
+                f"{redacted(uri)!r} has an unknown scheme: use a path or one of {known}"
+            )
+        case ObjectStore():
+            return ArrowFiles(*object_store(uri, storage_options or {}))
+        case Memory():
+            root = f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"
+            return _MEMORY.setdefault(root.rstrip("/"), MemoryFiles())
+        case _:
+            return LocalFiles(Path(unquote(parts.netloc + parts.path)))
 
 
 # Layers and folders of other data files

@@ -56,7 +56,7 @@ from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.core.time import Instant, Interval
-from airflow_provider_segtable.data.arrow_schema import FIELD_ID
+from airflow_provider_segtable.data.arrow_schema import FIELD_ID, inner_fields
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.parquet.footer import MAGIC, read_footer
 from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
@@ -264,28 +264,18 @@ def _start(chunk: Any) -> int:
     return int(chunk.data_page_offset if not first else min(first, chunk.data_page_offset))
 
 
-def _inside(kind: pa.DataType) -> Iterator["pa.Field[Any]"]:
-    """Yield the fields inside of a nested type."""
-    if pa.types.is_map(kind):
-        yield from (kind.key_field, kind.item_field)
-    elif pa.types.is_struct(kind):
-        yield from kind
-    elif _is_nested(kind):
-        yield kind.value_field
-
-
 def _is_nested(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind))
 
 
 def _leaves(kind: pa.DataType) -> int:
     """Return the number of columns that a type is stored in."""
-    return sum(_leaves(field.type) for field in _inside(kind)) if _is_nested(kind) else 1
+    return sum(_leaves(field.type) for field in inner_fields(kind)) if _is_nested(kind) else 1
 
 
 def _is_numbered(field: "pa.Field[Any]") -> bool:
     """Return whether a field and all inside of it have ids."""
-    return FIELD_ID in (field.metadata or {}) and all(map(_is_numbered, _inside(field.type)))
+    return FIELD_ID in (field.metadata or {}) and all(map(_is_numbered, inner_fields(field.type)))
 
 
 # Positions of hidden rows

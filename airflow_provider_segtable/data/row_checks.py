@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.time import ALL_TIME, Instant
+from airflow_provider_segtable.data.arrow_schema import is_list, is_text
 from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
 from airflow_provider_segtable.data.rows import instants, is_time
 
@@ -115,7 +116,7 @@ def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def _akin_nested(found: pa.DataType, expected: pa.DataType) -> bool:
-    if _is_list(found) and _is_list(expected):
+    if is_list(found) and is_list(expected):
         return _akin(found.value_type, expected.value_type)
     if pa.types.is_struct(found) and pa.types.is_struct(expected):
         return [f.name for f in found] == [f.name for f in expected] and all(
@@ -126,18 +127,6 @@ def _akin_nested(found: pa.DataType, expected: pa.DataType) -> bool:
             found.item_type, expected.item_type
         )
     return bool(found == expected)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -157,7 +146,7 @@ _KINDS = (
     pa.types.is_date,
     pa.types.is_time,
     pa.types.is_duration,
-    _is_text,
+    is_text,
     _is_bytes,
 )
 

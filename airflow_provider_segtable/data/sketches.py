@@ -76,7 +76,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.data.keyed.key_groups import ByteStrings, Unscaled, is_text
+from airflow_provider_segtable.data.arrow_schema import of_any_length
+from airflow_provider_segtable.data.keyed.key_groups import ByteStrings, Unscaled
 from airflow_provider_segtable.data.rows import instants
 
 # Hashes of values
@@ -99,7 +100,7 @@ def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
     Raises:
         InvalidInput: values of this type have no hash.
     """
-    if pa.types.is_dictionary(column.type) or is_text(column.type):
+    if pa.types.is_dictionary(column.type) or of_any_length(column.type):
         column = pc.unique(column)  # texts cost more to hash than to compare
     found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(found, pa.DictionaryArray):
@@ -122,7 +123,7 @@ def value_hashes(values: pa.Array) -> Hashes:
         InvalidInput: values of this type have no hash.
     """
     is_, kind = pa.types, values.type
-    if is_text(kind):
+    if of_any_length(kind):
         return _of_bytes(ByteStrings.of(values))
     if is_.is_date32(kind):
         return _of_words(values.cast(pa.int32()).cast(pa.int64()))

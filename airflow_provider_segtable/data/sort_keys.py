@@ -42,6 +42,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.time import Interval, iso
+from airflow_provider_segtable.data.arrow_schema import is_numeric
 from airflow_provider_segtable.data.rows import instants
 
 # Codes of rows
@@ -74,7 +75,7 @@ def check_sortable(name: str, kind: pa.DataType) -> None:
 
 def column_codes(rows: pa.Array, marks: pa.Array) -> Codes:
     """Code one column, and marks of its (plain) type."""
-    if _is_number(rows.type):
+    if is_numeric(rows.type):
         return _spaced(rows, marks)
     return _ranked(rows, marks)
 
@@ -84,21 +85,12 @@ def number_codes(rows: Numbers, marks: Numbers) -> Codes:
     return _clipped(rows, np.ones(len(rows), bool), marks, np.ones(len(marks), bool))
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_temporal(kind)
-    )
-
-
 def ordered_bits(column: pa.Array) -> Numbers | None:
     """Return numbers and times as unsigned numbers of the same order, or None for other types.
 
     The numbers of nulls are arbitrary.
     """
-    return _bits(column).copy() if _is_number(column.type) else None
+    return _bits(column).copy() if is_numeric(column.type) else None
 
 
 def _spaced(rows: pa.Array, marks: pa.Array) -> Codes:

@@ -8,8 +8,8 @@
    entries, other units of time. ``comparable`` gives them the types of the table, exactly or not
    at all.
 4. deltalake and Polars' Delta reader know the names that segtable's storage options have.
-   pyiceberg's file access and DuckDB have names of their own; only S3's are translated, the others
-   come from the environment.
+   pyiceberg's file access and DuckDB have names of their own; ``core.schemes`` translates S3's, the
+   others come from the environment.
 5. Delta Lake is read by deltalake, Polars and DuckDB; Apache Iceberg by pyiceberg, Polars and
    DuckDB. Without a catalog an Iceberg version is opened by its metadata, which has the name that
    it has in Hadoop's catalogs: ``metadata/vN.metadata.json`` below the address.
@@ -19,9 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.schemes import SCHEMES, Scheme
 from airflow_provider_segtable.core.secret import SecretOptions
 
 
@@ -43,6 +45,11 @@ class PublishedPlace:
     def location(self) -> str:
         """Return the location for all readers: a path if it is local, because some refuse URIs."""
         return self.address.removeprefix("file://")
+
+    @property
+    def kind(self) -> Scheme | None:
+        """Return the kind of its store; None for a path."""
+        return SCHEMES.get(urlsplit(self.address).scheme)
 
 
 class PublishedReader(Protocol):
@@ -127,48 +134,18 @@ def _cast(column: pa.Array, wanted: pa.Field) -> pa.Array:
         ) from None
 
 
-_FILEIO = {
-    "access_key_id": "s3.access-key-id",
-    "secret_access_key": "s3.secret-access-key",
-    "session_token": "s3.session-token",
-    "region": "s3.region",
-    "endpoint": "s3.endpoint",
-}
-_DUCKDB = {
-    "access_key_id": "KEY_ID",
-    "secret_access_key": "SECRET",
-    "session_token": "SESSION_TOKEN",
-    "region": "REGION",
-}
-
-
 # Options of the object store under the readers' names
-def fileio_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of S3 under the names of Iceberg's file access."""
-    return {_FILEIO[name]: value for name, value in _bare(options).items() if name in _FILEIO}
+def fileio_options(place: PublishedPlace) -> dict[str, str]:
+    """Return the options of the store under the names of Iceberg's file access."""
+    return place.kind.fileio_options(place.options) if place.kind else {}
 
 
 def duckdb_secret(place: PublishedPlace) -> str:
-    """Return the statement that gives DuckDB the options of S3; empty for other stores."""
-    if not place.address.startswith(("s3://", "s3a://")):
+    """Return the statement that gives DuckDB the options of the store; empty if it needs none."""
+    if not place.kind or not (given := place.kind.duckdb_secret(place.options)):
         return ""
-    options = _bare(place.options)
-    given = {_DUCKDB[name]: value for name, value in options.items() if name in _DUCKDB}
-    endpoint = options.get("endpoint", "")
-    if endpoint:
-        scheme, _, host = endpoint.rpartition("://")
-        given |= {"ENDPOINT": host, "URL_STYLE": "path", "USE_SSL": str(scheme != "http").lower()}
-    escaped = {name: value.replace("'", "''") for name, value in given.items()}
-    said = "".join(f", {name} '{value}'" for name, value in escaped.items())
-    return f"CREATE SECRET (TYPE s3{said})"
-
-
-def _bare(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options without the prefixes that their names may have."""
-    return {
-        name.lower().removeprefix("aws_").removesuffix("_url"): value
-        for name, value in options.items()
-    }
+    fields = {name: quoted(value) for name, value in given.items()} | {"TYPE": given["TYPE"]}
+    return f"CREATE SECRET ({', '.join(f'{name} {value}' for name, value in fields.items())})"
 
 
 _CONFIG = {
@@ -295,7 +272,7 @@ class PyIcebergReader:
         """Yield the rows of a version."""
         from pyiceberg.table import StaticTable
 
-        table = StaticTable.from_metadata(_metadata(place), fileio_options(place.options))
+        table = StaticTable.from_metadata(_metadata(place), fileio_options(place))
         yield from table.scan().to_arrow_batch_reader()
 
 
@@ -313,7 +290,7 @@ class PolarsIcebergReader:
         """Yield the rows of a version."""
         import polars as pl
 
-        options = fileio_options(place.options) or None
+        options = fileio_options(place) or None
         frame = pl.scan_iceberg(_metadata(place), storage_options=options)
         for found in frame.collect_batches(maintain_order=False):
             yield from found.to_arrow().to_batches()

@@ -66,7 +66,7 @@ def task_of(author: str) -> str:
 
 # Links of a task
 class SegtableTableLink(BaseOperatorLink):
-    """The folder of the task's table, if its store has a console (S3, Google Cloud Storage)."""
+    """The folder of the task's table, if its store has a console."""
 
     name = "Table"
 

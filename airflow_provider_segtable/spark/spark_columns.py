@@ -48,6 +48,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 
+from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -72,6 +73,7 @@ from airflow_provider_segtable.core.time import (
     Layout,
     moment,
 )
+from airflow_provider_segtable.data.arrow_schema import inner_fields, is_list, with_fields
 from airflow_provider_segtable.data.conditions import Condition, scalar
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,
@@ -176,17 +178,7 @@ def _literal(at: int, kind: T.DataType) -> Column:
     return F.expr(f"TIMESTAMP_NTZ '{text}'")
 
 
-_WIDER: dict[pa.DataType, T.DataType] = {
-    pa.uint8(): T.ShortType(),
-    pa.uint16(): T.IntegerType(),
-    pa.uint32(): T.LongType(),
-    pa.uint64(): T.DecimalType(20, 0),
-    pa.date64(): T.DateType(),
-}
-
 _TIME_SWITCH = "spark.sql.timeType.enabled"
-
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 # Schemas, and whether a DataFrame fits
@@ -201,11 +193,12 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 def _spark_type(field: "pa.Field[Any]") -> T.DataType:
     kind = field.type
-    if kind in _WIDER:
-        return _WIDER[kind]
+    if (found := type_named(str(kind))) and found.spark:
+        named = {"name": field.name, "type": found.spark, "nullable": True, "metadata": {}}
+        return T.StructField.fromJson(named).dataType
     if pa.types.is_struct(kind):
         return spark_schema(pa.schema(list(kind)))
-    if any(of(kind) for of in _LISTS):
+    if is_list(kind):
         return T.ArrayType(_spark_type(kind.value_field), True)
     if pa.types.is_map(kind):
         return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
@@ -254,17 +247,7 @@ def _near(kind: pa.DataType) -> pa.DataType:
 
 def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
     kind = _near(field.type)
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_readable(inside) for inside in kind])
-    elif pa.types.is_fixed_size_list(kind):
-        kind = pa.list_(_readable(kind.value_field), kind.list_size)
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_readable(kind.value_field))
-    elif pa.types.is_large_list(kind):
-        kind = pa.large_list(_readable(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(_readable(kind.key_field), _readable(kind.item_field))
-    return field.with_type(kind)
+    return field.with_type(with_fields(kind, [_readable(each) for each in inner_fields(kind)]))
 
 
 def with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:

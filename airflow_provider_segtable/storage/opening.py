@@ -2,9 +2,8 @@
 
 URIs and options:
 
-1. One form of URI for log and data files: a path, ``file://``, ``s3://`` (``s3a://``), ``gs://``,
-   ``az://container`` or ``abfs[s]://container@account.dfs.core.windows.net``, and for tests
-   ``memory://name``, which is one store per process, shared by all its users.
+1. One form of URI for log and data files: a path, or a URI of a scheme in ``core.schemes``. A
+   store of ``memory://name`` is one per process, shared by all its users; for tests.
 2. Options have obstore's names; the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``) supplies
    missing ones. Nothing is read or written before the first call.
 3. obstore is imported for object stores only: a local table opens faster without it.
@@ -25,8 +24,8 @@ The start-up check:
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -39,6 +38,14 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     UnsafeStorage,
 )
+from airflow_provider_segtable.core.schemes import (
+    SCHEMES,
+    Client,
+    Memory,
+    ObjectStore,
+    Options,
+    examples,
+)
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
@@ -47,17 +54,11 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import checked
 
-SUPPORTED = (
-    "a local path, file:///path, s3://bucket/path, gs://bucket/path, az://container/path, "
-    "abfss://container@account.dfs.core.windows.net/path, memory://name"
-)
 _RETRY: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 _ONCE: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 _LIKE_A_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*", re.IGNORECASE)
 _MEMORY: dict[str, MemoryStorage] = {}
 _MEMORY_MUTEX = threading.Lock()
-
-Options = Mapping[str, str]
 
 
 # Storage from a URI and options
@@ -75,7 +76,13 @@ def open_storage(uri: str, storage_options: Options | None = None) -> Storage:
     parts = _parts(uri)
     if parts is None:
         return LocalStorage(Path(uri))
-    return _OPENERS[parts.scheme](uri, parts, storage_options or {})
+    match SCHEMES[parts.scheme]:
+        case ObjectStore() as kind:
+            return _opened(uri, parts, storage_options or {}, kind.client(parts))
+        case Memory():
+            return _memory(uri, parts)
+        case _:
+            return _local(uri, parts)
 
 
 def check_uri(uri: str) -> str:
@@ -92,14 +99,14 @@ def _parts(uri: str) -> SplitResult | None:
     """Return the parts of a URI; None for a path."""
     if "://" not in uri:
         scheme = _LIKE_A_SCHEME.match(uri)
-        if not uri or "\0" in uri or (scheme and scheme[0].rstrip(":/") in _OPENERS):
+        if not uri or "\0" in uri or (scheme and scheme[0].rstrip(":/") in SCHEMES):
             raise _invalid(uri, "it is neither a path nor scheme://...")
         return None
     try:
         parts = urlsplit(uri)
     except ValueError as error:
         raise _invalid(uri, str(error)) from None
-    if parts.scheme not in _OPENERS:
+    if parts.scheme not in SCHEMES:
         raise _invalid(uri, f"scheme {parts.scheme!r} is not supported")
     if parts.query or parts.fragment:
         raise _invalid(uri, "'?' and '#' have no meaning here; write them as %3F and %23")
@@ -108,54 +115,36 @@ def _parts(uri: str) -> SplitResult | None:
     return parts
 
 
-def _local(uri: str, parts: SplitResult, _: Options) -> Storage:
+def _local(uri: str, parts: SplitResult) -> Storage:
     if parts.netloc not in {"", "localhost"} or not parts.path:
         raise _invalid(uri, "a file URI has three slashes, then the absolute path")
     return LocalStorage(Path(unquote(parts.path)))
 
 
-def _memory(uri: str, parts: SplitResult, _: Options) -> Storage:
+def _memory(uri: str, parts: SplitResult) -> Storage:
     name = f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
     if not name:
         raise _invalid(uri, "a memory store needs a name")
+    root = f"{parts.scheme}://{name}"
     with _MEMORY_MUTEX:
-        return _MEMORY.setdefault(name, MemoryStorage(f"memory://{name}", clock=SystemClock()))
+        return _MEMORY.setdefault(root, MemoryStorage(root, clock=SystemClock()))
 
 
-def _s3(uri: str, parts: SplitResult, options: Options) -> Storage:
-    from obstore.store import S3Store
-
-    return _opened(uri, parts, options, bucket=parts.netloc, kind=S3Store)
-
-
-def _gcs(uri: str, parts: SplitResult, options: Options) -> Storage:
-    from obstore.store import GCSStore
-
-    return _opened(uri, parts, options, bucket=parts.netloc, kind=GCSStore)
-
-
-def _azure(uri: str, parts: SplitResult, options: Options) -> Storage:
-    from obstore.store import AzureStore
-
-    container, _, host = parts.netloc.partition("@")
-    account = {"account_name": host.partition(".")[0]} if host else {}
-    return _opened(uri, parts, {**options, **account}, bucket=container, kind=AzureStore)
-
-
-def _opened(
-    uri: str, parts: SplitResult, options: Options, *, bucket: str, kind: Callable[..., Any]
-) -> Storage:
+def _opened(uri: str, parts: SplitResult, options: Options, client: Client) -> Storage:
+    from obstore import store as stores
     from obstore.exceptions import BaseError
 
     from airflow_provider_segtable.storage.objects import ObjectStorage
 
-    if not bucket:
+    if not client.bucket:
         raise _invalid(uri, "it names no bucket or container")
     prefix = unquote(parts.path).strip("/")
     place = {"prefix": checked(prefix, uri)} if prefix else {}
+    made = partial(getattr(stores, client.kind), client.bucket, **place)
+    given = {**options, **client.options}
     try:
-        store = kind(bucket, retry_config=_RETRY, **place, **options)
-        once = kind(bucket, retry_config=_ONCE, **place, **options)
+        store = made(retry_config=_RETRY, **given)
+        once = made(retry_config=_ONCE, **given)
     except (BaseError, ValueError, TypeError) as error:
         reason = " ".join(str(error).partition("Debug source")[0].split())
         reason = redacted(SecretOptions(options).hidden_in(reason))
@@ -166,19 +155,7 @@ def _opened(
 
 
 def _invalid(uri: str, why: str) -> InvalidName:
-    return InvalidName(f"{redacted(uri)!r} is not a table location: {why}. Supported: {SUPPORTED}")
-
-
-_OPENERS: dict[str, Callable[[str, SplitResult, Options], Storage]] = {
-    "file": _local,
-    "s3": _s3,
-    "s3a": _s3,
-    "gs": _gcs,
-    "az": _azure,
-    "abfs": _azure,
-    "abfss": _azure,
-    "memory": _memory,
-}
+    return InvalidName(f"{redacted(uri)!r} is not a table location: {why}. Supported: {examples()}")
 
 
 ATTEMPTS = 3

@@ -14,10 +14,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.paths import inside as checked
+from airflow_provider_segtable.core.schemes import SCHEMES
 
 __all__ = ["absolute", "checked", "folder", "is_local", "within"]
 
@@ -47,20 +48,14 @@ def console_page(uri: str, options: Mapping[str, str]) -> str:
     """Return the address of the page that lists a folder; empty where none is known.
 
     Args:
-        uri: the folder: ``s3://bucket/path``, ``gs://bucket/path``.
+        uri: the folder.
         options: storage options; a store with an endpoint of its own has another console.
     """
     if any("endpoint" in name.lower() or "base_url" in name.lower() for name in options):
         return ""
-    parts = urlsplit(uri)
-    bucket, path = quote(parts.netloc), parts.path.strip("/")
-    match parts.scheme:
-        case "s3" | "s3a":
-            prefix = quote(f"{path}/", safe="")
-            return f"https://console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix}"
-        case "gs":
-            return f"https://console.cloud.google.com/storage/browser/{bucket}/{quote(path)}"
-    return ""
+    place = urlsplit(uri)
+    kind = SCHEMES.get(place.scheme)
+    return kind.console_page(place) if kind else ""
 
 
 OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"

@@ -40,6 +40,7 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     seconds_of,
 )
+from airflow_provider_segtable.core.schemes import usual
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.library.log_reader import LogItem, TableLogReader
@@ -144,7 +145,7 @@ Tables = Annotated[
     list[str],
     typer.Argument(
         metavar="TABLE...",
-        help="The tables' roots: paths, file://, s3://, gs:// or az://.",
+        help=f"The tables' roots: paths, {usual()}.",
         show_default=False,
     ),
 ]

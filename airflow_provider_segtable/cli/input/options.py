@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.indexes.index_kind import DEFAULT_RATE, Colu
 from airflow_provider_segtable.core.indexes.index_state import KINDS
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_names
+from airflow_provider_segtable.core.schemes import usual
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, options_from_environment
@@ -38,7 +39,7 @@ TableUri = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
-        help="The table's root: a path, file://, s3://, gs:// or az://.",
+        help=f"The table's root: a path, {usual()}.",
         show_default=False,
     ),
 ]

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
+from airflow_provider_segtable.core.column_types import TYPES, base_name
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import Column, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -173,7 +174,7 @@ def check_type(column: Column, kinds: Sequence[str], title: str) -> None:
     Raises:
         InvalidInput: with the types that are possible.
     """
-    if column.type.partition("[")[0].partition("(")[0] not in kinds:
+    if base_name(column.type) not in kinds:
         raise InvalidInput(
             f"column {column.name!r} is {column.type}, which {title} does not cover: it covers "
             f"{', '.join(kinds)}; leave the column out"
@@ -230,11 +231,6 @@ class FileList(AboutFiles):
 ROW_GROUP = "row_group"
 """The number of the row group in its file, from 0."""
 
-_BOUND_TYPES = (
-    *("int8", "int16", "int32", "int64", "float", "double", "bool"),
-    *("string", "large_string", "date32", "timestamp", "decimal128"),
-)
-
 
 def low(number: int) -> str:
     """Return the column with the least value of an indexed column."""
@@ -281,7 +277,7 @@ class ColumnStats(AboutFiles):
     def check(self, table: TableDefinition) -> None:
         """Refuse columns without an order to rely on."""
         for column in known_columns(self.columns, table):
-            check_type(column, _BOUND_TYPES, "column_stats")
+            check_type(column, [each.name for each in TYPES.values() if each.bounded], self.name)
 
     def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the row group, and the statistics of each column."""
@@ -308,11 +304,6 @@ class ColumnStats(AboutFiles):
 
 # The index of Bloom filters
 DEFAULT_RATE = 0.01
-
-_HASHED_TYPES = (
-    *("int8", "int16", "int32", "int64", "bool", "string", "large_string", "binary"),
-    *("date32", "timestamp", "decimal128"),
-)
 
 
 def bits(number: int) -> str:
@@ -349,7 +340,7 @@ class BloomFilter(AboutFiles):
     def check(self, table: TableDefinition) -> None:
         """Refuse columns of types that are not compared for equality."""
         for column in known_columns(self.columns, table):
-            check_type(column, _HASHED_TYPES, "bloom_filter")
+            check_type(column, [each.name for each in TYPES.values() if each.hashed], self.name)
 
     def entry_columns(self, table: TableDefinition) -> tuple[Column, ...]:
         """Return the filter of each column."""

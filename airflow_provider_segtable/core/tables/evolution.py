@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
+from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.schema import Column, Schema, check_name, no_column
 
@@ -80,11 +81,6 @@ ColumnChange: TypeAlias = (
     AddColumn | DropColumn | RenameColumn | WidenColumn | MakeNullable | Reorder
 )
 
-_LADDERS = (
-    ("int8", "int16", "int32", "int64"),
-    ("uint8", "uint16", "uint32", "uint64"),
-    ("halffloat", "float", "double"),
-)
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
 
 
@@ -217,19 +213,20 @@ def difference(now: Schema, then: Schema) -> ColumnsDiffer:
 
 def widens(old: str, new: str) -> bool:
     """Return whether a type holds all values of another one."""
-    for ladder in _LADDERS:
-        if old in ladder and new in ladder:
-            return ladder.index(old) <= ladder.index(new)
     before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
     if before and after:
         return before[2] == after[2] and int(before[1]) <= int(after[1])
-    return old == new
+    return old == new or new in _wider_than(old)
+
+
+def _wider_than(kind: str) -> tuple[str, ...]:
+    found = type_named(kind)
+    return found.wider if found else ()
 
 
 def _wider(kind: str) -> str:
-    for ladder in _LADDERS:
-        if kind in ladder[:-1]:
-            return ", ".join(ladder[ladder.index(kind) + 1 :])
+    if wider := _wider_than(kind):
+        return ", ".join(wider)
     decimal = _DECIMAL.fullmatch(kind)
     return f"decimal128(more than {decimal[1]}, {decimal[2]})" if decimal else "no other types"
 

@@ -40,6 +40,7 @@ from pyarrow import fs
 from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
+from airflow_provider_segtable.core.schemes import object_stores, store_of
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import ALL_TIME, HOUR_US, Instant
 from airflow_provider_segtable.data.arrow_schema import storable
@@ -53,7 +54,7 @@ from airflow_provider_segtable.data.files.text_values import (
     typed,
     without_nulls,
 )
-from airflow_provider_segtable.data.open_files import STORES, object_store
+from airflow_provider_segtable.data.open_files import object_store
 from airflow_provider_segtable.data.rows import instants
 
 # Contents of files
@@ -88,8 +89,8 @@ class InputFile:
     def __post_init__(self) -> None:
         """Refuse a URI of a scheme that is no object store's."""
         scheme = self.place.partition("://")[0] if self.remote else "file"
-        if scheme not in ("file", *STORES):
-            known = ", ".join(f"{each}://" for each in STORES)
+        if scheme != "file" and store_of(scheme) is None:
+            known = ", ".join(f"{each}://" for each in object_stores())
             raise InvalidInput(f"{self.place!r} has an unknown scheme: use a path, or {known}")
 
     @property
@@ -484,7 +485,7 @@ def only_spark_reads(names: Sequence[str], kind: str | None, options: Mapping[st
 
 def _why(name: str, kind: str | None, options: Mapping[str, str]) -> str:
     scheme = name.partition("://")[0] if "://" in name else "file"
-    if scheme not in ("file", *STORES):
+    if scheme != "file" and store_of(scheme) is None:
         return f"{name} has a scheme that is read by Spark only"
     try:
         if InputFile(name, options=options).is_folder():

@@ -61,7 +61,7 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.data.arrow_schema import parse_type
+from airflow_provider_segtable.data.arrow_schema import is_text, of_any_length, parse_type
 from airflow_provider_segtable.data.conditions import scalar
 from airflow_provider_segtable.data.indexes.entry_kind import (
     TRUST_COLUMNS,
@@ -71,7 +71,6 @@ from airflow_provider_segtable.data.indexes.entry_kind import (
     needed_columns,
     row_groups,
 )
-from airflow_provider_segtable.data.keyed.key_groups import is_text
 from airflow_provider_segtable.data.sketches import (
     Hashes,
     Probe,
@@ -288,12 +287,12 @@ def _of_columns(ids: Sequence[int], rows: pa.Table) -> dict[str, Any]:
 
 
 def _lower(bound: pa.Scalar) -> pa.Scalar:
-    value = bound.as_py() if _is_text(bound.type) else None
+    value = bound.as_py() if is_text(bound.type) else None
     return bound if value is None else pa.scalar(value[:MOST_TEXT], bound.type)
 
 
 def _upper(bound: pa.Scalar) -> pa.Scalar:
-    value = bound.as_py() if _is_text(bound.type) else None
+    value = bound.as_py() if is_text(bound.type) else None
     if value is None or len(value) <= MOST_TEXT:
         return bound
     return pa.scalar(_after(value[:MOST_TEXT]), bound.type)
@@ -306,10 +305,6 @@ def _after(start: str) -> str | None:
         return None
     following = ord(kept[-1]) + 1
     return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 # Entries of Bloom filters
@@ -419,7 +414,7 @@ def _comparable(value: Value, kind: pa.DataType) -> bool:
         case Decimal():
             return bool(is_.is_decimal128(kind))
         case str():
-            return is_text(kind)
+            return of_any_length(kind)
         case Moment():
             return bool(is_.is_timestamp(kind))
         case Day():

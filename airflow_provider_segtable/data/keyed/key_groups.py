@@ -313,17 +313,6 @@ _KEPT = np.array([0, *((2**64 - 1) ^ (2 ** (64 - 8 * n) - 1) for n in range(1, 9
 """The bits of a word that ``n`` bytes fill."""
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether values are bytes of any length."""
-    is_ = pa.types
-    return bool(
-        is_.is_string(kind)
-        or is_.is_large_string(kind)
-        or is_.is_binary(kind)
-        or is_.is_large_binary(kind)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ByteStrings:
     """Values without null: where each begins in ``windows``, the words at any byte, and lengths."""

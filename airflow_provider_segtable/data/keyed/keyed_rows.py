@@ -66,14 +66,13 @@ from airflow_provider_segtable.core.tables.merge_rules import (
     MergeRules,
 )
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.arrow_schema import from_arrow, to_arrow
+from airflow_provider_segtable.data.arrow_schema import from_arrow, of_any_length, to_arrow
 from airflow_provider_segtable.data.keyed.key_groups import (
     ByteStrings,
     Flags,
     Root,
     RootOrders,
     Unscaled,
-    is_text,
     whole,
 )
 from airflow_provider_segtable.data.keyed.merging import merged
@@ -207,7 +206,7 @@ def _hashed(name: str, column: pa.Array, seeds: Hashes) -> Hashes:
     is_ = pa.types
     if is_.is_dictionary(kind):
         return _hashed(name, column.dictionary_decode(), seeds)
-    if is_text(kind):
+    if of_any_length(kind):
         return _bytes(column, seeds)
     if is_.is_date32(kind) or is_.is_boolean(kind):
         return _words([_halves(column.cast(pa.int32()))[0]], seeds)

@@ -52,6 +52,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
     MergeEngine,
     MergeRules,
 )
+from airflow_provider_segtable.data.arrow_schema import of_any_length
 from airflow_provider_segtable.data.keyed.key_groups import (
     NONE,
     Contest,
@@ -61,7 +62,6 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     Order,
     RootOrders,
     codes_of,
-    is_text,
     kept,
     numbers,
     record_codes,
@@ -397,7 +397,7 @@ def key_codes(table: pa.Table, rules: MergeRules) -> Codes:
 
 
 def _key_codes(column: pa.Array) -> Codes:
-    return text_codes(column) if is_text(column.type) else codes_of([column])
+    return text_codes(column) if of_any_length(column.type) else codes_of([column])
 
 
 def _merged(table: pa.Table, codes: Codes, rules: MergeRules, roots: RootOrders) -> pa.Table:

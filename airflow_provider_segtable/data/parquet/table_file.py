@@ -31,7 +31,12 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.field_ids import field_ids, nested_ids
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.data.arrow_schema import FIELD_ID, to_arrow
+from airflow_provider_segtable.data.arrow_schema import (
+    FIELD_ID,
+    inner_fields,
+    to_arrow,
+    with_fields,
+)
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID
 
 
@@ -61,27 +66,12 @@ def fields_within(kind: pa.DataType) -> int:
     return sum(1 + fields_within(each.type) for each in inner_fields(kind))
 
 
-def inner_fields(kind: Any) -> "list[pa.Field[Any]]":
-    """Return the fields of a list, struct or map; none of another type."""
-    if pa.types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.field(at) for at in range(kind.num_fields)]
-
-
 def _numbered(kind: Any, ids: Iterator[int]) -> Any:
     fields = []
     for field in inner_fields(kind):
         own = {FIELD_ID: str(next(ids)).encode()}
         fields.append(field.with_type(_numbered(field.type, ids)).with_metadata(own))
-    if pa.types.is_map(kind):
-        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
-    if pa.types.is_struct(kind):
-        return pa.struct(fields)
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(fields[0], kind.list_size)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(fields[0])
-    return pa.list_(fields[0]) if fields else kind
+    return with_fields(kind, fields)
 
 
 # Files and the target schema

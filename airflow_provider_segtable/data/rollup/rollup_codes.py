@@ -30,6 +30,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
 from airflow_provider_segtable.core.time import DAY_US, Instant, iso
+from airflow_provider_segtable.data.arrow_schema import is_numeric
 from airflow_provider_segtable.data.rows import instants
 
 # Codes and groups
@@ -97,10 +98,10 @@ def coded(column: pa.Array | pa.ChunkedArray) -> Codes:
     """Return a column of a sortable type as codes."""
     array = combined(column)
     kind = array.type
-    if not (pa.types.is_dictionary(kind) or _numeric(kind)):
+    if not (pa.types.is_dictionary(kind) or is_numeric(kind)):
         return _ranked(array.dictionary_encode(), kind)
     if pa.types.is_dictionary(kind):
-        if _numeric(kind.value_type) or pa.types.is_dictionary(kind.value_type):
+        if is_numeric(kind.value_type) or pa.types.is_dictionary(kind.value_type):
             return coded(array.dictionary_decode())
         return _ranked(array, kind)
     valid = validity(array)
@@ -112,15 +113,6 @@ def validity(array: pa.Array) -> Flags | None:
     if not array.null_count:
         return None
     return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False))
-
-
-def _numeric(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_temporal(kind)
-    )
 
 
 def _own_codes(array: pa.Array) -> Longs:

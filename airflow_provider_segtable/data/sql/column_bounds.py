@@ -31,6 +31,7 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.time import DAY_US
+from airflow_provider_segtable.data.arrow_schema import is_text
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
     Literal,
@@ -127,7 +128,7 @@ def bounds(found: Literal, kind: pa.DataType) -> Bounds:
         TypeError: Spark compares no such literal with such a column.
         OnlySpark: Spark knows.
     """
-    if found.kind is Kind.TEXT and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if found.kind is Kind.TEXT and is_text(kind):
         return Bounds.at(found.text)
     if pa.types.is_integer(kind):
         return _of_integers(found, kind)
@@ -142,7 +143,7 @@ def bounds(found: Literal, kind: pa.DataType) -> Bounds:
     if pa.types.is_boolean(kind) and found.kind in {Kind.BOOLEAN, Kind.TEXT}:
         truth = as_truth(found.text) if found.kind is Kind.TEXT else found.text == "True"
         return Bounds.at(truth)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         raise OnlySpark(f"it compares text with {found.kind}")
     raise TypeError(f"it is {found.kind}")
 
@@ -156,7 +157,7 @@ def own_values(kind: Kind, texts: Sequence[str], column: pa.DataType) -> list[Va
         The values; None if one of them is not a value of the column, or written otherwise than
         this function reads it: then ``bounds`` reads them, one by one.
     """
-    if kind is Kind.TEXT and (pa.types.is_string(column) or pa.types.is_large_string(column)):
+    if kind is Kind.TEXT and is_text(column):
         return list(texts)
     by: dict[bool, Callable[[Sequence[str], pa.DataType], list[Value] | None]] = {
         kind is Kind.NUMBER and pa.types.is_integer(column): _own_integers,

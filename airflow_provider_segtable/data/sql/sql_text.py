@@ -50,6 +50,7 @@ from sqlglot import exp
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.time import DAY_US, instant
+from airflow_provider_segtable.data.arrow_schema import is_text
 
 # Text for the parser
 _TEXT = r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+\""""
@@ -580,7 +581,7 @@ def fitted(found: Literal, kind: pa.DataType) -> Value:
             return _number(text, kind)
         case Kind.BOOLEAN:
             return text == "True" if pa.types.is_boolean(kind) else None
-        case Kind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        case Kind.TEXT if is_text(kind):
             return text
         case _ if pa.types.is_timestamp(kind):
             return Moment(literal_instant(found))
@@ -600,7 +601,7 @@ def comparable(found: Literal, kind: pa.DataType) -> bool:
     Spark casts texts to numbers and times, and compares numbers of any size; it refuses all else.
     """
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
+    text = is_text(kind) or pa.types.is_binary(kind)
     if found.kind is Kind.TEXT and (numeric or pa.types.is_temporal(kind)):
         return bool(_NUMBER_OR_TIME.match(found.text))
     if found.kind is Kind.NUMBER:

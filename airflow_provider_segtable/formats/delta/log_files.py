@@ -40,10 +40,11 @@ import pyarrow as pa
 import pyarrow.types as is_
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.data.arrow_schema import parse_type
+from airflow_provider_segtable.data.arrow_schema import inner_fields, parse_type
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 LOG = "_delta_log"
@@ -228,21 +229,6 @@ def way_out() -> str:
 
 NAIVE = "timestamp_ntz"
 
-_SIMPLE = {
-    pa.bool_(): "boolean",
-    pa.int8(): "byte",
-    pa.int16(): "short",
-    pa.int32(): "integer",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.binary(): "binary",
-    pa.large_binary(): "binary",
-    pa.date32(): "date",
-}
-
 
 # Schemas, and tables that Delta Lake cannot express
 def schema_json(schema: Schema) -> str:
@@ -311,10 +297,15 @@ def _field(name: str, kind: pa.DataType, nullable: bool) -> Json:  # noqa: FBT00
     return {"name": name, "type": _delta_type(kind), "nullable": nullable, "metadata": {}}
 
 
+def _simple(kind: pa.DataType) -> str:
+    found = type_named(str(kind))
+    return found.delta if found else ""
+
+
 def _delta_type(kind: pa.DataType) -> Any:
     """Return a type as Delta's JSON."""
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
+    if name := _simple(kind):
+        return name
     if is_.is_timestamp(kind):
         return NAIVE if kind.tz is None else "timestamp"
     if is_.is_decimal128(kind):
@@ -339,19 +330,16 @@ def _delta_type(kind: pa.DataType) -> Any:
 
 def _unknown(kind: pa.DataType) -> str:
     """Return the type, or one inside of it, that Delta does not have; empty if there is none."""
-    if kind in _SIMPLE:
+    if _simple(kind):
         return ""
     if is_.is_timestamp(kind):
         return str(kind) if kind.unit == "ns" else ""
     if is_.is_decimal128(kind):
         return "" if 0 <= kind.scale <= kind.precision else str(kind)
-    if is_.is_struct(kind):
-        return next(filter(None, (_unknown(each.type) for each in kind.fields)), "")
-    if is_.is_map(kind):
-        return _unknown(kind.key_type) or _unknown(kind.item_type)
-    if is_.is_list(kind) or is_.is_large_list(kind):
-        return _unknown(kind.value_type)
-    return str(kind)
+    inner = inner_fields(kind)
+    if is_.is_fixed_size_list(kind) or not (inner or is_.is_struct(kind)):
+        return str(kind)
+    return next(filter(None, (_unknown(each.type) for each in inner)), "")
 
 
 _MAGIC = 1_681_511_377

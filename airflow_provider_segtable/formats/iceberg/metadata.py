@@ -40,31 +40,17 @@ from uuid import UUID, uuid5
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.field_ids import field_ids
-from airflow_provider_segtable.data.parquet.table_file import id_of, inner_fields, stored_columns
+from airflow_provider_segtable.data.arrow_schema import inner_fields
+from airflow_provider_segtable.data.parquet.table_file import id_of, stored_columns
 from airflow_provider_segtable.formats.format import Revision
 from airflow_provider_segtable.formats.iceberg.entries import FIELD_ID, PLAIN, Spec, Stamp
 
 LAST_ID = 2_147_480_000
 Json = dict[str, Any]
-
-_SIMPLE: Mapping[Any, str] = {
-    pa.bool_(): "boolean",
-    pa.int8(): "int",
-    pa.int16(): "int",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.binary(): "binary",
-    pa.large_binary(): "binary",
-    pa.date32(): "date",
-    pa.time64("us"): "time",
-}
 
 _REWRITE = "write them anew (segtable compact TABLE --kind major), then publish again"
 
@@ -157,7 +143,12 @@ def _type(kind: Any) -> str | Json:
             "element": _type(inner[0].type),
             "element-required": not inner[0].nullable,
         }
-    return _SIMPLE.get(kind, str(kind))
+    return _simple(kind) or str(kind)
+
+
+def _simple(kind: Any) -> str:
+    found = type_named(str(kind))
+    return found.iceberg if found else ""
 
 
 def _map(key: "pa.Field[Any]", value: "pa.Field[Any]") -> Json:
@@ -180,7 +171,7 @@ def _unknown(kind: Any) -> str:
             return "over 1,000 fields in a column"
         return next(filter(None, (_unknown(each.type) for each in inner)), "")
     known = (
-        kind in _SIMPLE
+        bool(_simple(kind))
         or (pa.types.is_timestamp(kind) and kind.unit != "ns")
         or (pa.types.is_decimal128(kind) and kind.scale >= 0)
         or pa.types.is_fixed_size_binary(kind)

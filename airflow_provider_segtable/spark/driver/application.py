@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.schemes import usual
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.spark.driver.file_locations import local_root_warning
 from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, session
@@ -120,7 +121,7 @@ class App:
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """Return a parser with the common arguments of all applications."""
     made = argparse.ArgumentParser(prog=name, description=description, allow_abbrev=False)
-    made.add_argument("--table", required=True, metavar="URI", help="path, s3://, gs:// or az://")
+    made.add_argument("--table", required=True, metavar="URI", help=f"path, {usual()}")
     made.add_argument("--zookeeper", required=True, metavar="ADDRESS", help="zk://host:2181/chroot")
     made.add_argument(
         "--storage-option",

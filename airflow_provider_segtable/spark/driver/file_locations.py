@@ -14,11 +14,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.schemes import SCHEMES, usual
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.disk import Folders
 from airflow_provider_segtable.storage.table_paths import absolute, is_local
-
-_HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 
 
 def local_root_warning(uri: str, master: str | None) -> str | None:
@@ -35,18 +34,16 @@ def spark_root(uri: str, options: Mapping[str, str]) -> str:
     """Return a table's root for Spark's readers, ready to append paths to.
 
     Raises:
-        InvalidName: if Spark has no reader for the scheme.
+        InvalidName: if Spark has no reader for the scheme, or an Azure URI names no account.
     """
     parts = urlsplit(uri) if "://" in uri else None
     if parts is None or parts.scheme == "file":
         return "file:" + _escaped(str(_local(uri)).rstrip("/"))
-    path = _escaped(unquote(parts.path).rstrip("/"))
-    if parts.scheme == "az":
-        account = options.get("account_name", options.get("azure_storage_account_name", ""))
-        return f"abfss://{parts.netloc}@{account}.dfs.core.windows.net{path}"
-    if parts.scheme not in _HADOOP:
-        raise InvalidName(f"Spark cannot read {uri!r}: use a path, file://, s3://, gs:// or az://")
-    return f"{_HADOOP[parts.scheme]}://{parts.netloc}{path}"
+    kind = SCHEMES.get(parts.scheme)
+    root = kind.spark_root(parts, options) if kind else ""
+    if not root:
+        raise InvalidName(f"Spark cannot read {uri!r}: use a path, {usual()}")
+    return f"{root}{_escaped(unquote(parts.path).rstrip('/'))}"
 
 
 def spark_paths(uri: str, options: Mapping[str, str], segments: Iterable[Segment]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.data.arrow_schema import inner_fields, with_fields
 from airflow_provider_segtable.data.files.text_values import text_faults, typed, without_nulls
 from airflow_provider_segtable.data.keyed.file_groups import (
     FeedPiece,
@@ -64,19 +65,8 @@ def _copied(kind: pa.DataType) -> pa.DataType:
     """Return a type with whole numbers in place of nanoseconds, at any depth."""
     if any(of(kind) for of in _TIMED) and kind.unit == "ns":
         return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(_copied(each.type)) for each in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_copied(kind.key_type), _copied(kind.item_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_within(kind), kind.list_size)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_within(kind))
-    return pa.list_(_within(kind)) if pa.types.is_list(kind) else kind
-
-
-def _within(kind: pa.DataType) -> "pa.Field[Any]":
-    return kind.value_field.with_type(_copied(kind.value_type))
+    inner = [each.with_type(_copied(each.type)) for each in inner_fields(kind)]
+    return with_fields(kind, inner)
 
 
 def copies(rows: pa.Table, names: Sequence[str]) -> pa.Table:

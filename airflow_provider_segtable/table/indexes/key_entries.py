@@ -34,6 +34,7 @@ from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.records import places_of
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader, described_roots, own_root

@@ -108,7 +108,7 @@ def test_options_of_the_store_are_translated() -> None:
     """Pyiceberg and DuckDB get S3's options under their own names; a secret is quoted."""
     options = {"aws_access_key_id": "a", "SECRET_ACCESS_KEY": "b'c", "endpoint": "http://[::1]:9"}
     place = PublishedPlace(address="s3://lake/t", number=0, options=options)
-    assert fileio_options(options) == {
+    assert fileio_options(place) == {
         "s3.access-key-id": "a",
         "s3.secret-access-key": "b'c",
         "s3.endpoint": "http://[::1]:9",
