@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 from airflow.sdk.log import mask_secret
@@ -99,6 +99,12 @@ class Place:
             spark_master=extra.get("spark_master") or None,
             spark_conn_id=extra.get("spark_conn_id") or None,
         )
+
+    def masked(self) -> Self:
+        """Return the settings; from now on logs mask their credentials."""
+        for options in (self.storage_options, self.zookeeper_options, self.log_store_options):
+            mask_credentials(options)
+        return self
 
     def uri(self, table: str) -> str:
         """Return the URI of a table.
@@ -218,11 +224,7 @@ class SegtableHook(BaseHook):
     @cached_property
     def place(self) -> Place:
         """Return the connection's settings; from now on logs mask its credentials."""
-        place = Place.of(defined_connection(self.segtable_conn_id, _EXAMPLE))
-        mask_credentials(place.storage_options)
-        mask_credentials(place.zookeeper_options)
-        mask_credentials(place.log_store_options)
-        return place
+        return Place.of(defined_connection(self.segtable_conn_id, _EXAMPLE)).masked()
 
     def get_conn(self) -> Place:
         """Return the connection's settings, under the name that all hooks share."""

@@ -64,8 +64,8 @@ from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, spark_
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.remote_results import fetch, forget
-from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
-from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
+from airflow_provider_segtable.triggers.detached import Ending
+from airflow_provider_segtable.triggers.watch import TableTrigger, deadline_after, wait_here
 
 
 # Start a Spark application
@@ -286,12 +286,9 @@ class SegtableSparkOperator(AssetEventOperator):
             self.log.info("%s", line)
 
     def _defer(self, ending: Ending, deadline: Instant, carried: Mapping[str, Any]) -> None:
-        trigger = DetachedTrigger(
-            table=self.table,
+        trigger = TableTrigger(
+            ending,
             segtable_conn_id=self.segtable_conn_id,
-            result=ending.result,
-            commit_id=ending.commit_id,
-            plans=ending.plans,
             poll_interval=self.poll_interval,
             deadline=deadline,
         )
