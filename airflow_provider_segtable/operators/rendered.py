@@ -42,7 +42,12 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import InvalidInput, NotATable
+from airflow_provider_segtable.core.errors import (
+    Exit,
+    InvalidInput,
+    NotATable,
+    SegtableError,
+)
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
@@ -129,12 +134,19 @@ def refused_at_once(what: str) -> Iterator[None]:
         what: the work, for the message.
 
     Raises:
-        AirflowFailException: a value is refused, or the table or a connection does not exist.
+        AirflowFailException: a value is refused (``Exit.USAGE``), or the table or a connection does
+            not exist.
     """
     try:
         yield
-    except (InvalidInput, NotATable, AirflowNotFoundException) as error:
+    except (SegtableError, AirflowNotFoundException) as error:
+        if isinstance(error, SegtableError) and not _lasts(error):
+            raise
         raise AirflowFailException(redacted(f"{what}: {error}")) from error
+
+
+def _lasts(error: SegtableError) -> bool:
+    return error.exit_code == Exit.USAGE or isinstance(error, NotATable)
 
 
 NOTHING: Mapping[str, int] = {}

@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.arguments import option, plain, seconds
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,
+    Exit,
 )
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.core.time import Instant
@@ -323,8 +324,6 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 CHANGED = ("matched", "deleted", "inserted")
 """Counts of a result that its asset event has, too."""
-WRONG_ARGUMENTS = 2
-"""Exit code of an application whose arguments are invalid."""
 
 
 # Commit one event
@@ -479,7 +478,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
         """
         facts = report.facts
         why = redacted(str(facts.get("error") or report.error or "its application left no result"))
-        if facts.get("code") == WRONG_ARGUMENTS:
+        if facts.get("code") == Exit.USAGE:
             raise AirflowFailException(f"{self.what} cannot be done as asked: {why}")
         with place.table_ports(self.table) as ports:
             told = None if report.error else self.reported(ports, facts)
