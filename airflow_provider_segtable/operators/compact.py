@@ -8,7 +8,7 @@ The plans are named, or made first: by the policy, or for segments that a user c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_segtable.operators.emission import Asked, asked_work
+from airflow_provider_segtable.operators.fields import Asked, asked_work
 from airflow_provider_segtable.operators.plan import overridden
 from airflow_provider_segtable.operators.plans_operator import (
     SegtablePlansOperator,

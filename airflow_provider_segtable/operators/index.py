@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.operators.emission import asked_plans
+from airflow_provider_segtable.operators.fields import asked_plans
 from airflow_provider_segtable.operators.plans_operator import SegtablePlansOperator, outcomes
 from airflow_provider_segtable.operators.plans_operator import plain as plain_results
 from airflow_provider_segtable.services.compaction import Ended, PlanResult

@@ -43,7 +43,7 @@ from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
@@ -51,14 +51,7 @@ from airflow_provider_segtable.operators.rendered import (
     task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
-from airflow_provider_segtable.planning.engine import (
-    LOCAL_BYTES,
-    Choice,
-    Engine,
-    chosen_engine,
-    input_size,
-    only_spark,
-)
+from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
@@ -273,10 +266,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
 
     Args:
         plans: plan ids, or their JSON text.
-        engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
-            to ``local_bytes``, else Spark; Spark for what only Spark can do.
-        local_bytes: most bytes of input that ``auto`` reads in the task itself.
-        planned_by: the run whose planner made the plans, ``DAG/RUN``, to which the task links.
+        planned_by: the planner's run that made the plans, ``DAG/RUN``, to which the task links.
         wait_s: how long to wait, in seconds, if other workers hold all the plans that are left.
         kwargs: see ``SegtableSparkOperator``.
     """
@@ -285,7 +275,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
     work: ClassVar[str]
     """The work in one word, for asset events."""
     template_fields: Sequence[str] = (
-        *("plans", "engine", "planned_by"),
+        *("plans", "planned_by"),
         *SegtableSparkOperator.template_fields,
     )
     operator_extra_links: Collection[BaseOperatorLink] = (
@@ -297,20 +287,16 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self,
         *,
         plans: Sequence[str] | str | None = None,
-        engine: str = Engine.AUTO,
-        local_bytes: int = LOCAL_BYTES,
         planned_by: str = "",
         wait_s: float = 120.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.plans = plans
-        self.engine = str(engine)
-        self.local_bytes = local_bytes
         self.planned_by = planned_by
         self.wait_s = wait_s
 
-    # ---- what each operator says ------------------------------------------------------------
+    # ---- each operator's part ---------------------------------------------------------------
 
     def asked(self) -> Any:
         """Return the work that the rendered fields name, for ``plan_ids``.
@@ -345,10 +331,11 @@ class SegtablePlansOperator(SegtableSparkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the plans that are still to do."""
         with refused_at_once(f"{self.work} of {self.table}"):
-            asked, wish = self.asked(), Engine.of(self.engine)
+            asked = self.asked()
+            Engine.of(self.engine)
             seconds("wait_s", self.wait_s)
-            place = SegtableHook(self.segtable_conn_id).place
-            results = self._carried_out(place, asked, wish, author_of(context))
+            place = self.place
+            results = self._carried_out(place, asked, author_of(context))
             return self._ended(context, place, *results)
 
     def execute_complete(
@@ -361,13 +348,13 @@ class SegtablePlansOperator(SegtableSparkOperator):
         settled: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         """Go on after the trigger's event."""
-        place = SegtableHook(self.segtable_conn_id).place
+        place = self.place
         report = self.report_of(place, event, result)
         results = self._settled(place, launched, report)
         return self._ended(context, place, parsed(settled), results)
 
     def _carried_out(
-        self, place: Place, asked: Any, wish: Engine, author: str
+        self, place: Place, asked: Any, author: str
     ) -> tuple[Sequence[PlanResult], Sequence[PlanResult]]:
         """Carry out plans on the chosen engine; return the settled results and its own."""
         with place.table_ports(self.table, author=author) as ports:
@@ -377,23 +364,13 @@ class SegtablePlansOperator(SegtableSparkOperator):
             if not found.todo:
                 self.log.info("no plans are left to carry out")
                 return found.settled, ()
-            choice = self._choice(ports, wish, found.todo, place)
+            state = ports.log.load()
+            size = input_size(state, found.todo)
+            choice = self.chosen_engine(size=size, only_spark=only_spark(state))
             self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
             if choice.local:
                 return found.settled, self._here(ports, found.todo)
         return found.settled, self._launch(place, found, author)
-
-    def _choice(
-        self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
-    ) -> Choice:
-        state = ports.log.load()
-        return chosen_engine(
-            wish,
-            size=input_size(state, plan_ids),
-            only_spark=only_spark(state),
-            spark_here=lambda: self.can_launch(place),
-            local_bytes=self.local_bytes,
-        )
 
     def _here(self, ports: TableContext, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
         return carry_out(

@@ -11,7 +11,7 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,6 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant, instant, parse_instant
-from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, Answer, Question, TableTrigger
@@ -36,26 +35,20 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
     """Wait until a question about one table is answered; a base class.
 
     Args:
-        table: below the connection's root, or a URI.
-        segtable_conn_id: the connection.
         deferrable: wait in the triggerer, and take no worker slot.
-        kwargs: of any sensor: ``timeout``, ``mode``, ``poke_interval``, ``soft_fail`` ...
+        kwargs: see ``TableOperator``, and those of any sensor: ``timeout``, ``mode``,
+            ``poke_interval``, ``soft_fail`` ...
     """
 
-    template_fields: Sequence[str] = ("table", "segtable_conn_id")
     ui_color = "#d9ecdf"
 
     def __init__(
         self,
         *,
-        table: str,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
-        self.segtable_conn_id = segtable_conn_id
         self.deferrable = deferrable
         self._question: Question | None = None
 
@@ -119,7 +112,7 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
     def _look(self, context: Context) -> Answer:
         with (
             refused_at_once(f"waiting for {self.table}"),
-            SegtableHook(self.segtable_conn_id).table_ports(self.table) as ports,
+            self.place.table_ports(self.table) as ports,
         ):
             state = ports.log.load()
             self._question = self._question or self.question(context, ports, state)

@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
-from airflow_provider_segtable.operators.emission import asked_plans
+from airflow_provider_segtable.operators.fields import asked_plans
 from airflow_provider_segtable.operators.plans_operator import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.attempt import in_process
