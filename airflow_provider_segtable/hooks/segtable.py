@@ -73,10 +73,10 @@ class Place:
         object.__setattr__(self, "storage_options", SecretOptions(self.storage_options))
         object.__setattr__(self, "zookeeper_options", SecretOptions(self.zookeeper_options))
         object.__setattr__(self, "log_store_options", SecretOptions(self.log_store_options))
-        for what, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
-            if redacted(plain(what, text)) != text:
+        for name, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
+            if redacted(plain(name, text)) != text:
                 raise InvalidInput(
-                    f"{what} of connection {self.conn_id} holds credentials, and logs show it: "
+                    f"{name} of connection {self.conn_id} holds credentials, and logs show it: "
                     f"{redacted(text)}. Give them as storage_options, which are masked"
                 )
 
@@ -85,8 +85,7 @@ class Place:
         """Read a connection.
 
         Raises:
-            InvalidInput: if an option field is not a JSON object, or another field holds
-                credentials.
+            InvalidInput: an option field is not a JSON object, or another field holds credentials.
         """
         extra = connection.extra_dejson
         return Place(
@@ -110,8 +109,8 @@ class Place:
         """Return the URI of a table.
 
         Raises:
-            InvalidInput: if the name is relative and leads out of the root, or there is no root,
-                or the URI is not a table's.
+            InvalidInput: the name is relative and leads out of the root, or there is no root, or
+                the URI is not a table's.
         """
         if _ABSOLUTE.match(plain("table", table)):
             return check_uri(table)

@@ -15,7 +15,7 @@
    the next planner run launches a yielded plan again.
 7. Completed plans are emitted as one asset event of the table (``operators.rendered``). Another
    task may be about to emit a plan that is done already. So it counts only if this try launched
-   it, or if this is a retry, and the plan is one of those named or of an earlier try.
+   it, or if this is a retry, and the plan is named or of an earlier try.
 8. The task's log has one line for each plan, from the process that carried it out, and at the end
    one line for the run.
 
@@ -75,7 +75,7 @@ def outstanding(
     asked: Sequence[str] | None,
     *,
     wait_s: float,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Outstanding:
     """Sort plans into plans to launch and settled plans.
 
@@ -83,14 +83,14 @@ def outstanding(
         ports: the table, with a coordinator.
         asked: plan ids; every pending plan if None.
         wait_s: how long to wait, in seconds, if all plans that are left run elsewhere.
-        tell: called once with the reason for waiting.
+        report: called once with the reason for waiting.
     """
     log, clock = ports.log, ports.clock
     state = log.load()
     plan_ids = _named(state, asked)
     over: dict[str, PlanResult] = {}
     deadline = clock.monotonic() + wait_s
-    told = False
+    reported = False
     while True:
         holders = _holders(ports, _id(state))
         for plan_id in plan_ids:
@@ -101,12 +101,12 @@ def outstanding(
         left = deadline - clock.monotonic()
         if found.todo or not busy or left <= 0:
             return found
-        if not told:
-            tell(
+        if not reported:
+            report(
                 f"waiting up to {wait_s:g} s for {counted(len(busy), 'plan')} elsewhere: "
                 f"{busy[0].message}"
             )
-            told = True
+            reported = True
         pause = min(left, LOOK_AGAIN_S)
         ports.coordinator.wait_head(_id(state), beyond=state.n, wait_s=pause)
         state = log.refresh(state)
@@ -359,7 +359,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         """Carry out plans on the chosen engine; return the settled results and its own."""
         with place.table_ports(self.table, author=author) as ports:
             plans = self.plan_ids(ports, asked)
-            found = outstanding(ports, plans, wait_s=self.wait_s, tell=self.log.info)
+            found = outstanding(ports, plans, wait_s=self.wait_s, report=self.log.info)
             self._say(found.settled)
             if not found.todo:
                 self.log.info("no plans are left to carry out")
@@ -396,14 +396,14 @@ class SegtablePlansOperator(SegtableSparkOperator):
     def _settled(
         self, place: Place, plan_ids: Sequence[str], report: Report
     ) -> tuple[PlanResult, ...]:
-        """Return the results, and log those that the application has not said in this log."""
-        told = parsed(report.facts.get("plans", ()))
+        """Return the results, and log those that the application has not logged here."""
+        reported = parsed(report.facts.get("plans", ()))
         error = report.error or "the application ended without a result of this plan"
         with place.table_ports(self.table) as ports:
-            results = settle(ports, plan_ids, told, error)
+            results = settle(ports, plan_ids, reported, error)
             if report.detached:
-                results = (*told, *logged_results(ports, results[len(told) :]))
-        self._say(results if report.detached else results[len(told) :])
+                results = (*reported, *logged_results(ports, results[len(reported) :]))
+        self._say(results if report.detached else results[len(reported) :])
         return results
 
     def _say(self, results: Sequence[PlanResult]) -> None:
@@ -418,7 +418,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         launched: Sequence[PlanResult],
     ) -> dict[str, Any]:
         """Return the summary of the run, and emit the plans that it completed."""
-        told = self._summarized((*settled, *launched))
+        summary = self._summarized((*settled, *launched))
         with place.table_ports(self.table) as ports:
             state = ports.log.load()
             made = {each.plan_id for each in launched if each.ended is Ended.COMPLETED}
@@ -434,7 +434,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
                 found=completions(state, found - made),
                 counts=self.counts(launched),
             )
-        return told
+        return summary
 
     def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
         """Log the run in one line, and return the summary.
@@ -445,10 +445,10 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self.log.info("%s", self.sentence(results))
         failed = [result for result in results if result.ended is Ended.FAILED]
         if failed:
-            what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
+            reasons = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
             raise AirflowException(
                 f"{len(failed)} of {counted(len(results), 'plan')} over {self.table} failed; "
-                f"a retry or the next planner run repeats them:\n{what}"
+                f"a retry or the next planner run repeats them:\n{reasons}"
             )
         return self.summary(results)
 

@@ -5,12 +5,12 @@ Start a Spark application (settings, launch, report, kill):
 1. A driver below the task writes its report to a temporary file of the task.
 2. The end of a driver on a cluster (a Spark connection in cluster mode) is read from the table:
    from the log, or from the result that the application left beside it. With ``deferrable`` the
-   triggerer waits from the submission on; else the worker waits once ``spark-submit`` returned.
+   triggerer waits from the submission on; else the worker waits after the end of ``spark-submit``.
 3. If the application died without a report, the operator reads the log.
-4. Rendered template values are checked before anything is started. A refused value fails the
-   task at once, because a retry would be refused again. Values of ``spark_conf`` and ``options``
-   that are credentials are masked before Airflow stores the rendered fields. Triggers and XComs
-   carry names, never credentials.
+4. Rendered template values are checked before an application is started. A refused value fails
+   the task at once, because a retry would be refused again. Credentials in ``spark_conf`` and
+   ``options`` are masked before Airflow stores the rendered fields. Triggers and XComs carry
+   names, never credentials.
 
 Commit one event (an append, an overwrite, a change of rows):
 
@@ -201,7 +201,7 @@ class SegtableSparkOperator(AssetEventOperator):
             ending,
             poll_interval=self.poll_interval,
             deadline=deadline,
-            tell=self.log.info,
+            report=self.log.info,
         )
         return self.report_of(place, event, ending.result)
 
@@ -486,25 +486,25 @@ class SegtableCommitOperator(SegtableSparkOperator):
         given = self.options or {}
         return {key: str(value) for key, value in given.items() if is_secret_name(key)}
 
-    def _ended(self, context: Context, place: Place, told: dict[str, Any]) -> dict[str, Any]:
+    def _ended(self, context: Context, place: Place, result: dict[str, Any]) -> dict[str, Any]:
         """Log a result in one line, and emit its commit."""
-        self.log.info("%s", self.sentence(told))
-        if told["event"] is not None:
-            counts = {name: told[name] for name in CHANGED if told.get(name) is not None}
-            event, before = [told["event"]], told[self.before]
+        self.log.info("%s", self.sentence(result))
+        if result["event"] is not None:
+            counts = {name: result[name] for name in CHANGED if result.get(name) is not None}
+            event, before = [result["event"]], result[self.before]
             made, found = ((), event) if before else (event, ())
             with place.table_ports(self.table) as ports:
                 kind = self.kind_in(ports)
                 self.emit(context, ports, kind, made=made, found=found, counts=counts)
-        return told
+        return result
 
     def _landed(
         self, ports: TableContext, commit_id: str | None, *, before: bool
     ) -> dict[str, Any] | None:
         """Return the result as logged; None if it has not landed."""
         n = ports.log.load().commits.get(commit_id) if commit_id else None
-        told = None if n is None else self.logged(ports, n)
-        return told and {**told, self.before: before}
+        result = None if n is None else self.logged(ports, n)
+        return result and {**result, self.before: before}
 
     def _settled(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
         """Return the result of an application.
@@ -518,9 +518,9 @@ class SegtableCommitOperator(SegtableSparkOperator):
         if facts.get("code") == Exit.USAGE:
             raise AirflowFailException(f"{self.title} cannot be done as asked: {why}")
         with place.table_ports(self.table) as ports:
-            told = None if report.error else self.reported(ports, facts)
-            if told is not None:
-                return {**told, self.before: False}
+            result = None if report.error else self.reported(ports, facts)
+            if result is not None:
+                return {**result, self.before: False}
             landed = self._landed(ports, commit_id, before=False)
         if landed is None:
             ended = "has not landed yet" if report.running else f"failed, and {self.nothing}"

@@ -1,9 +1,9 @@
-"""Wait for a detached application, one whose driver runs on a cluster.
+"""Wait for a detached application: its driver runs on a cluster.
 
 1. The table decides whether it has ended, not the cluster manager: its commit is in the log, or
    its plans are no longer pending.
 2. For outcomes that are not in the log (no row matched, a failure) the application leaves a result
-   file (``table.remote_results``). Nothing announces the file: the next look finds it.
+   file (``table.remote_results``). The file is not announced: the next look finds it.
 3. If the driver dies without a report, the wait ends at the deadline.
 """
 

@@ -56,7 +56,7 @@ OUTAGE_S = 30.0
 HEARD_S = 10.0
 """How long a scheduler may take to hear of the end of a process; it looks each second or two."""
 OF_NO_USE = "of no use"
-"""The status of an event that ends a wait whose question will never be answered."""
+"""The status of an event that ends a useless wait: the answer would never come."""
 SECOND_US = 1_000_000
 
 
@@ -73,7 +73,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(ABC):
-    """Condition on a table that ends a wait; a base class, whose fields a trigger stores.
+    """Condition on a table that ends a wait; a base class. A trigger stores its fields.
 
     Attributes:
         table: path below the connection's root, or URI.
@@ -280,7 +280,7 @@ def wait_here(
     *,
     poll_interval: float,
     deadline: Instant,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Mapping[str, Any]:
     """Wait in this process as a trigger does; return the event.
 
@@ -289,7 +289,7 @@ def wait_here(
         question: the condition to wait for.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up.
-        tell: called with each new message.
+        report: called with each new message.
     """
     watch, clock = Watch(place, question), SystemClock()
     said = ""
@@ -302,7 +302,7 @@ def wait_here(
                 return event
             if answer.message != said:
                 said = answer.message
-                tell(said)
+                report(said)
             clock.sleep(watch.wait(pause))
     finally:
         watch.close()

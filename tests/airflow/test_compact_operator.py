@@ -201,7 +201,7 @@ def test_a_plan_whose_orphan_dies_is_taken_over(flights: Flights, plan_id: str) 
     """Whoever waits for a lock that goes away has the plan to do."""
     ports = flights.table.ports
     with held(flights, plan_id) as lease:
-        found = outstanding(ports, [plan_id], wait_s=120.0, tell=lambda _: lease.release())
+        found = outstanding(ports, [plan_id], wait_s=120.0, report=lambda _: lease.release())
     assert found.todo == (plan_id,)
 
 
@@ -213,7 +213,7 @@ def test_a_plan_that_its_orphan_finishes_is_left_alone(flights: Flights, plan_id
         compact(ports, [plan_id], in_process())
 
     with held(flights, plan_id):
-        found = outstanding(ports, [plan_id], wait_s=120.0, tell=finish)
+        found = outstanding(ports, [plan_id], wait_s=120.0, report=finish)
     assert found.todo == ()
     assert [result.ended for result in found.settled] == [Ended.DONE_ALREADY]
 
