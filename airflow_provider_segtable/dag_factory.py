@@ -17,7 +17,7 @@
     )
 
 1. The planner re-reads the table at every run, so a missed or repeated run is harmless. The
-   table's policy decides which kinds are planned; the DAG of a kind that never is never runs.
+   table's policy decides which kinds are planned; the DAGs of the other kinds never run.
 2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, runs of
    smaller kinds go first: they are short, and readers benefit soonest.
 3. A run of a kind's DAG that a user triggers with the conf ``{"segments": [ids]}`` compacts these
@@ -56,7 +56,7 @@ TABLE_OF_THE_RUN = (
     "{%% set given = (dag_run.conf or {}).get('table') or '' %%}"
     "{{ given if given.startswith(own.rstrip('/') ~ '/%(below)s/') else own }}"
 )
-"""The DAG's table, which may be a template; or that of an index of it, whose plans a run names."""
+"""The DAG's table, perhaps a template; for plans of an index, the table of the index."""
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
@@ -71,20 +71,20 @@ the DAGs of their kinds.
 KIND_DOCS = """Carries out {kind} plans of the table **{table}**: {does}. Appends and reads go
 on meanwhile.
 
-The planner DAG triggers the runs; their notes say what for. Nothing has to be triggered by hand. A
-run that is triggered by hand {by_hand}.
+The planner DAG triggers the runs; their notes give the reasons. No run has to be triggered by hand.
+A run that is triggered by hand {by_hand}.
 """
 DOES = {
     "minor": "joins runs of small segments",
     "semi-major": "sorts all segments of a time chunk by the clustering columns",
     "major": "replaces whole time chunks by a new version",
-    SegtableIndexOperator.work: "builds what the indexes of the table lack",
+    SegtableIndexOperator.work: "builds the missing entries of the table's indexes",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDags:
-    """The DAGs of one table; ``of_kind`` those that carry out plans, by kind."""
+    """The DAGs of one table; ``of_kind`` has the DAGs that carry out plans, by kind."""
 
     planner: DAG
     of_kind: Mapping[str, DAG]
@@ -220,7 +220,7 @@ def _kind_dag(
 
 
 def _asked_of_users(kind: str) -> tuple[str, Param, str]:
-    """Return the value that the form of a kind's DAG asks for, and what a run does with it."""
+    """Return the name and form field of a kind's value, and its use in words."""
     if kind == SegtableIndexOperator.work:
         about = "Name of the index to build. Empty: all indexes of the table."
         param = Param(None, type=["null", "string"], title="Index", description=about)

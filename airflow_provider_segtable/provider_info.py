@@ -1,10 +1,10 @@
-"""What Airflow's provider manager is told about this distribution.
+"""Describe this distribution to Airflow's provider manager.
 
 1. Plain data: reading it imports none of the modules it names.
 2. Airflow 3.2 and later draw the connection form from ``conn-fields`` here; 3.1 asks the hook.
-3. There is no ``plugins`` key: Airflow reads that one only if told to, the entry point always.
-4. There is no ``config`` section, because no code of ours reads one: what can be set is an
-   argument of an operator, a field of the connection, or a property of the table.
+3. There is no ``plugins`` key: by default Airflow reads only the entry point.
+4. There is no ``config`` section, because our code reads none: a setting is an argument of an
+   operator, a field of the connection, or a property of the table.
 """
 
 from typing import Any
@@ -117,7 +117,7 @@ def _fields() -> dict[str, Any]:
             ' "ca": "/path/ca.pem"}.',
             format="password",
         ),
-        # Keys of a store are secrets, and Airflow masks what is of format password.
+        # Keys of a store are secrets, and Airflow masks fields of the format password.
         "storage_options": _field(
             "Storage options",
             'Options of the object store as a JSON object, such as {"endpoint": "..."}.',

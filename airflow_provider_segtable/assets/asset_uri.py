@@ -6,11 +6,11 @@
     /data/tables/trips, file:///data/tables/trips  segtable://file/data/tables/trips
 
 1. The scheme of the location is the host of the asset's URI, and the rest is its path. Airflow
-   would write ``segtable+file:///data`` with one slash, which is no URI of a table any more.
+   would write ``segtable+file:///data`` with one slash, and so break the URI of the table.
 2. Aliases of a scheme become one, slashes are single, and characters are percent-encoded alike.
    The same account of Azure has two forms (``az://``, ``abfss://``) with different assets.
 3. Airflow applies ``normalized`` to every asset of the scheme ``segtable`` (``provider_info``), so
-   a URI that a user writes out equals the one of ``segtable_asset``. It imports the standard
+   a hand-written URI equals the one of ``segtable_asset``. It imports the standard
    library and ``core.schemes`` alone.
 """
 

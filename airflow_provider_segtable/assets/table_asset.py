@@ -7,10 +7,9 @@
     with DAG("report", schedule=[segtable_asset("s3://lake/trips")]):
         ...
 
-1. One table has one asset, whatever connection its writers use (``asset_uri``).
-2. The operators of this provider emit an event of the asset when they have committed to the table
-   (``operators.rendered``). A task that writes by other means may declare the asset as its
-   outlet.
+1. One table has one asset for all connections of its writers (``asset_uri``).
+2. The operators of this provider emit an event of the asset after a commit to the table
+   (``operators.rendered``). A task that writes by other means may declare the asset as its outlet.
 3. A DAG file is parsed without connections, so the table is named by its whole URI.
 """
 

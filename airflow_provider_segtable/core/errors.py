@@ -3,6 +3,10 @@
 Every error that crosses the package border is one of these; adapters translate the errors of
 their libraries. A message names the offending value and the way out.
 
+An error class says with which exit code it ends a process (``exit_code``), and subclasses inherit
+it. The command line and the Spark applications end with this code; an operator fails its task
+without a retry if the code is ``Exit.USAGE``. So a new error is a class here and its raising place.
+
 ::
 
     SegtableError
@@ -63,13 +67,38 @@ their libraries. A message names the offending value and the way out.
         └── DependencyMissing
 """
 
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """The exit codes of ``segtable``."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    MISSING = 3
+    AGAIN = 4
+    WRONG = 5
+    UNCHECKED = 6
+    WARNED = 7
+    INTERRUPTED = 130
+
 
 class SegtableError(Exception):
-    """The base of all errors that segtable raises."""
+    """The base of all errors that segtable raises.
+
+    Attributes:
+        exit_code: exit code of a process that the error ends.
+    """
+
+    exit_code: ClassVar[int] = Exit.FAILED
 
 
 class InvalidInput(SegtableError):
     """The caller's value is wrong; nothing was written."""
+
+    exit_code = Exit.USAGE
 
 
 class SchemaMismatch(InvalidInput):
@@ -187,9 +216,13 @@ class UnsafeStorage(StorageError):
 class OutcomeUnknown(StorageError):
     """The reply was lost: the write may or may not have happened."""
 
+    exit_code = Exit.AGAIN
+
 
 class CoordinationError(SegtableError):
     """The coordination service failed."""
+
+    exit_code = Exit.MISSING
 
 
 class CoordinatorUnavailable(CoordinationError):
@@ -207,6 +240,8 @@ class UnreadableNode(CoordinationError):
 class LockTimeout(CoordinationError):
     """Other holders still had the requested locks at the deadline."""
 
+    exit_code = Exit.AGAIN
+
 
 class LockLost(CoordinationError):
     """The lease is lost or doubtful: work under it must not be committed."""
@@ -214,6 +249,8 @@ class LockLost(CoordinationError):
 
 class LockRevoked(LockLost):
     """A request of higher priority took the lock; the message names its holder."""
+
+    exit_code = Exit.AGAIN
 
 
 class ClockSkew(CoordinationError):
@@ -227,6 +264,8 @@ class CommitError(SegtableError):
 class CommitConflict(CommitError):
     """An event that landed first forbids this change; the message names it."""
 
+    exit_code = Exit.AGAIN
+
 
 class ChangeConflict(CommitConflict):
     """Other writers kept changing the same rows; the message names the last winning event."""
@@ -234,6 +273,8 @@ class ChangeConflict(CommitConflict):
 
 class CommitUnknown(CommitError):
     """The outcome of the commit was still unknown after the last attempt to learn it."""
+
+    exit_code = Exit.AGAIN
 
 
 class RowsOutOfBalance(CommitError):
@@ -278,6 +319,8 @@ class ExecutionFailed(SegtableError):
 
 class EnvironmentIncomplete(SegtableError):
     """This machine lacks something segtable needs."""
+
+    exit_code = Exit.MISSING
 
 
 class JavaMissing(EnvironmentIncomplete):

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 from airflow.sdk.log import mask_secret
@@ -73,10 +73,10 @@ class Place:
         object.__setattr__(self, "storage_options", SecretOptions(self.storage_options))
         object.__setattr__(self, "zookeeper_options", SecretOptions(self.zookeeper_options))
         object.__setattr__(self, "log_store_options", SecretOptions(self.log_store_options))
-        for what, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
-            if redacted(plain(what, text)) != text:
+        for name, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
+            if redacted(plain(name, text)) != text:
                 raise InvalidInput(
-                    f"{what} of connection {self.conn_id} holds credentials, and logs show it: "
+                    f"{name} of connection {self.conn_id} holds credentials, and logs show it: "
                     f"{redacted(text)}. Give them as storage_options, which are masked"
                 )
 
@@ -85,8 +85,7 @@ class Place:
         """Read a connection.
 
         Raises:
-            InvalidInput: if an option field is not a JSON object, or another field holds
-                credentials.
+            InvalidInput: an option field is not a JSON object, or another field holds credentials.
         """
         extra = connection.extra_dejson
         return Place(
@@ -100,12 +99,18 @@ class Place:
             spark_conn_id=extra.get("spark_conn_id") or None,
         )
 
+    def masked(self) -> Self:
+        """Return the settings; from now on logs mask their credentials."""
+        for options in (self.storage_options, self.zookeeper_options, self.log_store_options):
+            mask_credentials(options)
+        return self
+
     def uri(self, table: str) -> str:
         """Return the URI of a table.
 
         Raises:
-            InvalidInput: if the name is relative and leads out of the root, or there is no root,
-                or the URI is not a table's.
+            InvalidInput: the name is relative and leads out of the root, or there is no root, or
+                the URI is not a table's.
         """
         if _ABSOLUTE.match(plain("table", table)):
             return check_uri(table)
@@ -218,11 +223,7 @@ class SegtableHook(BaseHook):
     @cached_property
     def place(self) -> Place:
         """Return the connection's settings; from now on logs mask its credentials."""
-        place = Place.of(defined_connection(self.segtable_conn_id, _EXAMPLE))
-        mask_credentials(place.storage_options)
-        mask_credentials(place.zookeeper_options)
-        mask_credentials(place.log_store_options)
-        return place
+        return Place.of(defined_connection(self.segtable_conn_id, _EXAMPLE)).masked()
 
     def get_conn(self) -> Place:
         """Return the connection's settings, under the name that all hooks share."""

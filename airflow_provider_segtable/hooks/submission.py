@@ -386,8 +386,8 @@ class SparkSubmit:
         for options in (hidden, *submission.credentials):
             mask_credentials(options)  # the hook itself logs the driver's output
         with properties_file(hidden, Path(defaults) if defaults else spark_defaults()) as file:
-            told = {"properties_file": str(file)} if file else {}
-            self._hook = _spark_submit_hook()(**(self._arguments(submission) | told))
+            settings = {"properties_file": str(file)} if file else {}
+            self._hook = _spark_submit_hook()(**(self._arguments(submission) | settings))
             try:
                 self._hook.submit(str(submission.application), **(here if self.attached else {}))
             except AirflowException as error:

@@ -4,7 +4,7 @@
    in the same DAG run changes nothing.
 2. Choose the engine (``planning.engine``) by the size of the table and of the files. The task
    itself evaluates simple SQL (``data.sql``) and reads files at paths and in object stores, with
-   the connection's storage options; the application ``change`` does everything else, on Spark.
+   the connection's storage options; the application ``change`` does the rest on Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,8 @@ from airflow_provider_segtable.core.requests.change_request import (
     columns_in,
     selected,
 )
-from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.spark_operator import SegtableCommitOperator
-from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Choice, Engine, chosen_engine
+from airflow_provider_segtable.planning.engine import Choice, Engine
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.snapshot import Snapshot
 
@@ -47,10 +46,6 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     Args:
         dry_run: only count the rows that would change; nothing is written.
-        engine: ``local``: in the task itself, where files and changed rows must fit in memory.
-            ``spark``: by a Spark application. ``auto``: local up to ``local_bytes``, else Spark;
-            Spark for what only Spark can do.
-        local_bytes: most bytes of table and files that ``auto`` reads in the task itself.
         kwargs: see ``SegtableCommitOperator``.
     """
 
@@ -58,20 +53,10 @@ class SegtableChangeOperator(SegtableCommitOperator):
     before = "changed_before"
     nothing = "changed nothing"
     ui_color = "#f5dfe8"
-    template_fields: Sequence[str] = ("engine", *SegtableCommitOperator.template_fields)
 
-    def __init__(
-        self,
-        *,
-        dry_run: bool = False,
-        engine: str = Engine.AUTO,
-        local_bytes: int = LOCAL_BYTES,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, dry_run: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.only_look = dry_run  # operators have a method ``dry_run``
-        self.engine = str(engine)
-        self.local_bytes = local_bytes
 
     def request(self, commit_id: str | None) -> ChangeRequest:
         """Return the change request.
@@ -82,7 +67,7 @@ class SegtableChangeOperator(SegtableCommitOperator):
         raise NotImplementedError
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
         """Return the work in words."""
         return f"{self.kind} in {self.table}"
 
@@ -98,14 +83,10 @@ class SegtableChangeOperator(SegtableCommitOperator):
         start, request = monotonic(), self.request(commit_id)
         snapshot = Snapshot(ports=ports, state=ports.log.load())
         choice = self._choice(request, snapshot)
-        self.log.info("%s %s", self.what, choice)
+        self.log.info("%s %s", self.title, choice)
         if not choice.local:
             return None
-        if self.options:
-            raise InvalidInput(
-                f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
-                "set engine to auto or spark"
-            )
+        self.refuse_reader_options()
         done = Table(ports).change(request, wait_s=self.wait_s)
         facts = {
             "event": done.n,
@@ -119,18 +100,11 @@ class SegtableChangeOperator(SegtableCommitOperator):
     def _choice(self, request: ChangeRequest, snapshot: Snapshot) -> Choice:
         from airflow_provider_segtable.table.changes.arrow_engine import size_of, why_spark
 
-        wish = Engine.of(self.engine)
-        auto = wish is Engine.AUTO
+        auto = Engine.of(self.engine) is Engine.AUTO
         why = why_spark(request, snapshot) if auto else ""
         visible = snapshot.state.timeline.visible_summaries().values() if auto else ()
-        return chosen_engine(
-            wish,
-            size=sum(each.size for each in visible)
-            + (size_of(request, snapshot.ports) if auto and not why else 0),
-            only_spark=why,
-            spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
-            local_bytes=self.local_bytes,
-        )
+        files = size_of(request, snapshot.ports) if auto and not why else 0
+        return self.chosen_engine(size=sum(each.size for each in visible) + files, only_spark=why)
 
     def named(self, commit_id: str | None) -> dict[str, Any]:
         """Return the fields that all requests have."""
@@ -163,7 +137,7 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     def reported(
         self,
-        ports: TableContext,  # noqa: ARG002  # the application says it all
+        ports: TableContext,  # noqa: ARG002  # the application's counts are complete
         facts: Mapping[str, Any],
     ) -> dict[str, Any] | None:
         """Return the change that an application reports."""
@@ -326,12 +300,12 @@ class SegtableMergeOperator(SegtableChangeOperator):
 
 
 def file_rows(
-    what: str, path: str | None, kind: str | None, options: Mapping[str, str] | None
+    name: str, path: str | None, kind: str | None, options: Mapping[str, str] | None
 ) -> FileRows | None:
     """Return the rows of a file; None without a path."""
     if not path:
         return None
-    return FileRows(path=plain(what, path), format=kind, options=options or {})
+    return FileRows(path=plain(name, path), format=kind, options=options or {})
 
 
 def assigning(to: Mapping[str, str] | None) -> dict[str, Sql]:
@@ -339,9 +313,9 @@ def assigning(to: Mapping[str, str] | None) -> dict[str, Sql]:
     return {name: Sql(text) for name, text in (to or {}).items()}
 
 
-def columns(what: str, on: Sequence[str] | str | None) -> tuple[str, ...]:
+def columns(name: str, on: Sequence[str] | str | None) -> tuple[str, ...]:
     """Return the names of columns, given as a list or as ``a,b``."""
-    return columns_in(plain(what, on)) if isinstance(on, str) else tuple(on or ())
+    return columns_in(plain(name, on)) if isinstance(on, str) else tuple(on or ())
 
 
 def _counts(told: Mapping[str, Any]) -> str:

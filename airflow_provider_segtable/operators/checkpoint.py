@@ -1,9 +1,9 @@
-"""Commit now what the services of a table's log store have buffered.
+"""Commit the buffered records of a table's log store now.
 
 1. The services that ZooKeeper names are asked, and commit; the task itself writes nothing. It takes
    as long as one commit, so it is not deferred.
 2. The asset event is of the commits of the log store between the task's first look and the version
-   that it got. A service commits by itself, too: such commits are in no asset event.
+   of the checkpoint. A service commits by itself, too: such commits are in no asset event.
 3. A service that does not answer, or takes too long, fails the try; a retry asks again.
 """
 
@@ -16,9 +16,8 @@ from airflow_provider_segtable.core.arguments import seconds, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended
-from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.library.log_stores import checkpoint_log
-from airflow_provider_segtable.operators.rendered import AssetEventOperator, logged, refused_at_once
+from airflow_provider_segtable.operators.rendered import AssetEventOperator, logged
 from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.context import TableContext
 
@@ -33,48 +32,37 @@ class SegtableCheckpointOperator(AssetEventOperator):
     began; and the services' addresses.
 
     Args:
-        table: below the connection's root, or a URI.
         wait_s: how long each service may take, in seconds.
-        if_not_served: what to do if no service has the log store: ``fail`` or ``skip``.
-        segtable_conn_id: the connection; it needs ZooKeeper.
+        if_not_served: ``fail`` or ``skip`` the task if no service has the log store.
+        kwargs: see ``TableOperator``; the connection needs ZooKeeper.
     """
 
-    template_fields: Sequence[str] = ("table", "if_not_served", "segtable_conn_id")
+    template_fields: Sequence[str] = ("if_not_served", *AssetEventOperator.template_fields)
     ui_color = "#dff0f5"
 
     def __init__(
         self,
         *,
-        table: str,
         wait_s: float = 60.0,
         if_not_served: str = FAIL,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.wait_s = wait_s
         self.if_not_served = if_not_served
-        self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Ask for the checkpoint, and return what it committed."""
-        hook = SegtableHook(self.segtable_conn_id)
-        with refused_at_once(f"checkpoint of {self.table}"):
+        """Ask for the checkpoint, and return a summary of it."""
+        with self.opened(context, f"checkpoint of {self.table}") as ports:
             self._check()
-            with hook.table_ports(self.table) as ports:
-                begun = ports.log.load().n
-                self._skip_unserved(ports)
-                made = checkpoint_log(ports, wait_s=self.wait_s)
-                commits = dict(_commits(ports, begun, made.version or 0))
-                records = sum(commits.values())
-                self.emit(context, ports, "checkpoint", made=commits, counts={"records": records})
-        self.log.info(
-            "checkpoint: %s committed, version %s, by %s",
-            counted(records, "record"),
-            made.version,
-            counted(len(made.services), "service"),
-        )
+            begun = ports.log.load().n
+            self._skip_unserved(ports)
+            made = checkpoint_log(ports, wait_s=self.wait_s)
+            commits = dict(_commits(ports, begun, made.version or 0))
+            records = sum(commits.values())
+            self.emit(context, ports, "checkpoint", made=commits, counts={"records": records})
+        rows, services = counted(records, "record"), counted(len(made.services), "service")
+        self.log.info("checkpoint: %s committed, version %s, by %s", rows, made.version, services)
         return {"version": made.version, "records": records, "services": [*made.services]}
 
     def _check(self) -> None:

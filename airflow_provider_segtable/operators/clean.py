@@ -1,7 +1,7 @@
 """Clean a table in this worker: delete files that no reader can reach any more.
 
-Cleaning needs no Spark and no lock: the log decides which files go. The next run finishes what a
-killed one left, so retries and concurrent runs are harmless.
+Cleaning needs no Spark and no lock: the log decides which files go. The next run finishes the work
+of a killed one, so retries and concurrent runs are harmless.
 """
 
 from collections import Counter
@@ -11,13 +11,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.rendered import (
-    AssetEventOperator,
-    author_of,
-    own_events,
-    refused_at_once,
-)
+from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TableContext
@@ -30,38 +24,29 @@ class SegtableCleanOperator(AssetEventOperator):
     "log_files", "bytes"}``: counts, except for the versions, the flag and the bytes.
 
     Args:
-        table: below the connection's root, or a URI.
         retention: overrides the table's own, e.g. ``{"hours": 48, "versions": 20}``.
         dry_run: report only, delete nothing.
-        segtable_conn_id: the connection.
+        kwargs: see ``TableOperator``.
     """
 
-    template_fields: Sequence[str] = ("table", "retention", "segtable_conn_id")
+    template_fields: Sequence[str] = ("retention", *AssetEventOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"retention": "json"}
     ui_color = "#e8f5df"
 
     def __init__(
         self,
         *,
-        table: str,
         retention: Mapping[str, Any] | None = None,
         dry_run: bool = False,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.retention = retention
         self.only_look = dry_run
-        self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean the table and return a summary."""
-        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
-        with (
-            refused_at_once(f"cleaning {self.table}"),
-            hook.table_ports(self.table, author=author) as ports,
-        ):
+        with self.opened(context, f"cleaning {self.table}") as ports:
             retention, begun = self._retention(ports), ports.log.load().n
             run = clean(ports, retention=retention, dry_run=self.only_look)
             removed = {name: summary(run)[name] for name in ("segments", "files", "bytes")}
@@ -75,8 +60,8 @@ class SegtableCleanOperator(AssetEventOperator):
         return Retention.read({**properties, **given})
 
     def _log_run(self, run: CleaningRun) -> None:
-        for what, count in summary(run).items():
-            self.log.info("%s: %s", what, describe_size(count) if what == "bytes" else count)
+        for name, count in summary(run).items():
+            self.log.info("%s: %s", name, describe_size(count) if name == "bytes" else count)
         for why, count in Counter(run.kept.values()).items():
             self.log.info("%s kept: %s", counted(count, "hidden segment"), why)
         if run.young:

@@ -1,14 +1,14 @@
 """Carry out compaction plans: small ones in the task itself, larger ones on Spark.
 
 The plans are named, or made first: by the policy, or for segments that a user chose
-(``services.request``), whose plans a retry finds again. The way of every run is in
+(``services.request``); a retry finds these plans again. The way of every run is in
 ``operators.plans_operator``.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_segtable.operators.emission import Asked, asked_work
+from airflow_provider_segtable.operators.fields import Asked, asked_work
 from airflow_provider_segtable.operators.plan import overridden
 from airflow_provider_segtable.operators.plans_operator import (
     SegtablePlansOperator,
@@ -30,8 +30,8 @@ class SegtableCompactOperator(SegtablePlansOperator):
 
     Args:
         plans: plan ids, or their JSON text; every pending plan of the table if empty.
-        kind: compact chosen ``segments`` by this kind (``minor``, ``semi-major``, ``major``),
-            whatever the policy says of when; empty: none are chosen.
+        kind: compact chosen ``segments`` by this kind (``minor``, ``semi-major``, ``major``), also
+            before the policy would; empty: none are chosen.
         segments: their ids as ``segtable table segments`` prints them, or their JSON text. Minor
             joins exactly these; other kinds take the chunks that they lie in.
         policy: if given, plan the table first, with these values instead of its own policy's:

@@ -1,6 +1,4 @@
-"""Name the work of a DAG run: launches as runs, and plans or segments in rendered fields.
-
-Launches as DAG runs (pure functions: equal launches always get equal run ids):
+"""Emit launches as DAG runs; pure functions: equal launches always get equal run ids.
 
 1. Launches of one kind are split into batches, in the planner's order. A batch is one DAG run,
    so Spark starts once for it. Smaller kinds go first: the smaller the kind, the sooner it helps.
@@ -8,22 +6,13 @@ Launches as DAG runs (pure functions: equal launches always get equal run ids):
    planner that finds the same work again names the same run, and nothing is emitted twice.
    (A batch that is split differently next time runs plans twice, which the log makes harmless.)
 3. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
-
-Rendered fields of a task (plans, or segments chosen for a kind):
-
-4. Lists come as lists (from an upstream task) or as their JSON text (from a template). Nothing, an
-   empty text and an empty list are the same.
-5. ``kind`` and ``segments`` go together, and exclude ``plans``.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_segtable.core.arguments import plain, plan_id_of, shown
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan_kinds import kinds
@@ -34,7 +23,6 @@ LONGEST_RUN_ID = 250
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
 
-# Launches as DAG runs
 def emissions(
     launches: Sequence[Launch],
     *,
@@ -93,12 +81,12 @@ def note_of(batch: Sequence[Launch]) -> str:
     """Return the work of a batch in one line."""
     segments = counted(sum(launch.segments for launch in batch), "segment")
     size = describe_size(sum(launch.size for launch in batch))
-    what = counted(len(batch), f"{batch[0].kind} plan")
+    plans = counted(len(batch), f"{batch[0].kind} plan")
     spans = [launch.interval for launch in batch if launch.interval]
     if not spans:
-        return f"{what}: {segments}, {size}"
+        return f"{plans}: {segments}, {size}"
     whole = Interval(min(span.start for span in spans), max(span.end for span in spans))
-    return f"{what}: {segments}, {size}, {whole}"
+    return f"{plans}: {segments}, {size}, {whole}"
 
 
 def batch_run_id(batch: Sequence[Launch]) -> str:
@@ -129,67 +117,3 @@ def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]
 
 def _hash(*texts: str) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-
-
-# Work that rendered fields name
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The work of a task: ``plans`` (None: every pending one), or ``segments`` by a ``kind``."""
-
-    plans: Sequence[str] | None = None
-    kind: str = ""
-    segments: Sequence[str] = ()
-
-
-def asked_work(
-    plans: Sequence[str] | str | None, kind: str | None, segments: Sequence[str] | str | None
-) -> Asked:
-    """Return the work that rendered templates name.
-
-    Raises:
-        InvalidInput: a value has another form, or plans and a kind are both given.
-    """
-    found = asked_plans(plans)
-    chosen = listed("segments", segments, "segment ids", "20130101T000000_...")
-    if not kind:
-        if chosen:
-            raise InvalidInput(
-                f"segments = {shown(segments)} was given without a kind: give kind, too"
-            )
-        return Asked(plans=found)
-    if found:
-        raise InvalidInput(
-            f"kind = {shown(kind)} and plans = {shown(plans)} exclude each other: leave out one"
-        )
-    return Asked(kind=plain("kind", kind), segments=[plain("segments", each) for each in chosen])
-
-
-def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
-    """Return plan ids from a rendered template; None means every pending plan.
-
-    Raises:
-        InvalidInput: it is not a list of plan ids, nor the JSON text of one.
-    """
-    found = listed("plans", plans, "plan ids", "minor-...")
-    return [plan_id_of(each) for each in found] if found else None
-
-
-def listed(what: str, given: Sequence[str] | str | None, of: str, example: str) -> Sequence[str]:
-    """Return a list of texts from a rendered template, which may be its JSON text.
-
-    Raises:
-        InvalidInput: it is no list of texts.
-    """
-    found: Any = given
-    if isinstance(given, str):
-        try:
-            found = json.loads(given or "null")
-        except (ValueError, RecursionError):
-            found = given
-    if not found:
-        return ()
-    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
-        raise InvalidInput(
-            f'{what} = {shown(given)} is not a JSON list of {of}: write e.g. ["{example}"]'
-        )
-    return found

@@ -1,13 +1,13 @@
-"""Build what indexes of a table lack, while writers go on: in the task itself, or on Spark.
+"""Build missing entries of indexes, while writers go on: in the task itself, or on Spark.
 
-1. The plans are those that the planner made, or are made first: for one index, or for every index
-   of the table that lacks something. A plan that is pending already is taken.
-2. After ``timeout`` no further piece of time is begun. That is a pause and no failure: what is
-   built stays, and the task is rescheduled. It takes a worker slot again after ``resume_after``,
+1. The plans are named by the planner, or made first: for one index, or for every incomplete index
+   of the table. A pending plan is taken.
+2. After ``timeout`` no further piece of time is begun. That is a pause and no failure: built
+   entries stay, and the task is rescheduled. It takes a worker slot again after ``resume_after``,
    and goes on with the same plan. A pause is not a try. It must not be too short: a task that runs
    again before the scheduler has heard of the end of its process counts as failed there.
-3. ``operators.plans_operator`` has the rest of the way: engines, retries, asset events. A run
-   that found nothing lacking commits nothing, so it emits nothing.
+3. ``operators.plans_operator`` has the rest of the way: engines, retries, asset events. If all
+   indexes are complete, the run commits nothing, so it emits nothing.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.operators.emission import asked_plans
+from airflow_provider_segtable.operators.fields import asked_plans
 from airflow_provider_segtable.operators.plans_operator import SegtablePlansOperator, outcomes
 from airflow_provider_segtable.operators.plans_operator import plain as plain_results
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
@@ -30,7 +30,7 @@ from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableIndexOperator(SegtablePlansOperator):
-    """Build what indexes of one table lack, in the task itself or on Spark.
+    """Build missing entries of the indexes of one table, in the task itself or on Spark.
 
     Returns ``{"completed", "files", "plans": [...]}``, where files are those of its last stretch.
 
@@ -108,14 +108,14 @@ class SegtableIndexOperator(SegtablePlansOperator):
         Raises:
             AirflowRescheduleException: a plan has paused.
         """
-        told = super()._ended(context, place, settled, launched)
+        summary = super()._ended(context, place, settled, launched)
         paused = _paused(launched)
         if paused:
-            what = counted(len(paused), "paused plan")
-            self.log.info("%s to go on with after %s", what, self.resume_after)
+            plans = counted(len(paused), "paused plan")
+            self.log.info("%s to go on with after %s", plans, self.resume_after)
             then = datetime.now(UTC) + self.resume_after
             raise AirflowRescheduleException(then)  # type: ignore[no-untyped-call]
-        return told
+        return summary
 
 
 def _paused(results: Collection[PlanResult]) -> list[str]:

@@ -4,8 +4,7 @@
    DAG appends again.
 2. Choose the engine (``planning.engine``) by the size of the files. The task itself reads Parquet,
    CSV and JSON lines, at paths and in object stores, with the connection's storage options; Spark
-   reads everything else: folders, other formats, reader options, stores that this worker cannot
-   reach.
+   reads the rest: folders, other formats, reader options, stores that this worker cannot reach.
 3. A pattern without a file is an error that is retried: the file may come later. A file that does
    not fit the table fails the task at once.
 """
@@ -22,16 +21,10 @@ from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.secret import is_secret_name
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.operators.rendered import refused_at_once
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableCommitOperator
-from airflow_provider_segtable.planning.engine import (
-    LOCAL_BYTES,
-    Choice,
-    Engine,
-    chosen_engine,
-    only_spark,
-)
+from airflow_provider_segtable.planning.engine import Choice, Engine, only_spark
 from airflow_provider_segtable.table.context import TableContext
 
 if TYPE_CHECKING:
@@ -52,10 +45,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         files: path, URI or pattern of either, or a list of them, or the JSON text of such a list.
         format: ``parquet``, ``csv``, ``json``, or another one that Spark reads; by default taken
             from each file's suffix.
-        engine: ``local``: in the task itself, where all rows must fit in memory. ``spark``: by a
-            Spark application. ``auto``: local up to ``local_bytes``, else Spark.
-        local_bytes: most bytes of files that ``auto`` reads in the task itself.
-        delimiter: of CSV: what separates fields, one character or ``tab``; a comma by default.
+        delimiter: of CSV: the separator of fields, one character or ``tab``; a comma by default.
         encoding: of CSV: the encoding of the text.
         header: of CSV: whether the first line names the columns; if not, they are the table's.
         bad_rows: a file on the worker that takes rows without a valid event time, a key or another
@@ -73,17 +63,15 @@ class SegtableFilesOperator(SegtableCommitOperator):
     nothing = "appended nothing"
     done: ClassVar[str]
     template_fields: Sequence[str] = (
-        *("files", "format", "engine", "delimiter", "encoding", "null_text", "bad_rows"),
+        *("files", "format", "delimiter", "encoding", "null_text", "bad_rows"),
         *SegtableCommitOperator.template_fields,
     )
 
-    def __init__(  # noqa: PLR0913 - each is a field of the task
+    def __init__(
         self,
         *,
         files: str | Sequence[str],
         format: str | None = None,  # noqa: A002  # Spark's own word
-        engine: str = Engine.AUTO,
-        local_bytes: int = LOCAL_BYTES,
         delimiter: str | None = None,
         encoding: str = "utf-8",
         header: bool = True,
@@ -94,8 +82,6 @@ class SegtableFilesOperator(SegtableCommitOperator):
         super().__init__(**kwargs)
         self.files = files
         self.format = format
-        self.engine = str(engine)
-        self.local_bytes = local_bytes
         self.delimiter = delimiter
         self.encoding = encoding
         self.header = header
@@ -103,7 +89,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         self.bad_rows = bad_rows
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
         """Return the work in words."""
         return f"ingest into {self.table}"
 
@@ -160,11 +146,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
         self.log.info("%s %s", counted(len(files), "path"), choice)
         if not choice.local:
             return None
-        if self.options:
-            raise InvalidInput(
-                f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
-                "set engine to auto or spark"
-            )
+        self.refuse_reader_options()
         bad, rows = self._aside(), []
         for file in self._there(files, ports.storage_options):
             rows.append(self.rows_of(file, state, bad))
@@ -176,7 +158,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
     def launch(self, place: Place, asked: Sequence[str], **given: Any) -> Report:
         """Run the application; refuse a driver that would write bad rows on another machine."""
         self.launcher = self.launcher or self._chosen_launcher(place)
-        with refused_at_once(self.what):
+        with refused_at_once(self.title):
             if self.bad_rows and not self.launcher.attached:
                 raise InvalidInput(
                     f"bad_rows = {self.bad_rows!r} is a file on the worker, and the driver would "
@@ -195,10 +177,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
         return {**told, "set_aside": facts["set_aside"]}
 
     def _aside(self) -> "BadRows | None":
-        """Return what takes rows that do not fit.
+        """Return the file for rows that do not fit; None without one.
 
         Raises:
-            InvalidInput: the path is no file's of this machine.
+            InvalidInput: the path names no file of this machine.
         """
         from airflow_provider_segtable.data.files.text_values import BadRows
 
@@ -272,16 +254,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
             yield from found
 
     def _choice(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> Choice:
-        wish = Engine.of(self.engine)
-        why = self.only_spark(state, files, stored) if wish is Engine.AUTO else ""
-        sized = wish is Engine.AUTO and not why
-        return chosen_engine(
-            wish,
-            size=sum(file.size() for file in self._there(files, stored)) if sized else 0,
-            only_spark=why,
-            spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
-            local_bytes=self.local_bytes,
-        )
+        auto = Engine.of(self.engine) is Engine.AUTO
+        why = self.only_spark(state, files, stored) if auto else ""
+        found = self._there(files, stored) if auto and not why else ()
+        return self.chosen_engine(size=sum(file.size() for file in found), only_spark=why)
 
 
 class SegtableIngestOperator(SegtableFilesOperator):

@@ -1,8 +1,8 @@
-"""Load rows again as a task: those of an interval or a condition go, those of files come.
+"""Load rows again as a task: replace the rows of an interval or a condition by those of files.
 
 1. One event, once (``operators.spark_operator``). The commit id is by default DAG, run and task,
-   when the run was started, and how often it was cleared. So a retry overwrites once, and a run
-   that is cleared, deleted and made anew, or another run of the interval, replaces what was there.
+   the start of the run, and the number of times that it was cleared. So a retry overwrites once.
+   A run that is cleared, deleted and made anew, or another run of the interval, overwrites again.
 2. The interval is by default the data interval of the DAG run, so a backfill replaces day by day.
    Airflow gives runs an empty one by default (``schedule="@daily"``): it is refused at once.
 3. The engine is chosen as by ``SegtableIngestOperator``; conditions that only Spark can evaluate

@@ -4,26 +4,21 @@ The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Runnin
 a plan is requested once, and a launch has one run id. The tables of the table's indexes are
 planned, too: their DAG runs get them as ``table``.
 
-The planner also publishes what lags behind (``services.publishing``), so that a table is published
-without a DAG of its own if its writers do not publish (``publish.on_commit = off``) or failed to.
+The planner also publishes versions that readers of other formats miss (``services.publishing``), so
+that a table is published without a DAG of its own if its writers do not publish
+(``publish.on_commit = off``) or failed to.
 """
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from itertools import chain
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.emission import check_emission, emissions
-from airflow_provider_segtable.operators.rendered import (
-    AssetEventOperator,
-    author_of,
-    own_events,
-    refused_at_once,
-    run_name,
-)
+from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events, run_name
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.properties import OFF, Policy
 from airflow_provider_segtable.planning.selection import joined, ranges
@@ -47,16 +42,18 @@ class SegtablePlanOperator(AssetEventOperator):
     "trigger_run_id", "conf"}``, empty if there is nothing to do.
 
     Args:
-        table: below the connection's root, or a URI.
         trigger_dag_ids: for each kind of plan, the DAG that carries it out: ``{"minor": "...",
             "semi-major": "...", "major": "..."}``. A kind that the policy can turn off is not
             planned without a DAG; the others (minor) must have one.
         policy: overrides the table's own, e.g. ``{"min_segments": 4}``.
         plans_per_run: how many plans share one DAG run, and so one start of Spark.
-        segtable_conn_id: the connection.
+        kwargs: see ``TableOperator``.
     """
 
-    template_fields: Sequence[str] = ("table", "trigger_dag_ids", "policy", "segtable_conn_id")
+    template_fields: Sequence[str] = (
+        *("trigger_dag_ids", "policy"),
+        *AssetEventOperator.template_fields,
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "trigger_dag_ids": "json",
         "policy": "json",
@@ -66,56 +63,43 @@ class SegtablePlanOperator(AssetEventOperator):
     def __init__(
         self,
         *,
-        table: str,
         trigger_dag_ids: Mapping[str, str],
         policy: Mapping[str, Any] | None = None,
         plans_per_run: int = PLANS_PER_RUN,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.trigger_dag_ids = trigger_dag_ids
         self.policy = policy
         self.plans_per_run = plans_per_run
-        self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the table and return the DAG runs to emit."""
+        with self.opened(context, f"planning {self.table}") as ports:
+            always = [finder.plan.kind for finder in finders() if not finder.switch]
+            check_emission(always, self.trigger_dag_ids, self.plans_per_run)
+            policy, begun = self._policy(ports), ports.log.load().n
+            planned = {self.table: plan_table(ports, policy=policy)}
+            self.emit(context, ports, "plan", made=own_events(ports, begun))
+            for folder, run in plan_inner_tables(ports, overrides=self._off()):
+                planned[f"{self.table}/{folder}"] = run
+            self._log_published(publish_all(ports))
+        runs = (self._emitted(table, run, run_name(context)) for table, run in planned.items())
+        return [*chain.from_iterable(runs)]
+
+    def _emitted(self, table: str, run: PlannerRun, planned_by: str) -> list[dict[str, Any]]:
+        """Log a planner run; return the DAG runs of its launches."""
         # Imported here, because it brings Airflow's database models to each DAG file and task.
         from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
-        with refused_at_once(f"planning {self.table}"):
-            always = [finder.plan.kind for finder in finders() if not finder.switch]
-            check_emission(always, self.trigger_dag_ids, self.plans_per_run)
-            hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
-            with hook.table_ports(self.table, author=author) as ports:
-                policy, begun = self._policy(ports), ports.log.load().n
-                run = plan_table(ports, policy=policy)
-                self.emit(context, ports, "plan", made=own_events(ports, begun))
-                inner = dict(plan_inner_tables(ports, overrides=self._off()))
-                self._tell_published(publish_all(ports))
-        planned = {self.table: run}
-        planned |= {f"{self.table}/{folder}": found for folder, found in inner.items()}
-        notes = "note" in signature(TriggerDagRunOperator).parameters
-        return [
-            arguments
-            for table, found in planned.items()
-            for arguments in self._emitted(table, found, run_name(context), notes=notes)
-        ]
-
-    def _emitted(
-        self, table: str, run: PlannerRun, planned_by: str, *, notes: bool
-    ) -> list[dict[str, Any]]:
-        """Log a planner run; return the DAG runs of its launches."""
-        self._tell(table, run)
+        self._log_run(table, run)
         launches = [launch for launch in run.launches if self._has_dag(launch)]
         runs = emissions(
             launches,
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
             conf={"table": table, "planned_by": planned_by},
-            notes=notes,
+            notes="note" in signature(TriggerDagRunOperator).parameters,
         )
         plans, made = counted(len(launches), "plan"), counted(len(runs), "DAG run")
         self.log.info("%s to run in %s", plans, made)
@@ -141,8 +125,8 @@ class SegtablePlanOperator(AssetEventOperator):
             if finder.switch and finder.plan.kind not in self.trigger_dag_ids
         }
 
-    def _tell_published(self, run: PublishRun) -> None:
-        """Log what was published; what was not is no reason to plan nothing."""
+    def _log_published(self, run: PublishRun) -> None:
+        """Log the outcome of publishing; a failure is a warning, because plans are made anyway."""
         for outcome in run.outcomes:
             if isinstance(outcome, Refused):
                 self.log.warning("not published as %s: %s", outcome.format, outcome.reason)
@@ -151,7 +135,7 @@ class SegtablePlanOperator(AssetEventOperator):
         for name, error in run.failed.items():
             self.log.warning("not published as %s: %s", name, error)
 
-    def _tell(self, table: str, run: PlannerRun) -> None:
+    def _log_run(self, table: str, run: PlannerRun) -> None:
         self.log.info("table %s at version %d", table, run.version)
         for name, why in run.indexes.items():
             self.log.info("index   %s requested: %s", name, why)

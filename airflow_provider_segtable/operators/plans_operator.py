@@ -15,7 +15,7 @@
    the next planner run launches a yielded plan again.
 7. Completed plans are emitted as one asset event of the table (``operators.rendered``). Another
    task may be about to emit a plan that is done already. So it counts only if this try launched
-   it, or if this is a retry, and the plan is one of those named or of an earlier try.
+   it, or if this is a retry, and the plan is named or of an earlier try.
 8. The task's log has one line for each plan, from the process that carried it out, and at the end
    one line for the run.
 
@@ -43,7 +43,7 @@ from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
@@ -51,14 +51,7 @@ from airflow_provider_segtable.operators.rendered import (
     task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
-from airflow_provider_segtable.planning.engine import (
-    LOCAL_BYTES,
-    Choice,
-    Engine,
-    chosen_engine,
-    input_size,
-    only_spark,
-)
+from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
@@ -82,7 +75,7 @@ def outstanding(
     asked: Sequence[str] | None,
     *,
     wait_s: float,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Outstanding:
     """Sort plans into plans to launch and ended plans.
 
@@ -90,14 +83,14 @@ def outstanding(
         ports: the table, with a coordinator.
         asked: plan ids; every pending plan if None.
         wait_s: how long to wait, in seconds, if all plans that are left run elsewhere.
-        tell: called once with the reason for waiting.
+        report: called once with the reason for waiting.
     """
     log, clock = ports.log, ports.clock
     state = log.load()
     plan_ids = _named(state, asked)
     over: dict[str, PlanResult] = {}
     deadline = clock.monotonic() + wait_s
-    told = False
+    reported = False
     while True:
         holders = _holders(ports, _id(state))
         for plan_id in plan_ids:
@@ -108,12 +101,12 @@ def outstanding(
         left = deadline - clock.monotonic()
         if found.todo or not busy or left <= 0:
             return found
-        if not told:
-            tell(
+        if not reported:
+            report(
                 f"waiting up to {wait_s:g} s for {counted(len(busy), 'plan')} elsewhere: "
                 f"{busy[0].message}"
             )
-            told = True
+            reported = True
         pause = min(left, LOOK_AGAIN_S)
         ports.coordinator.wait_head(_id(state), beyond=state.n, wait_s=pause)
         state = log.refresh(state)
@@ -273,10 +266,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
 
     Args:
         plans: plan ids, or their JSON text.
-        engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
-            to ``local_bytes``, else Spark; Spark for what only Spark can do.
-        local_bytes: most bytes of input that ``auto`` reads in the task itself.
-        planned_by: the run whose planner made the plans, ``DAG/RUN``, to which the task links.
+        planned_by: the planner's run that made the plans, ``DAG/RUN``, to which the task links.
         wait_s: how long to wait, in seconds, if other workers hold all the plans that are left.
         kwargs: see ``SegtableSparkOperator``.
     """
@@ -285,7 +275,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
     work: ClassVar[str]
     """The work in one word, for asset events."""
     template_fields: Sequence[str] = (
-        *("plans", "engine", "planned_by"),
+        *("plans", "planned_by"),
         *SegtableSparkOperator.template_fields,
     )
     operator_extra_links: Collection[BaseOperatorLink] = (
@@ -297,20 +287,16 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self,
         *,
         plans: Sequence[str] | str | None = None,
-        engine: str = Engine.AUTO,
-        local_bytes: int = LOCAL_BYTES,
         planned_by: str = "",
         wait_s: float = 120.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.plans = plans
-        self.engine = str(engine)
-        self.local_bytes = local_bytes
         self.planned_by = planned_by
         self.wait_s = wait_s
 
-    # ---- what each operator says ------------------------------------------------------------
+    # ---- each operator's part ---------------------------------------------------------------
 
     def asked(self) -> Any:
         """Return the work that the rendered fields name, for ``plan_ids``.
@@ -345,10 +331,11 @@ class SegtablePlansOperator(SegtableSparkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the plans that are still to do."""
         with refused_at_once(f"{self.work} of {self.table}"):
-            asked, wish = self.asked(), Engine.of(self.engine)
+            asked = self.asked()
+            Engine.of(self.engine)
             seconds("wait_s", self.wait_s)
-            place = SegtableHook(self.segtable_conn_id).place
-            results = self._carried_out(place, asked, wish, author_of(context))
+            place = self.place
+            results = self._carried_out(place, asked, author_of(context))
             return self._ended(context, place, *results)
 
     def execute_complete(
@@ -361,39 +348,29 @@ class SegtablePlansOperator(SegtableSparkOperator):
         settled: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         """Go on after the trigger's event."""
-        place = SegtableHook(self.segtable_conn_id).place
+        place = self.place
         report = self.report_of(place, event, result)
         results = self._results(place, launched, report)
         return self._ended(context, place, parsed(settled), results)
 
     def _carried_out(
-        self, place: Place, asked: Any, wish: Engine, author: str
+        self, place: Place, asked: Any, author: str
     ) -> tuple[Sequence[PlanResult], Sequence[PlanResult]]:
         """Carry out plans on the chosen engine; return the settled results and its own."""
         with place.table_ports(self.table, author=author) as ports:
             plans = self.plan_ids(ports, asked)
-            found = outstanding(ports, plans, wait_s=self.wait_s, tell=self.log.info)
+            found = outstanding(ports, plans, wait_s=self.wait_s, report=self.log.info)
             self._say(found.settled)
             if not found.todo:
                 self.log.info("no plans are left to carry out")
                 return found.settled, ()
-            choice = self._choice(ports, wish, found.todo, place)
+            state = ports.log.load()
+            size = input_size(state, found.todo)
+            choice = self.chosen_engine(size=size, only_spark=only_spark(state))
             self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
             if choice.local:
                 return found.settled, self._here(ports, found.todo)
         return found.settled, self._launch(place, found, author)
-
-    def _choice(
-        self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
-    ) -> Choice:
-        state = ports.log.load()
-        return chosen_engine(
-            wish,
-            size=input_size(state, plan_ids),
-            only_spark=only_spark(state),
-            spark_here=lambda: self.can_launch(place),
-            local_bytes=self.local_bytes,
-        )
 
     def _here(self, ports: TableContext, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
         return carry_out(
@@ -419,14 +396,14 @@ class SegtablePlansOperator(SegtableSparkOperator):
     def _results(
         self, place: Place, plan_ids: Sequence[str], report: Report
     ) -> tuple[PlanResult, ...]:
-        """Return the results, and log those that the application has not said in this log."""
-        told = parsed(report.facts.get("plans", ()))
+        """Return the results, and log those that the application has not logged here."""
+        reported = parsed(report.facts.get("plans", ()))
         error = report.error or "the application ended without a result of this plan"
         with place.table_ports(self.table) as ports:
-            results = complete_report(ports, plan_ids, told, error)
+            results = complete_report(ports, plan_ids, reported, error)
             if report.detached:
-                results = (*told, *logged_results(ports, results[len(told) :]))
-        self._say(results if report.detached else results[len(told) :])
+                results = (*reported, *logged_results(ports, results[len(reported) :]))
+        self._say(results if report.detached else results[len(reported) :])
         return results
 
     def _say(self, results: Sequence[PlanResult]) -> None:
@@ -441,7 +418,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         launched: Sequence[PlanResult],
     ) -> dict[str, Any]:
         """Return the summary of the run, and emit the plans that it completed."""
-        told = self._summarized((*settled, *launched))
+        summary = self._summarized((*settled, *launched))
         with place.table_ports(self.table) as ports:
             state = ports.log.load()
             made = {each.plan_id for each in launched if each.ended is Ended.COMPLETED}
@@ -457,7 +434,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
                 found=completions(state, found - made),
                 counts=self.counts(launched),
             )
-        return told
+        return summary
 
     def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
         """Log the run in one line, and return the summary.
@@ -468,10 +445,10 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self.log.info("%s", self.sentence(results))
         failed = [result for result in results if result.ended is Ended.FAILED]
         if failed:
-            what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
+            reasons = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
             raise AirflowException(
                 f"{len(failed)} of {counted(len(results), 'plan')} over {self.table} failed; "
-                f"a retry or the next planner run repeats them:\n{what}"
+                f"a retry or the next planner run repeats them:\n{reasons}"
             )
         return self.summary(results)
 

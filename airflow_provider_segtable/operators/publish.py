@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, Context
 
 from airflow_provider_segtable.core.errors import ForeignTable
-from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.rendered import TableOperator, author_of, refused_at_once
+from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.table.publishing.publisher import (
     AlreadyPublished,
     Overtaken,
@@ -26,47 +25,40 @@ class SegtablePublishOperator(TableOperator):
     """Publish the newest version of a table.
 
     Returns ``{"event", "formats"}``: the event that all formats show now at least, and for each
-    format the ``event``, the ``number`` of its version, the ``address`` that readers open, and
-    whether the version is ``new``.
+    format the ``event``, the ``number`` of its version, the ``address`` for readers, and whether
+    the version is ``new``.
 
     A format that cannot show the version fails the task, after the others were published.
 
     Args:
-        table: below the connection's root, or a URI.
         formats: ``delta``, ``iceberg``, or both; by default those that the table's properties
             switch on (``publish.delta``).
         full: publish all files anew, for example after published files were damaged.
-        segtable_conn_id: the connection; it needs no ZooKeeper.
+        kwargs: see ``TableOperator``; the connection needs no ZooKeeper.
     """
 
-    template_fields: Sequence[str] = ("table", "formats", "segtable_conn_id")
+    template_fields: Sequence[str] = ("formats", *TableOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"formats": "json"}
     ui_color = "#f5efdf"
 
     def __init__(
         self,
         *,
-        table: str,
         formats: Sequence[str] | str | None = None,
         full: bool = False,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.formats = formats
         self.full = full
-        self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Publish the table, and return what is published."""
-        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
-        with (
-            refused_at_once(f"publishing {self.table}"),
-            hook.table(self.table, author=author) as table,
-        ):
+        """Publish the table, and return the published versions."""
+        from airflow_provider_segtable.library.table import Table
+
+        with self.opened(context, f"publishing {self.table}") as ports:
             try:
-                outcomes = table.publish(formats=self.formats or None, full=self.full)
+                outcomes = Table(ports).publish(formats=self.formats or None, full=self.full)
             except ForeignTable as error:
                 raise AirflowFailException(f"publishing {self.table}: {error}") from error
         for outcome in outcomes:
@@ -75,12 +67,12 @@ class SegtablePublishOperator(TableOperator):
 
 
 def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:
-    """Return what was published as plain values.
+    """Return published versions as plain values.
 
     Raises:
         AirflowFailException: a format cannot show the version.
         AirflowException: other publishers were faster, again and again, or the catalog does not
-            have the version; a retry makes up for it.
+            have the version; a retry publishes it.
     """
     shown: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:

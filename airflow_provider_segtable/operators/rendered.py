@@ -1,4 +1,4 @@
-"""Base of the operators over a table: masked fields, author names, links and asset events.
+"""Base of the operators over a table: its place, masked fields, author names, links, asset events.
 
 1. Credentials in rendered fields are masked, because Airflow stores and shows these.
 2. A refused value, a missing table or a missing connection fails the task at once: a retry would
@@ -42,12 +42,17 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import InvalidInput, NotATable
+from airflow_provider_segtable.core.errors import (
+    Exit,
+    InvalidInput,
+    NotATable,
+    SegtableError,
+)
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import moment
-from airflow_provider_segtable.hooks.segtable import SegtableHook, mask_credentials
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook, mask_credentials
 from airflow_provider_segtable.storage.table_paths import console_page
 from airflow_provider_segtable.table.context import TableContext, this_process
 
@@ -74,7 +79,7 @@ class SegtableTableLink(BaseOperatorLink):
         """Return the address; empty where none is known."""
         task: Any = operator
         try:
-            place = SegtableHook(task.segtable_conn_id).place
+            place = task.place
             return console_page(place.uri(task.table), place.storage_options)
         except (InvalidInput, AirflowNotFoundException):  # the task has failed of it
             return ""
@@ -103,10 +108,45 @@ def run_name(context: Context) -> str:
 
 # Operators over a table
 class TableOperator(BaseOperator):
-    """An operator over one ``table``, whose rendered fields show no credentials."""
+    """Work over one table, with no credentials in rendered fields; a base class.
 
-    table: str
+    Args:
+        table: below the connection's root, or a URI.
+        segtable_conn_id: the connection.
+        kwargs: of any operator: ``task_id``, ``retries`` ...
+    """
+
+    template_fields: Sequence[str] = ("table", "segtable_conn_id")
     operator_extra_links: Collection[BaseOperatorLink] = (SegtableTableLink(),)
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.segtable_conn_id = segtable_conn_id
+
+    @property
+    def place(self) -> Place:
+        """Return the connection's settings, as they are now."""
+        return SegtableHook(self.segtable_conn_id).place
+
+    @contextmanager
+    def opened(self, context: Context, work: str) -> Iterator[TableContext]:
+        """Open the table for work in this task, under the task's author name.
+
+        Raises:
+            AirflowFailException: as ``refused_at_once``, whose message names ``work``.
+        """
+        with (
+            refused_at_once(work),
+            self.place.table_ports(self.table, author=author_of(context)) as ports,
+        ):
+            yield ports
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
         """Render the fields, and mask credentials before Airflow stores them."""
@@ -117,24 +157,31 @@ class TableOperator(BaseOperator):
             mask_credentials({"credentials": self.table})
 
     def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
-        """Return the fields whose values may be credentials, by name."""
+        """Return the fields with values that may be credentials, by name."""
         return ()
 
 
 @contextmanager
-def refused_at_once(what: str) -> Iterator[None]:
+def refused_at_once(work: str) -> Iterator[None]:
     """Fail the task without a retry if a retry would meet the same error.
 
     Args:
-        what: the work, for the message.
+        work: the work in words, for the message.
 
     Raises:
-        AirflowFailException: a value is refused, or the table or a connection does not exist.
+        AirflowFailException: a value is refused (``Exit.USAGE``), or the table or a connection does
+            not exist.
     """
     try:
         yield
-    except (InvalidInput, NotATable, AirflowNotFoundException) as error:
-        raise AirflowFailException(redacted(f"{what}: {error}")) from error
+    except (SegtableError, AirflowNotFoundException) as error:
+        if isinstance(error, SegtableError) and not _lasts(error):
+            raise
+        raise AirflowFailException(redacted(f"{work}: {error}")) from error
+
+
+def _lasts(error: SegtableError) -> bool:
+    return error.exit_code == Exit.USAGE or isinstance(error, NotATable)
 
 
 NOTHING: Mapping[str, int] = {}
@@ -210,8 +257,8 @@ def emitted(asset: Asset, first: Event) -> Iterator[object]:
 
     since = moment(first.time) - MOST_SKEW
     for known in InletEventsAccessors([asset])[asset].after(since.isoformat()):
-        told = (known.extra or {}).get("events")
-        yield from told if isinstance(told, list) else ()
+        numbers = (known.extra or {}).get("events")
+        yield from numbers if isinstance(numbers, list) else ()
 
 
 def plain_values(facts: dict[str, Any]) -> dict[str, Any]:

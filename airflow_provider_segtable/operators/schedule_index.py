@@ -2,10 +2,10 @@
 
 1. An index that the table has already is left as it is, if it is of the same kind, columns and
    settings. Another one of this name fails the task at once.
-2. From the request on every writer feeds the index. What was there before is built by the plan:
+2. From the request on every writer feeds the index. The plan builds the entries of earlier files:
    ``SegtableIndexOperator``, the DAG ``segtable_index__...`` of ``dag_factory``, or
    ``segtable index run`` carries it out.
-3. An index that lacks nothing gets no plan. So a repeated run writes nothing, and emits nothing.
+3. A complete index gets no plan. So a repeated run writes nothing, and emits nothing.
 """
 
 from collections.abc import Sequence
@@ -17,68 +17,56 @@ from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.catch_up import catch_up
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import chosen_kind
-from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.emission import listed
-from airflow_provider_segtable.operators.rendered import (
-    AssetEventOperator,
-    author_of,
-    own_events,
-    refused_at_once,
-)
+from airflow_provider_segtable.operators.fields import listed
+from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import ensure_index
 
 
 class SegtableScheduleIndexOperator(AssetEventOperator):
-    """Request an index of one table, unless it is there, and plan what it lacks.
+    """Request an index of one table, unless it is there, and plan its missing entries.
 
     Returns ``{"index", "requested", "event", "available", "plan"}``: whether this run requested it,
     the event of the request, the event with which it became available (None until then), and the id
-    of the plan that is to be carried out (None if it lacks nothing).
+    of the plan to carry out (None if the index is complete).
 
     Args:
-        table: below the connection's root, or a URI.
         index: the name of the index.
         kind: ``column_stats``, ``bloom_filter``, ``files`` or ``record_index``.
         columns: the columns to index, or their JSON text; not for the last two.
         rate: for ``bloom_filter``, the share of absent values that a filter lets pass.
-        segtable_conn_id: the connection.
+        kwargs: see ``TableOperator``.
     """
 
-    template_fields: Sequence[str] = ("table", "index", "kind", "columns", "segtable_conn_id")
+    template_fields: Sequence[str] = (
+        *("index", "kind", "columns"),
+        *AssetEventOperator.template_fields,
+    )
     ui_color = "#dfe3f5"
 
     def __init__(
         self,
         *,
-        table: str,
         index: str,
         kind: str = ColumnStats.name,
         columns: Sequence[str] | str | None = None,
         rate: float | None = None,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.index = index
         self.kind = kind
         self.columns = columns
         self.rate = rate
-        self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Request the index and its plan; return a summary."""
-        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
-        with (
-            refused_at_once(f"index {self.index} of {self.table}"),
-            hook.table_ports(self.table, author=author) as ports,
-        ):
+        with self.opened(context, f"index {self.index} of {self.table}") as ports:
             begun = ports.log.load().n
-            told = self._scheduled(ports)
+            summary = self._scheduled(ports)
             self.emit(context, ports, "plan", made=own_events(ports, begun))
-        return told
+        return summary
 
     def _scheduled(self, ports: TableContext) -> dict[str, Any]:
         name = plain("index", self.index)

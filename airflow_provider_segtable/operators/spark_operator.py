@@ -5,21 +5,21 @@ Start a Spark application (settings, launch, report, kill):
 1. A driver below the task writes its report to a temporary file of the task.
 2. The end of a driver on a cluster (a Spark connection in cluster mode) is read from the table:
    from the log, or from the result that the application left beside it. With ``deferrable`` the
-   triggerer waits from the submission on; else the worker waits once ``spark-submit`` returned.
+   triggerer waits from the submission on; else the worker waits after the end of ``spark-submit``.
 3. If the application died without a report, the operator reads the log.
-4. Rendered template values are checked before anything is started. A refused value fails the
-   task at once, because a retry would be refused again. Values of ``spark_conf`` and ``options``
-   that are credentials are masked before Airflow stores the rendered fields. Triggers and XComs
-   carry names, never credentials.
+4. Rendered template values are checked before an application is started. A refused value fails
+   the task at once, because a retry would be refused again. Credentials in ``spark_conf`` and
+   ``options`` are masked before Airflow stores the rendered fields. Triggers and XComs carry
+   names, never credentials.
 
 Commit one event (an append, an overwrite, a change of rows):
 
 5. The event has a commit id, by default the name of the task instance: DAG, run, task. If the log
    contains it, an earlier try landed, and nothing is done. So a retried task commits once.
-6. The work is done in the task itself where the operator can (``here``), else by a Spark
-   application, whose driver the triggerer may wait for.
+6. The task does the work itself if it can (``here``), else a Spark application does. The triggerer
+   may wait for its driver.
 7. Judge by the application's report; without one (cluster mode, or it died after its commit), by
-   the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task at once;
+   the log. An error that a retry meets again (wrong SQL, an unknown column) fails the task at once;
    any other error is retried.
 8. The commit is emitted as an asset event of the table (``operators.rendered``).
 """
@@ -44,10 +44,12 @@ from airflow_provider_segtable.core.arguments import option, plain, seconds
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,
+    Exit,
+    InvalidInput,
 )
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.hooks.submission import (
     Launcher,
     LocalSparkSubmit,
@@ -60,12 +62,13 @@ from airflow_provider_segtable.operators.rendered import (
     author_of,
     refused_at_once,
 )
+from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Choice, Engine, chosen_engine
 from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, spark_app_path
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.remote_results import fetch, forget
-from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
-from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
+from airflow_provider_segtable.triggers.detached import Ending
+from airflow_provider_segtable.triggers.watch import TableTrigger, deadline_after, wait_here
 
 
 # Start a Spark application
@@ -83,11 +86,13 @@ class Report:
 
 
 class SegtableSparkOperator(AssetEventOperator):
-    """Run one of the provider's Spark applications (``app``) over one table; a base class.
+    """Work over one table in the task itself, or by a Spark application (``app``); a base class.
 
     Args:
-        table: below the connection's root, or a URI.
-        segtable_conn_id: the connection.
+        engine: ``local``: in the task itself, with rows in its memory. ``spark``: by the
+            application. ``auto``: local up to ``local_bytes``, else Spark; always Spark for work
+            that needs it.
+        local_bytes: most bytes of input that ``auto`` reads in the task itself.
         spark_conn_id: submit by this Spark connection; by default the segtable connection's
             ``spark_conn_id``, and without one Spark runs on this worker.
         spark_master: for Spark on this worker; by default the segtable connection's, else all
@@ -100,23 +105,21 @@ class SegtableSparkOperator(AssetEventOperator):
         poll_interval: seconds between checks for its end, if ZooKeeper announces nothing.
         retries: how often a failed or killed try is repeated.
         retry_delay: pause before a retry; longer than ZooKeeper keeps the locks of a dead holder.
+        kwargs: see ``TableOperator``.
     """
 
     app: ClassVar[str]
     template_fields: Sequence[str] = (
-        "table",
-        "segtable_conn_id",
-        "spark_conn_id",
-        "spark_master",
-        "spark_conf",
+        *("engine", "spark_conn_id", "spark_master", "spark_conf"),
+        *AssetEventOperator.template_fields,
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"spark_conf": "json"}
 
     def __init__(  # noqa: PLR0913 - each is an option
         self,
         *,
-        table: str,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
+        engine: str = Engine.AUTO,
+        local_bytes: int = LOCAL_BYTES,
         spark_conn_id: str | None = None,
         spark_master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
@@ -129,8 +132,8 @@ class SegtableSparkOperator(AssetEventOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
-        self.table = table
-        self.segtable_conn_id = segtable_conn_id
+        self.engine = str(engine)
+        self.local_bytes = local_bytes
         self.spark_conn_id = spark_conn_id
         self.spark_master = spark_master
         self.spark_conf = spark_conf
@@ -140,7 +143,7 @@ class SegtableSparkOperator(AssetEventOperator):
         self.poll_interval = poll_interval
 
     def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
-        """Return the fields whose values may be credentials, by name."""
+        """Return the fields with values that may be credentials, by name."""
         return (self.spark_conf,)
 
     def on_kill(self) -> None:
@@ -185,8 +188,8 @@ class SegtableSparkOperator(AssetEventOperator):
             commit_id=commit_id,
             plans=tuple(plans),
         )
-        told = ("--leave-result", ending.result)
-        error = self._submit(place, asked, told, reader_options or {})
+        report_to = ("--leave-result", ending.result)
+        error = self._submit(place, asked, report_to, reader_options or {})
         if error is not None:
             facts = self._left(place, ending.result)
             return Report(facts=facts, error=error, detached=True, running=not facts)
@@ -198,9 +201,27 @@ class SegtableSparkOperator(AssetEventOperator):
             ending,
             poll_interval=self.poll_interval,
             deadline=deadline,
-            tell=self.log.info,
+            report=self.log.info,
         )
         return self.report_of(place, event, ending.result)
+
+    def chosen_engine(self, *, size: int, only_spark: str) -> Choice:
+        """Return the engine for the work (``planning.engine``).
+
+        Args:
+            size: bytes of its input.
+            only_spark: why only Spark can do it; empty if this process can.
+
+        Raises:
+            InvalidInput: the field ``engine`` names none.
+        """
+        return chosen_engine(
+            Engine.of(self.engine),
+            size=size,
+            only_spark=only_spark,
+            spark_here=lambda: self.can_launch(self.place),
+            local_bytes=self.local_bytes,
+        )
 
     def can_launch(self, place: Place) -> bool:
         """Return whether an application can be started: by a connection, launcher or from here."""
@@ -216,17 +237,16 @@ class SegtableSparkOperator(AssetEventOperator):
             event: the event that ended the wait.
             result: name of the result file that the application leaves in the table.
         """
-        told = event or {"message": "the trigger ended without an event"}
-        facts = self._left(place, result) or told.get("facts") or {}
-        if facts or told.get("status") == "success":
+        ended = event or {"message": "the trigger ended without an event"}
+        facts = self._left(place, result) or ended.get("facts") or {}
+        if facts or ended.get("status") == "success":
             code = facts.get("code")
-            told_why = redacted(str(facts.get("error") or f"it ended with exit code {code}"))
-            error = told_why if code else None
-            return Report(facts=facts, error=error, detached=True)
-        why = f"waiting for it failed: {told.get('message', told)}"
-        if told.get("status") == "timeout":
+            why = redacted(str(facts.get("error") or f"it ended with exit code {code}"))
+            return Report(facts=facts, error=why if code else None, detached=True)
+        why = f"waiting for it failed: {ended.get('message', ended)}"
+        if ended.get("status") == "timeout":
             why = (
-                f"it did not end within {self.wait_timeout}: {told['message']}. Look for "
+                f"it did not end within {self.wait_timeout}: {ended['message']}. Look for "
                 f"{self._name} on the cluster: it may wait for resources, or have died"
             )
         return Report(error=why, detached=True, running=True)
@@ -246,7 +266,7 @@ class SegtableSparkOperator(AssetEventOperator):
         self,
         place: Place,
         asked: Sequence[str],
-        told: Sequence[str],
+        report_to: Sequence[str],
         reader_options: Mapping[str, str],
     ) -> str | None:
         """Start the application; return the error, if any.
@@ -266,7 +286,7 @@ class SegtableSparkOperator(AssetEventOperator):
         with refused_at_once(f"{self.app} over {self.table}"):
             submission = Submission(
                 application=spark_app_path(self.app),
-                arguments=(*asked, *where, *told),
+                arguments=(*asked, *where, *report_to),
                 name=self._name,
                 conf=self.spark_conf or {},
                 storage_options=place.storage_options,
@@ -286,12 +306,9 @@ class SegtableSparkOperator(AssetEventOperator):
             self.log.info("%s", line)
 
     def _defer(self, ending: Ending, deadline: Instant, carried: Mapping[str, Any]) -> None:
-        trigger = DetachedTrigger(
-            table=self.table,
+        trigger = TableTrigger(
+            ending,
             segtable_conn_id=self.segtable_conn_id,
-            result=ending.result,
-            commit_id=ending.commit_id,
-            plans=ending.plans,
             poll_interval=self.poll_interval,
             deadline=deadline,
         )
@@ -326,8 +343,6 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 CHANGED = ("matched", "deleted", "inserted")
 """Counts of a result that its asset event has, too."""
-WRONG_ARGUMENTS = 2
-"""Exit code of an application whose arguments are invalid."""
 
 
 # Commit one event
@@ -346,7 +361,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
     before: ClassVar[str]
     """The key in the result that says whether an earlier try had committed."""
     nothing: ClassVar[str]
-    """What a failed try has done to the table, in words."""
+    """The effect of a failed try on the table, in words."""
     template_fields: Sequence[str] = (
         "commit_id",
         "options",
@@ -370,10 +385,10 @@ class SegtableCommitOperator(SegtableSparkOperator):
         self.options = options
         self.wait_s = wait_s
 
-    # ---- what each operator says ------------------------------------------------------------
+    # ---- each operator's part ---------------------------------------------------------------
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
         """Return the work in words, for messages: ``delete in trips``."""
         raise NotImplementedError
 
@@ -405,23 +420,29 @@ class SegtableCommitOperator(SegtableSparkOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit the event, unless an earlier try did."""
-        with refused_at_once(self.what):
+        with refused_at_once(self.title):
             commit_id = self.commit_id or self.name_of(context)
             waits = option("wait-s", f"{seconds('wait_s', self.wait_s):g}")
             asked = (*self.asked(commit_id), waits)
-            place = SegtableHook(self.segtable_conn_id).place
+            place = self.place
             with place.table_ports(self.table, author=author_of(context)) as ports:
-                told = self._landed(ports, commit_id, before=True) or self.here(ports, commit_id)
-        if told is None:
-            report = self.launch(
-                place,
-                asked,
-                commit_id=commit_id,
-                reader_options=self.secret_options(),
-                carried={"commit_id": commit_id},
-            )
-            told = self._outcome(place, commit_id, report)
-        return self._ended(context, place, told)
+                result = self._landed(ports, commit_id, before=True) or self.here(ports, commit_id)
+        if result is None:
+            result = self._on_spark(place, asked, commit_id)
+        return self._ended(context, place, result)
+
+    def _on_spark(
+        self, place: Place, asked: Sequence[str], commit_id: str | None
+    ) -> dict[str, Any]:
+        """Run the application, or defer to ``execute_complete``; return its result."""
+        report = self.launch(
+            place,
+            asked,
+            commit_id=commit_id,
+            reader_options=self.secret_options(),
+            carried={"commit_id": commit_id},
+        )
+        return self._outcome(place, commit_id, report)
 
     def execute_complete(
         self,
@@ -432,9 +453,9 @@ class SegtableCommitOperator(SegtableSparkOperator):
         commit_id: str | None,
     ) -> dict[str, Any]:
         """Go on after the trigger's event."""
-        place = SegtableHook(self.segtable_conn_id).place
-        told = self._outcome(place, commit_id, self.report_of(place, event, result))
-        return self._ended(context, place, told)
+        place = self.place
+        outcome = self._outcome(place, commit_id, self.report_of(place, event, result))
+        return self._ended(context, place, outcome)
 
     def kind_in(self, ports: TableContext) -> str:  # noqa: ARG002  # for kinds of table
         """Return the work in one word, for asset events."""
@@ -448,30 +469,42 @@ class SegtableCommitOperator(SegtableSparkOperator):
         """Return the fields whose values may be credentials, by name."""
         return (self.spark_conf, self.options)
 
+    def refuse_reader_options(self) -> None:
+        """Refuse options of Spark's reader for work in this process.
+
+        Raises:
+            InvalidInput: there are some.
+        """
+        if self.options:
+            raise InvalidInput(
+                f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
+                "set engine to auto or spark"
+            )
+
     def secret_options(self) -> dict[str, str]:
         """Return the credentials among the reader's options."""
         given = self.options or {}
         return {key: str(value) for key, value in given.items() if is_secret_name(key)}
 
-    def _ended(self, context: Context, place: Place, told: dict[str, Any]) -> dict[str, Any]:
+    def _ended(self, context: Context, place: Place, result: dict[str, Any]) -> dict[str, Any]:
         """Log a result in one line, and emit its commit."""
-        self.log.info("%s", self.sentence(told))
-        if told["event"] is not None:
-            counts = {name: told[name] for name in CHANGED if told.get(name) is not None}
-            event, before = [told["event"]], told[self.before]
+        self.log.info("%s", self.sentence(result))
+        if result["event"] is not None:
+            counts = {name: result[name] for name in CHANGED if result.get(name) is not None}
+            event, before = [result["event"]], result[self.before]
             made, found = ((), event) if before else (event, ())
             with place.table_ports(self.table) as ports:
                 kind = self.kind_in(ports)
                 self.emit(context, ports, kind, made=made, found=found, counts=counts)
-        return told
+        return result
 
     def _landed(
         self, ports: TableContext, commit_id: str | None, *, before: bool
     ) -> dict[str, Any] | None:
         """Return the result as logged; None if it has not landed."""
         n = ports.log.load().commits.get(commit_id) if commit_id else None
-        told = None if n is None else self.logged(ports, n)
-        return told and {**told, self.before: before}
+        result = None if n is None else self.logged(ports, n)
+        return result and {**result, self.before: before}
 
     def _outcome(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
         """Return the result of an application.
@@ -482,16 +515,16 @@ class SegtableCommitOperator(SegtableSparkOperator):
         """
         facts = report.facts
         why = redacted(str(facts.get("error") or report.error or "its application left no result"))
-        if facts.get("code") == WRONG_ARGUMENTS:
-            raise AirflowFailException(f"{self.what} cannot be done as asked: {why}")
+        if facts.get("code") == Exit.USAGE:
+            raise AirflowFailException(f"{self.title} cannot be done as asked: {why}")
         with place.table_ports(self.table) as ports:
-            told = None if report.error else self.reported(ports, facts)
-            if told is not None:
-                return {**told, self.before: False}
+            result = None if report.error else self.reported(ports, facts)
+            if result is not None:
+                return {**result, self.before: False}
             landed = self._landed(ports, commit_id, before=False)
         if landed is None:
             ended = "has not landed yet" if report.running else f"failed, and {self.nothing}"
-            raise AirflowException(f"{self.what} {ended}; a retry commits at most once: {why}")
+            raise AirflowException(f"{self.title} {ended}; a retry commits at most once: {why}")
         return landed
 
 

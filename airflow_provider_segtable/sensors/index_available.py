@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.triggers.index import LEAST_POLL_S, CaughtUp, IndexTrigger
+from airflow_provider_segtable.triggers.index import CaughtUp
 
 
 class SegtableIndexAvailableSensor(SegtableTableSensor):
@@ -32,14 +32,3 @@ class SegtableIndexAvailableSensor(SegtableTableSensor):
         """Return the question: has the index been available?"""
         del context, ports, state
         return CaughtUp(table=self.table, index=self.index, upto=0)
-
-    def trigger(self, question: CaughtUp) -> IndexTrigger:
-        """Return the trigger that asks the question in the triggerer."""
-        return IndexTrigger(
-            table=question.table,
-            segtable_conn_id=self.segtable_conn_id,
-            index=question.index,
-            upto=question.upto,
-            by=question.by,
-            poll_interval=max(LEAST_POLL_S, self.poke_interval),
-        )

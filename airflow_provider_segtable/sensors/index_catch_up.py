@@ -1,14 +1,14 @@
-"""Wait until an index has caught up with what was committed.
+"""Wait until an index has caught up with the commits of a table.
 
 The goal is one of these:
 
 1. *Now*: the newest version at the sensor's first look. A sensor that comes back in the mode
-   ``reschedule`` has forgotten that look, so it takes the time of it, and a little more, because
-   clocks differ.
+   ``reschedule`` has forgotten the version, so it takes the time of that look, and a little more,
+   because clocks differ.
 2. An *event*, by its number: a version of the table.
 3. A *time*: all events until then.
 4. The *asset event* that triggered the DAG run: the newest event of the table's log that it names;
-   *now* if the run was triggered by something else.
+   *now* if no asset event of the table triggered the run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,18 +20,19 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import Instant, instant, iso, parse_instant
+from airflow_provider_segtable.core.time import Instant, iso, parse_instant
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
+from airflow_provider_segtable.sensors.table_sensor import time_goal
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.index import CaughtUp
 from airflow_provider_segtable.triggers.watch import SECOND_US
 
 ASSET_EVENT = "asset event"
-"""The goal: what the asset events of the table say that triggered the DAG run."""
+"""The goal: the newest event in the asset events of the table that triggered the DAG run."""
 
 
 class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
-    """Wait until an index is available, and has all files that were published up to a goal.
+    """Wait until an index is available, and has the entries of all files up to a goal.
 
     Args:
         upto: the number of an event; a time, as ISO 8601 or datetime; ``asset event``: the newest
@@ -50,7 +51,8 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
         """Return the question, with *now* as the version or the time of the first look."""
         upto, by = self._goal(context, ports)
         if upto is None and by is None:
-            by = self._first_look(context, ports)
+            looked = self.first_look(context)
+            by = None if looked is None else looked + round(ports.most_skew_s * SECOND_US)
             upto = state.n if by is None else None
         goal = f"event {upto}" if by is None else iso(by)
         self.log.info("waiting until index %s has caught up with %s", self.index, goal)
@@ -62,7 +64,7 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
             case None | "":
                 return None, None
             case datetime():
-                return None, parse_instant(self.upto.isoformat())
+                return None, time_goal(self.upto)
             case str() if self.upto == ASSET_EVENT:
                 return max(named_events(context, ports), default=None), None
         text = str(self.upto)
@@ -75,11 +77,6 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
                 f"upto = {text!r} is not an event number, a time or {ASSET_EVENT!r}: write e.g. 41 "
                 "or 2026-01-31T12:00:00Z, or leave it out for the newest event"
             ) from error
-
-    def _first_look(self, context: Context, ports: TableContext) -> Instant | None:
-        """Return the time by which an earlier look was over; None if this is the first one."""
-        looked = context["ti"].get_first_reschedule_date(context) if self.reschedule else None
-        return None if looked is None else instant(looked) + round(ports.most_skew_s * SECOND_US)
 
 
 def named_events(context: Context, ports: TableContext) -> Iterator[int]:

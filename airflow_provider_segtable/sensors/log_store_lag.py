@@ -1,12 +1,13 @@
-"""Wait until a table has what was appended to its log store, or a consumer group has read it.
+"""Wait until a table has the records of its log store, or a consumer group has read them.
 
-1. A table lacks what is not committed; a *group* lacks what is after the positions that it stored.
-2. The goal is a *lag*: at most so many records, or seconds, that are lacking; or a *time*:
-   everything appended before. Without any of them the time is that of the sensor's first look.
+1. A table lags by uncommitted records; a *group* lags by the records after its stored positions.
+2. The goal is a *lag*: at most so many missing records, or seconds of age; or a *time*:
+   all records that were appended before. Without a goal the time is that of the sensor's first
+   look.
 3. Times of records are those of the clocks of the stores' hosts. For a group, a committed record is
    as old as its commit.
-4. ZooKeeper names the services, and the services say what waits. A bucket that nobody serves lacks
-   nothing: its writer sends again what was not committed.
+4. ZooKeeper names the services, and the services report waiting records. A bucket without a service
+   has no lag: its writer sends uncommitted records again.
 """
 
 from collections.abc import Sequence
@@ -15,24 +16,27 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.arguments import plain, seconds, shown
+from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import Instant, instant, parse_instant
-from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
+from airflow_provider_segtable.sensors.table_sensor import (
+    SegtableTableSensor,
+    age_limit,
+    time_goal,
+)
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.triggers.log_store import POLL_S, LogLagTrigger, LogLagWithin
+from airflow_provider_segtable.triggers.log_store import LogLagWithin
 
 
 class LogStoreLagSensor(SegtableTableSensor):
-    """Wait until a table has what was appended to its log store, or a consumer group has read it.
+    """Wait until a table has the records of its log store, or a consumer group has read them.
 
     Args:
-        group: a consumer group, by the positions that it has stored; by default the table itself,
-            by what is committed.
-        at_most_records: wait until at most so many records are lacking.
-        at_most_seconds: wait until the oldest record that is lacking is at most so old.
-        upto: wait until nothing is lacking that was appended before a time, as ISO 8601 or
+        group: a consumer group, by its stored positions; by default the table itself, by its
+            commits.
+        at_most_records: wait until at most so many records are missing.
+        at_most_seconds: wait until the oldest missing record is at most so old.
+        upto: wait until no record is missing that was appended before a time, as ISO 8601 or
             datetime; the time of the first look if no goal is given.
         kwargs: see ``SegtableTableSensor``. In the triggerer ``poke_interval`` is at least 5 s:
             ZooKeeper wakes it at each checkpoint.
@@ -66,9 +70,10 @@ class LogStoreLagSensor(SegtableTableSensor):
                 f"connection {self.segtable_conn_id} names no ZooKeeper, so no service of a log "
                 "store is known: give it the extra field zookeeper"
             )
-        records, age_s, by = self._records(), self._seconds(), self._time()
+        age_s = age_limit("at_most_seconds", self.at_most_seconds)
+        records, by = self._records(), time_goal(self.upto)
         if records is None and age_s is None and by is None:
-            by = self._first_look(context, ports)
+            by = self.first_look(context) or ports.clock.now()
         question = LogLagWithin(
             table=self.table,
             group=plain("group", self.group),
@@ -76,21 +81,9 @@ class LogStoreLagSensor(SegtableTableSensor):
             at_most_seconds=age_s,
             by=by,
         )
-        who = f"group {self.group}" if self.group else self.table
-        self.log.info("waiting until %s lacks %s of the log store", who, question.limits)
+        reader = f"group {self.group}" if self.group else self.table
+        self.log.info("waiting until %s lacks %s of the log store", reader, question.limits)
         return question
-
-    def trigger(self, question: LogLagWithin) -> LogLagTrigger:
-        """Return the trigger that asks the question in the triggerer."""
-        return LogLagTrigger(
-            table=question.table,
-            segtable_conn_id=self.segtable_conn_id,
-            group=question.group,
-            at_most_records=question.at_most_records,
-            at_most_seconds=question.at_most_seconds,
-            by=question.by,
-            poll_interval=max(POLL_S, self.poke_interval),
-        )
 
     def _records(self) -> int | None:
         given = str(self.at_most_records or ("" if self.at_most_records is None else 0))
@@ -100,21 +93,3 @@ class LogStoreLagSensor(SegtableTableSensor):
                 "write e.g. 1000"
             )
         return int(given) if given else None
-
-    def _seconds(self) -> float | None:
-        given = self.at_most_seconds
-        if given is None or given == "":
-            return None
-        try:
-            return seconds("at_most_seconds", float(given))
-        except ValueError:
-            return seconds("at_most_seconds", given)  # type: ignore[arg-type]  # refuses it
-
-    def _time(self) -> Instant | None:
-        if isinstance(self.upto, datetime):
-            return parse_instant(self.upto.isoformat())
-        return parse_instant(self.upto) if self.upto else None
-
-    def _first_look(self, context: Context, ports: TableContext) -> Instant:
-        looked = context["ti"].get_first_reschedule_date(context) if self.reschedule else None
-        return ports.clock.now() if looked is None else instant(looked)

@@ -1,9 +1,8 @@
-"""Wait until what is published of a table shows its commits.
+"""Wait until the published versions of a table show its commits.
 
-1. The goal is a *lag*, at most so many seconds since the oldest commit that is lacking; or a *time*
-   or a *version*: everything that was committed until then. Without any of them the time is that of
-   the sensor's first look.
-2. Commits that change nothing of what is published, such as tags and plans, are never lacking.
+1. The goal is a *lag*, at most so many seconds since the oldest missing commit; or a *time* or a
+   *version*: all commits until then. Without a goal the time is that of the sensor's first look.
+2. Commits that change no published rows or columns, such as tags and plans, are never missing.
 """
 
 from collections.abc import Sequence
@@ -12,13 +11,17 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.arguments import seconds, shown
+from airflow_provider_segtable.core.arguments import shown
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import Instant, instant, parse_instant
-from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
+from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.sensors.table_sensor import (
+    SegtableTableSensor,
+    age_limit,
+    time_goal,
+)
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.triggers.published import PublishedThrough, PublishedTrigger
+from airflow_provider_segtable.triggers.published import PublishedThrough
 
 
 class SegtablePublishedSensor(SegtableTableSensor):
@@ -27,10 +30,10 @@ class SegtablePublishedSensor(SegtableTableSensor):
     Args:
         formats: ``delta``, ``iceberg``, or both; by default those that the table's properties
             switch on.
-        at_most_seconds: wait until the oldest commit that is lacking is at most so old.
-        upto: wait until nothing is lacking that was committed until this time, as ISO 8601 or
-            datetime; the time of the first look if no goal is given.
-        version: likewise, until this event; e.g. what a task returned as ``version``.
+        at_most_seconds: wait until the oldest missing commit is at most so old.
+        upto: wait until no commit until this time is missing, as ISO 8601 or datetime; the time of
+            the first look if no goal is given.
+        version: likewise, until this event; e.g. the ``version`` that a task returned.
         kwargs: see ``SegtableTableSensor``. In the triggerer it looks every ``poke_interval``.
     """
 
@@ -56,44 +59,23 @@ class SegtablePublishedSensor(SegtableTableSensor):
 
     def question(self, context: Context, ports: TableContext, state: State) -> PublishedThrough:
         """Return the question, with *now* as the time of the first look."""
-        age_s, by = self._seconds(), self._time(ports, state)
+        age_s = age_limit("at_most_seconds", self.at_most_seconds)
+        by = self._time(ports, state)
         if age_s is None and by is None:
-            by = self._first_look(context, ports)
+            by = self.first_look(context) or ports.clock.now()
         names = [self.formats] if isinstance(self.formats, str) else self.formats or ()
         for name in names:
             if name not in ports.formats:
                 known = ", ".join(ports.formats)
-                raise InvalidInput(f"formats = {shown(name)} is none: choose among {known}")
+                raise InvalidInput(f"formats = {shown(name)} is not a format: choose among {known}")
         return PublishedThrough(
             table=self.table, formats=tuple(names), at_most_seconds=age_s, by=by
         )
 
-    def trigger(self, question: PublishedThrough) -> PublishedTrigger:
-        """Return the trigger that asks the question in the triggerer."""
-        return PublishedTrigger(
-            table=question.table,
-            segtable_conn_id=self.segtable_conn_id,
-            formats=question.formats,
-            at_most_seconds=question.at_most_seconds,
-            by=question.by,
-            poll_interval=self.poke_interval,
-        )
-
-    def _seconds(self) -> float | None:
-        given = self.at_most_seconds
-        if given is None or given == "":
-            return None
-        try:
-            return seconds("at_most_seconds", float(given))
-        except ValueError:
-            return seconds("at_most_seconds", given)  # type: ignore[arg-type]  # refuses it
-
     def _time(self, ports: TableContext, state: State) -> Instant | None:
         if self.version not in (None, "", "None"):
             return self._time_of_version(ports, state)
-        if isinstance(self.upto, datetime):
-            return parse_instant(self.upto.isoformat())
-        return parse_instant(self.upto) if self.upto else None
+        return time_goal(self.upto)
 
     def _time_of_version(self, ports: TableContext, state: State) -> Instant:
         given = str(self.version)
@@ -106,7 +88,3 @@ class SegtablePublishedSensor(SegtableTableSensor):
             )
         event = ports.log.event(int(given))
         return ports.clock.now() if event is None else event.time
-
-    def _first_look(self, context: Context, ports: TableContext) -> Instant:
-        looked = context["ti"].get_first_reschedule_date(context) if self.reschedule else None
-        return ports.clock.now() if looked is None else instant(looked)

@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegmentsTrigger
+from airflow_provider_segtable.triggers.table import SmallSegments
 
 
 class SegtableSmallSegmentsSensor(SegtableTableSensor):
@@ -34,13 +34,3 @@ class SegtableSmallSegmentsSensor(SegtableTableSensor):
         """Return the question for the rendered fields."""
         del context, ports, state
         return SmallSegments(table=self.table, interval=self.interval, at_most=self.at_most)
-
-    def trigger(self, question: SmallSegments) -> SmallSegmentsTrigger:
-        """Return the trigger that asks the question in the triggerer."""
-        return SmallSegmentsTrigger(
-            table=question.table,
-            segtable_conn_id=self.segtable_conn_id,
-            interval=question.interval,
-            at_most=question.at_most,
-            poll_interval=self.poke_interval,
-        )

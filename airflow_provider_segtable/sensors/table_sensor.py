@@ -6,11 +6,13 @@
    ZooKeeper wakes a deferred wait early.
 3. A question may find that waiting is of no use (``status`` other than ``success``): the task fails
    at once, without a retry.
+4. Limits and times are rendered fields, so ``age_limit`` and ``time_goal`` check them when the task
+   runs.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.providers.common.compat.sdk import (
@@ -21,8 +23,9 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
+from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.core.time import Instant, instant, parse_instant
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, Answer, Question, TableTrigger
@@ -32,30 +35,24 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
     """Wait until a question about one table is answered; a base class.
 
     Args:
-        table: below the connection's root, or a URI.
-        segtable_conn_id: the connection.
         deferrable: wait in the triggerer, and take no worker slot.
-        kwargs: of any sensor: ``timeout``, ``mode``, ``poke_interval``, ``soft_fail`` ...
+        kwargs: see ``TableOperator``, and those of any sensor: ``timeout``, ``mode``,
+            ``poke_interval``, ``soft_fail`` ...
     """
 
-    template_fields: Sequence[str] = ("table", "segtable_conn_id")
     ui_color = "#d9ecdf"
 
     def __init__(
         self,
         *,
-        table: str,
-        segtable_conn_id: str = SegtableHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table = table
-        self.segtable_conn_id = segtable_conn_id
         self.deferrable = deferrable
         self._question: Question | None = None
 
-    # ---- what each sensor says --------------------------------------------------------------
+    # ---- each sensor's part -----------------------------------------------------------------
 
     @abstractmethod
     def question(self, context: Context, ports: TableContext, state: State) -> Question:
@@ -65,9 +62,10 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
             InvalidInput: the sensor's arguments are malformed.
         """
 
-    @abstractmethod
-    def trigger(self, question: Any) -> TableTrigger:
-        """Return the trigger that asks the question in the triggerer."""
+    def first_look(self, context: Context) -> Instant | None:
+        """Return when a rescheduled task looked first; None at its first look."""
+        looked = context["ti"].get_first_reschedule_date(context) if self.reschedule else None
+        return None if looked is None else instant(looked)
 
     # ---- the way of every wait --------------------------------------------------------------
 
@@ -85,8 +83,13 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
             return super().execute(context)
         if self.poke(context):
             return None
+        assert self._question is not None  # noqa: S101  # fixed by ``poke``
+        trigger = TableTrigger(
+            self._question,
+            segtable_conn_id=self.segtable_conn_id,
+            poll_interval=max(self._question.least_poll_s, self.poke_interval),
+        )
         timeout = timedelta(seconds=self.timeout)
-        trigger = self.trigger(self._question)
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timeout)
 
     def execute_complete(
@@ -100,16 +103,16 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
             AirflowFailException: waiting is of no use any more.
             AirflowException: the trigger met an error.
         """
-        told = event or {"status": "error", "message": "the trigger ended without an event"}
-        self._check(told)
-        if told["status"] != "success":
-            raise AirflowException(f"waiting for {self.table} failed: {told['message']}")
-        self.log.info("%s: %s", self.table, told["message"])
+        ended = event or {"status": "error", "message": "the trigger ended without an event"}
+        self._check(ended)
+        if ended["status"] != "success":
+            raise AirflowException(f"waiting for {self.table} failed: {ended['message']}")
+        self.log.info("%s: %s", self.table, ended["message"])
 
     def _look(self, context: Context) -> Answer:
         with (
             refused_at_once(f"waiting for {self.table}"),
-            SegtableHook(self.segtable_conn_id).table_ports(self.table) as ports,
+            self.place.table_ports(self.table) as ports,
         ):
             state = ports.log.load()
             self._question = self._question or self.question(context, ports, state)
@@ -118,6 +121,31 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
         self._check({"message": answer.message, **(answer.event or {})})
         return answer
 
-    def _check(self, told: Mapping[str, Any]) -> None:
-        if told.get("status") == OF_NO_USE:
-            raise AirflowFailException(f"waiting for {self.table} is of no use: {told['message']}")
+    def _check(self, event: Mapping[str, Any]) -> None:
+        if event.get("status") == OF_NO_USE:
+            raise AirflowFailException(f"waiting for {self.table} is of no use: {event['message']}")
+
+
+def age_limit(name: str, given: float | str | None) -> float | None:
+    """Return a limit in seconds from a rendered field; None without one.
+
+    Raises:
+        InvalidInput: it is not a number of seconds.
+    """
+    if given is None or given == "":
+        return None
+    try:
+        return seconds(name, float(given))
+    except ValueError:
+        return seconds(name, given)  # type: ignore[arg-type]  # refuses it
+
+
+def time_goal(given: str | datetime | None) -> Instant | None:
+    """Return a time from a rendered field; None without one.
+
+    Raises:
+        InvalidInput: it is not a time in ISO 8601.
+    """
+    if isinstance(given, datetime):
+        return parse_instant(given.isoformat())
+    return parse_instant(given) if given else None

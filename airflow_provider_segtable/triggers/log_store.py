@@ -1,10 +1,11 @@
-"""Wait in the triggerer until a table, or a consumer group, has what was appended to a log store.
+"""Wait until a table, or a consumer group, has the records of a log store.
 
-Every mode of the sensor asks the same question, ``LogLagWithin``, whose answer is the verdict of
+Every mode of the sensor asks the same question, ``LogLagWithin``, with the verdict of
 ``planning.log_lag``; ``triggers.watch`` watches the table, so each checkpoint wakes it.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from airflow_provider_segtable.core.errors import CoordinationError
 from airflow_provider_segtable.core.log.state import State
@@ -19,26 +20,25 @@ from airflow_provider_segtable.planning.log_lag import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.positions import log_lag
-from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
+from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question
 
 POLL_S = 5.0
 """Seconds between looks at the services, unless ZooKeeper announces a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogLagWithin:
-    """The question: is what a table, or a group, lacks of a log store within these limits?
+class LogLagWithin(Question):
+    """The question: is the lag behind a log store, of a table or a group, within these limits?
 
     Attributes:
-        table: path below the connection's root, or URI.
-        group: a consumer group, which lacks what it has not read; empty for the table, which lacks
-            what is not committed.
-        at_most_records: the number of records that are lacking.
+        group: a consumer group, which lags by unread records; empty for the table, which lags by
+            uncommitted records.
+        at_most_records: the number of missing records.
         at_most_seconds: the age of the oldest of them.
-        by: nothing that was appended before this time is lacking.
+        by: no record that was appended before this time is missing.
     """
 
-    table: str
+    least_poll_s: ClassVar[float] = POLL_S
     group: str = ""
     at_most_records: int | None = None
     at_most_seconds: float | None = None
@@ -54,9 +54,9 @@ class LogLagWithin:
         try:
             found = self._found(ports, state)
         except CoordinationError as error:
-            return Answer(message=f"it is not known which services have the log store: {error}")
+            return Answer(message=f"the services of the log store are unknown: {error}")
         verdict = judge_log_lag(found, self.limits, ports.clock.now())
-        version = ports.log.refresh(state).n  # after the services said what is committed
+        version = ports.log.refresh(state).n  # read after the services, so it has their commits
         event = {"version": version, "records": verdict.records, "seconds": verdict.seconds}
         return Answer(message=verdict.message, event=event if verdict.satisfied else None)
 
@@ -68,13 +68,13 @@ class LogLagWithin:
 
 
 def lag_of_reader(found: reading.BucketLag, now: Instant) -> NotArrived:
-    """Return what a reader lacks of a bucket: committed records are as old as their commit."""
+    """Return a reader's lag in a bucket; a committed record is as old as its commit."""
     since = now - round(found.seconds * SECOND_US) if found.records else None
     return NotArrived(bucket=found.bucket, records=found.records, since=since)
 
 
 def lag_of(found: LogBucket) -> NotArrived:
-    """Return what the table lacks of a bucket."""
+    """Return the table's lag in a bucket."""
     if found.status is None:
         return NotArrived(bucket=found.bucket, trouble=found.trouble)
     return NotArrived(
@@ -84,35 +84,8 @@ def lag_of(found: LogBucket) -> NotArrived:
     )
 
 
-class LogLagTrigger(TableTrigger):
-    """Fire when a table, or a group, has what was appended to a log store, but for what is allowed.
+class LogLagTrigger(FormerTrigger):
+    """Trigger of ``LogLagWithin`` that an earlier version stored; now ``TableTrigger``."""
 
-    Args:
-        table: path below the connection's root, or URI.
-        segtable_conn_id: the connection.
-        group: a consumer group; empty for the table.
-        at_most_records: the number of records that are lacking.
-        at_most_seconds: the age of the oldest of them.
-        by: nothing that was appended before this time, in microseconds since the epoch, is lacking.
-        poll_interval: seconds between looks, if ZooKeeper announces nothing.
-    """
-
-    def __init__(
-        self,
-        *,
-        table: str,
-        segtable_conn_id: str,
-        group: str = "",
-        at_most_records: int | None = None,
-        at_most_seconds: float | None = None,
-        by: Instant | None = None,
-        poll_interval: float = POLL_S,
-    ) -> None:
-        question = LogLagWithin(
-            table=table,
-            group=group,
-            at_most_records=at_most_records,
-            at_most_seconds=at_most_seconds,
-            by=by,
-        )
-        super().__init__(question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval)
+    asks = LogLagWithin
+    poll_s = POLL_S

@@ -1,4 +1,4 @@
-"""Wait for compaction in the triggerer.
+"""Wait for compaction.
 
 Every mode of the sensor asks the same question, ``SmallSegments``; ``triggers.watch`` watches the
 table.
@@ -11,19 +11,28 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Verdict, judge_small_segments
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
+from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmallSegments:
-    """The question: has each chunk of ``interval`` at most ``at_most`` small segments?
+class SmallSegments(Question):
+    """The question: has each chunk of an interval few enough small segments?
 
-    None is as many as the table's policy leaves uncompacted.
+    Attributes:
+        interval: ISO 8601 ``start/end``; None for the whole table.
+        at_most: how many small segments a chunk may have; None for as many as the table's policy
+            leaves uncompacted.
     """
 
-    table: str
-    interval: str | None
-    at_most: int | None
+    interval: str | None = None
+    at_most: int | None = None
+
+    def answer(self, ports: TableContext, state: State) -> Answer:
+        """Return the verdict as an answer."""
+        del ports
+        verdict = self.judge(state)
+        event = {"version": verdict.version} if verdict.satisfied else None
+        return Answer(message=verdict.message, event=event)
 
     def judge(self, state: State) -> Verdict:
         """Return the verdict for one state of the table."""
@@ -31,33 +40,8 @@ class SmallSegments:
         interval = Interval.parse(self.interval) if self.interval else None
         return judge_small_segments(state, policy, interval, self.at_most)
 
-    def answer(self, ports: TableContext, state: State) -> Answer:  # noqa: ARG002  # a question's
-        """Return the verdict as an answer."""
-        verdict = self.judge(state)
-        event = {"version": verdict.version} if verdict.satisfied else None
-        return Answer(message=verdict.message, event=event)
 
+class SmallSegmentsTrigger(FormerTrigger):
+    """Trigger of ``SmallSegments`` that an earlier version stored; now ``TableTrigger``."""
 
-class SmallSegmentsTrigger(TableTrigger):
-    """Fire when a table's interval has few enough small segments.
-
-    Args:
-        table: path below the connection's root, or URI.
-        segtable_conn_id: the connection.
-        interval: ISO 8601 ``start/end``; the whole table by default.
-        at_most: how many small segments a chunk may have; by default as many as the table's policy
-            leaves uncompacted.
-        poll_interval: seconds between looks, if ZooKeeper announces nothing.
-    """
-
-    def __init__(
-        self,
-        *,
-        table: str,
-        segtable_conn_id: str,
-        interval: str | None = None,
-        at_most: int | None = None,
-        poll_interval: float = 30.0,
-    ) -> None:
-        question = SmallSegments(table=table, interval=interval, at_most=at_most)
-        super().__init__(question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval)
+    asks = SmallSegments

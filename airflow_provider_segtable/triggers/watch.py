@@ -1,36 +1,53 @@
 """Watch a table: ask one question whenever the answer may have changed.
 
-1. A trigger carries names and numbers, never credentials, because Airflow stores it. It looks up
-   the connection itself, reads the log, and asks the same question as a task that waits in its
-   own process (``wait_here``).
-2. ZooKeeper's announcements wake it early; the table alone decides. Without ZooKeeper it looks
-   every ``poll_interval`` seconds. While ZooKeeper is unreachable it looks, and tries ZooKeeper
-   again, every ``OUTAGE_S`` seconds, if that is more often.
-3. Blocking calls run in the trigger's own thread, so a long wait takes none of the few threads
+::
+
+    a sensor, an operator ──> Question ──┬── wait_here      in the task's process
+                                         └── TableTrigger   in the triggerer
+                                               stored: the path of its class, and its fields
+
+1. A question is a frozen dataclass. Its fields are plain JSON values: names and numbers, never
+   credentials, because Airflow stores them. Its verdict is pure; ``answer`` reads the values that
+   the verdict needs. So all modes of a sensor and all waits of an operator agree.
+2. There is one trigger, ``TableTrigger``, for all questions. It stores its question by itself, and
+   looks up the connection when it runs. A new question needs no trigger of its own.
+3. ZooKeeper's announcements wake a wait early; the table alone decides. Without ZooKeeper a wait
+   looks every ``poll_interval`` seconds. While ZooKeeper is unreachable it looks, and tries
+   ZooKeeper again, every ``OUTAGE_S`` seconds, if that is more often.
+4. Blocking calls run in the trigger's own thread, so a long wait takes none of the few threads
    that all triggers of a triggerer share.
-4. It never raises: an error ends as an event with status ``error``. A failing storage is retried
-   several times before that.
-5. A deadline is a point in time, so a triggerer that takes over a trigger does not extend it.
-6. A trigger that fires at once may have its task start again before the scheduler has heard of the
+5. A trigger never raises: an error ends as an event with status ``error``. A failing storage is
+   retried several times before that.
+6. A deadline is a point in time, so a triggerer that takes over a trigger does not extend it.
+7. A trigger that fires at once may have its task start again before the scheduler has heard of the
    end of the process that deferred it; then Airflow takes the task for killed, and fails it. So no
    trigger fires within its first ``HEARD_S`` seconds.
+8. Earlier versions had a trigger for each question, stored with the question's fields beside its
+   own. Airflow's database may have some of them, so each is kept as a ``FormerTrigger``.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
+from airflow_provider_segtable.core.errors import (
+    CoordinationError,
+    InvalidInput,
+    SegtableError,
+    StorageError,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
+from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext
 
@@ -39,7 +56,7 @@ OUTAGE_S = 30.0
 HEARD_S = 10.0
 """How long a scheduler may take to hear of the end of a process; it looks each second or two."""
 OF_NO_USE = "of no use"
-"""The status of an event that ends a wait whose question will never be answered."""
+"""The status of an event that ends a useless wait: the answer would never come."""
 SECOND_US = 1_000_000
 
 
@@ -54,19 +71,57 @@ class Answer:
     event: Mapping[str, Any] | None = None
 
 
-class Question(Protocol):
-    """Condition on a table that ends a wait: a dataclass, whose fields a trigger stores."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(ABC):
+    """Condition on a table that ends a wait; a base class. A trigger stores its fields.
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    Attributes:
+        table: path below the connection's root, or URI.
+    """
 
-    @property
-    def table(self) -> str:
-        """Return the table: path below the connection's root, or URI."""
-        ...
+    table: str
+    least_poll_s: ClassVar[float] = 0.0
+    """Least seconds between looks in the triggerer, unless ZooKeeper announces an event."""
 
+    @abstractmethod
     def answer(self, ports: TableContext, state: State) -> Answer:
         """Answer for one state of the table; may raise ``StorageError``."""
-        ...
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the question with these fields, as JSON has them: lists are tuples."""
+        found: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
+        }
+        return cls(**found)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields as JSON has them: tuples are lists."""
+        given = asdict(self)
+        return given | {name: [*each] for name, each in given.items() if isinstance(each, tuple)}
+
+
+def question_type(path: str) -> type[Question]:
+    """Return the class at a path, ``module.Class``.
+
+    Raises:
+        InvalidInput: there is no question at this path.
+    """
+    try:
+        found = resolve_name(path)
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if not (isinstance(found, type) and issubclass(found, Question)):
+        raise InvalidInput(
+            f"{path!r} is not a question of a trigger: install the same version of this package "
+            "for workers and the triggerer"
+        )
+    return found
+
+
+def class_path(of: type) -> str:
+    """Return the path of a class, by which Airflow imports it."""
+    return f"{of.__module__}.{of.__qualname__}"
 
 
 class Watch:
@@ -118,52 +173,62 @@ class Watch:
 
 
 class TableTrigger(BaseTrigger):
-    """Fire when a question about a table is answered; a base class for triggers.
+    """Fire when a question about a table is answered.
 
     Its one event is ``{"status": "success" | "of no use" | "error" | "timeout", "message": ...}``;
     an answer's event has its own fields, too.
 
     Args:
-        question: the condition to wait for.
+        question: the condition to wait for, or the path of its class, as stored.
+        fields: the fields of a stored question.
         segtable_conn_id: the connection.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up, in microseconds since the epoch; never if None.
+
+    Raises:
+        InvalidInput: no question is at the path.
     """
 
     def __init__(
         self,
-        question: Question,
+        question: Question | str,
+        fields: Mapping[str, Any] | None = None,
         *,
         segtable_conn_id: str,
         poll_interval: float = 30.0,
         deadline: Instant | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        if isinstance(question, str):
+            question = question_type(question).of(fields or {})
         self.question = question
         self.segtable_conn_id = segtable_conn_id
         self.poll_interval = poll_interval
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path, and the arguments to rebuild this trigger: the question's too."""
-        waits = {"segtable_conn_id": self.segtable_conn_id, "poll_interval": self.poll_interval}
-        path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {**asdict(self.question), **waits}
+        """Return the class path and the arguments to rebuild this trigger."""
+        return class_path(TableTrigger), {
+            "question": class_path(type(self.question)),
+            "fields": self.question.fields(),
+            "segtable_conn_id": self.segtable_conn_id,
+            "poll_interval": self.poll_interval,
+            "deadline": self.deadline,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event."""
         loop = asyncio.get_running_loop()
         heard = loop.time() + HEARD_S
         try:
-            told = await self._awaited()
+            event = await self._awaited()
         except Exception as error:  # noqa: BLE001  # the task sees an event, not an exception
-            told = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
+            event = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
         await asyncio.sleep(max(0.0, heard - loop.time()))
-        yield TriggerEvent(told)  # type: ignore[no-untyped-call]
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def _awaited(self) -> Mapping[str, Any]:
-        place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id))
-        mask_credentials(place.storage_options)
+        place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id)).masked()
         own = ThreadPoolExecutor(1, thread_name_prefix="segtable-trigger")
         watch = Watch(place, self.question)
         loop = asyncio.get_running_loop()
@@ -184,13 +249,38 @@ class TableTrigger(BaseTrigger):
             own.shutdown(wait=False)
 
 
+class FormerTrigger(TableTrigger):
+    """Trigger that an earlier version stored, with its question's fields; a base class.
+
+    Its fields are those of ``asks``, and the arguments of ``TableTrigger``.
+    """
+
+    asks: ClassVar[type[Question]]
+    poll_s: ClassVar[float] = 30.0
+
+    def __init__(
+        self,
+        *,
+        segtable_conn_id: str,
+        poll_interval: float | None = None,
+        deadline: Instant | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(
+            self.asks.of(fields),
+            segtable_conn_id=segtable_conn_id,
+            poll_interval=self.poll_s if poll_interval is None else poll_interval,
+            deadline=deadline,
+        )
+
+
 def wait_here(
     place: Place,
     question: Question,
     *,
     poll_interval: float,
     deadline: Instant,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Mapping[str, Any]:
     """Wait in this process as a trigger does; return the event.
 
@@ -199,7 +289,7 @@ def wait_here(
         question: the condition to wait for.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up.
-        tell: called with each new message.
+        report: called with each new message.
     """
     watch, clock = Watch(place, question), SystemClock()
     said = ""
@@ -212,7 +302,7 @@ def wait_here(
                 return event
             if answer.message != said:
                 said = answer.message
-                tell(said)
+                report(said)
             clock.sleep(watch.wait(pause))
     finally:
         watch.close()

@@ -1,7 +1,7 @@
 """The plugin, which Airflow finds through the entry point group ``airflow.plugins``.
 
-It has no page yet. When Airflow loads it, it checks the installed Spark: PySpark whose files are
-mixed with another version of pyspark-client fails in obscure ways.
+It has no page yet. When Airflow loads it, it checks the installed Spark: a mix of files of PySpark
+and of another version of pyspark-client fails in obscure ways.
 """
 
 import logging

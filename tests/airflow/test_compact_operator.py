@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
-from airflow_provider_segtable.operators.emission import asked_plans
+from airflow_provider_segtable.operators.fields import asked_plans
 from airflow_provider_segtable.operators.plans_operator import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.attempt import in_process
@@ -201,7 +201,7 @@ def test_a_plan_whose_orphan_dies_is_taken_over(flights: Flights, plan_id: str) 
     """Whoever waits for a lock that goes away has the plan to do."""
     ports = flights.table.ports
     with held(flights, plan_id) as lease:
-        found = outstanding(ports, [plan_id], wait_s=120.0, tell=lambda _: lease.release())
+        found = outstanding(ports, [plan_id], wait_s=120.0, report=lambda _: lease.release())
     assert found.todo == (plan_id,)
 
 
@@ -213,7 +213,7 @@ def test_a_plan_that_its_orphan_finishes_is_left_alone(flights: Flights, plan_id
         compact(ports, [plan_id], in_process())
 
     with held(flights, plan_id):
-        found = outstanding(ports, [plan_id], wait_s=120.0, tell=finish)
+        found = outstanding(ports, [plan_id], wait_s=120.0, report=finish)
     assert found.todo == ()
     assert [result.ended for result in found.settled] == [Ended.DONE_ALREADY]
 

@@ -42,7 +42,7 @@ from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.remote_results import leave
-from airflow_provider_segtable.triggers.detached import DetachedTrigger
+from airflow_provider_segtable.triggers.watch import TableTrigger
 
 from .conftest import CONNECTION, Flights, InThisProcess
 
@@ -288,7 +288,7 @@ def test_neither_triggers_nor_xcoms_nor_files_of_the_table_hold_credentials(
     assert "segtable_default" in json.dumps(stored)
 
     async def first() -> Any:
-        return (await asyncio.wait_for(anext(aiter(DetachedTrigger(**stored).run())), 60)).payload
+        return (await asyncio.wait_for(anext(aiter(TableTrigger(**stored).run())), 60)).payload
 
     event = asyncio.run(first())
     with pytest.raises(AirflowFailException) as failed:

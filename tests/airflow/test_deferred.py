@@ -29,7 +29,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.remote_results import fetch, leave
-from airflow_provider_segtable.triggers.detached import DetachedTrigger
+from airflow_provider_segtable.triggers.watch import TableTrigger
 
 from .conftest import CONNECTION, Flights, InThisProcess, make_flights
 
@@ -87,7 +87,7 @@ def deferred(operator: BaseOperator) -> TaskDeferred:
 def event_of(waits: TaskDeferred) -> dict[str, Any]:
     """Return the event of a trigger as the triggerer has it: made anew from plain values."""
     _, arguments = waits.trigger.serialize()
-    trigger = DetachedTrigger(**json.loads(json.dumps(arguments)))
+    trigger = TableTrigger(**json.loads(json.dumps(arguments)))
 
     async def first() -> Any:
         return (await asyncio.wait_for(anext(aiter(trigger.run())), 60)).payload
@@ -264,6 +264,7 @@ with DAG("forget", schedule=None):
         task_id="delete",
         table="flights",
         where="row < length(repeat('x', 60))",
+        engine="spark",
         spark_conn_id="yarn",
         deferrable=True,
         poll_interval=4,

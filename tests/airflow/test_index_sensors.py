@@ -23,7 +23,8 @@ from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchu
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
 from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index
 from airflow_provider_segtable.table.indexes import feeding
-from airflow_provider_segtable.triggers.index import IndexTrigger
+from airflow_provider_segtable.triggers.index import CaughtUp
+from airflow_provider_segtable.triggers.watch import TableTrigger
 
 from .conftest import CONNECTION, Flights, build_index
 
@@ -55,17 +56,19 @@ def available(**overrides: Any) -> SegtableIndexAvailableSensor:
     return SegtableIndexAvailableSensor(**{**OF_INDEX, **overrides})
 
 
-def deferred(sensor: SegtableTableSensor, context: Any = None) -> IndexTrigger:
+def deferred(sensor: SegtableTableSensor, context: Any = None) -> TableTrigger:
     """Return the trigger of a wait as the triggerer has it: made anew from plain values."""
     with pytest.raises(TaskDeferred) as raised:
         sensor.execute(context or {})
     assert raised.value.method_name == "execute_complete"
     path, arguments = raised.value.trigger.serialize()
-    assert path == "airflow_provider_segtable.triggers.index.IndexTrigger"
-    return IndexTrigger(**json.loads(json.dumps(arguments)))
+    assert path == "airflow_provider_segtable.triggers.watch.TableTrigger"
+    trigger = TableTrigger(**json.loads(json.dumps(arguments)))
+    assert isinstance(trigger.question, CaughtUp)
+    return trigger
 
 
-def event_of(trigger: IndexTrigger) -> dict[str, Any]:
+def event_of(trigger: TableTrigger) -> dict[str, Any]:
     async def first() -> Any:
         return (await asyncio.wait_for(anext(aiter(trigger.run())), 60)).payload
 

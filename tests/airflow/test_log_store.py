@@ -30,7 +30,8 @@ from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOpe
 from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
-from airflow_provider_segtable.triggers.log_store import LogLagTrigger
+from airflow_provider_segtable.triggers.log_store import LogLagWithin
+from airflow_provider_segtable.triggers.watch import TableTrigger
 
 from .conftest import CONNECTION, JANUARY, SCHEMA, Flights
 
@@ -59,13 +60,15 @@ def sensor(**overrides: Any) -> LogStoreLagSensor:
     return LogStoreLagSensor(**{**TABLE, **overrides})
 
 
-def deferred(waiting: LogStoreLagSensor) -> LogLagTrigger:
+def deferred(waiting: LogStoreLagSensor) -> TableTrigger:
     """Return the trigger of a wait as the triggerer has it: made anew from plain values."""
     with pytest.raises(TaskDeferred) as raised:
         waiting.execute({})
     path, arguments = raised.value.trigger.serialize()
-    assert path == "airflow_provider_segtable.triggers.log_store.LogLagTrigger"
-    return LogLagTrigger(**json.loads(json.dumps(arguments)))
+    assert path == "airflow_provider_segtable.triggers.watch.TableTrigger"
+    trigger = TableTrigger(**json.loads(json.dumps(arguments)))
+    assert isinstance(trigger.question, LogLagWithin)
+    return trigger
 
 
 def test_a_checkpoint_commits_what_was_appended_before(
@@ -202,7 +205,7 @@ def test_a_consumer_group_is_waited_for(flights: Flights, log: TableLogWriter) -
     table.ports.coordinator.close()
 
 
-async def event_of(trigger: LogLagTrigger) -> Any:
+async def event_of(trigger: TableTrigger) -> Any:
     """Return what a trigger fires."""
     return (await asyncio.wait_for(anext(aiter(trigger.run())), 60)).payload
 

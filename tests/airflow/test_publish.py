@@ -13,7 +13,8 @@ from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.operators.publish import SegtablePublishOperator
 from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.triggers.published import PublishedTrigger
+from airflow_provider_segtable.triggers.published import PublishedThrough
+from airflow_provider_segtable.triggers.watch import TableTrigger
 
 from .conftest import Flights
 
@@ -92,16 +93,18 @@ def test_every_mode_waits_until_the_first_look_is_shown(flights: Flights) -> Non
     with pytest.raises(TaskDeferred) as deferred:
         sensor(deferrable=True, poke_interval=7).execute({})
     trigger = deferred.value.trigger
-    assert isinstance(trigger, PublishedTrigger)
+    assert isinstance(trigger, TableTrigger)
+    assert isinstance(trigger.question, PublishedThrough)
     assert trigger.poll_interval == 7
     path, arguments = trigger.serialize()
-    assert path == "airflow_provider_segtable.triggers.published.PublishedTrigger"
+    assert path == "airflow_provider_segtable.triggers.watch.TableTrigger"
+    assert arguments["question"].endswith("triggers.published.PublishedThrough")
     publisher().execute({})
     flights.append(1)
     assert waiting.poke({}) is True
     assert sensor().poke({}) is False
     assert sensor(at_most_seconds=600).poke({}) is True
-    again = PublishedTrigger(**arguments)
+    again = TableTrigger(**arguments)
     assert again.serialize() == (path, arguments)
 
     async def first() -> Any:

@@ -14,7 +14,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.triggers import watch
-from airflow_provider_segtable.triggers.table import SmallSegmentsTrigger
+from airflow_provider_segtable.triggers.table import SmallSegments
 
 from .conftest import CONNECTION, Flights
 
@@ -27,12 +27,14 @@ def sensor(**overrides: Any) -> SegtableSmallSegmentsSensor:
     return SegtableSmallSegmentsSensor(task_id="wait", **arguments)
 
 
-def trigger(**overrides: Any) -> SmallSegmentsTrigger:
-    arguments = {"table": "flights", "segtable_conn_id": "segtable_default", "interval": YEAR}
-    return SmallSegmentsTrigger(**{**arguments, "at_most": 1, "poll_interval": LONG_S, **overrides})
+def trigger(**overrides: Any) -> watch.TableTrigger:
+    own = {"segtable_conn_id": "segtable_default", "poll_interval": LONG_S}
+    own |= {name: overrides.pop(name) for name in own if name in overrides}
+    fields = {"table": "flights", "interval": YEAR, "at_most": 1, **overrides}
+    return watch.TableTrigger(SmallSegments(**fields), **own)
 
 
-def event_of(waiting: SmallSegmentsTrigger) -> dict[str, Any]:
+def event_of(waiting: watch.TableTrigger) -> dict[str, Any]:
     async def first() -> Any:
         return (await anext(aiter(waiting.run()))).payload
 
@@ -51,7 +53,9 @@ def test_every_mode_waits_while_there_are_small_segments() -> None:
     assert sensor(at_most=15).poke({}) is False
     with pytest.raises(TaskDeferred) as deferred:
         sensor(deferrable=True, poke_interval=7, timeout=60).execute({})
-    assert isinstance(deferred.value.trigger, SmallSegmentsTrigger)
+    assert isinstance(deferred.value.trigger, watch.TableTrigger)
+    asked = SmallSegments(table="flights", interval=YEAR, at_most=1)
+    assert deferred.value.trigger.question == asked
     assert deferred.value.trigger.poll_interval == 7
     assert deferred.value.method_name == "execute_complete"
 
@@ -164,6 +168,7 @@ def test_the_task_goes_on_after_a_good_event() -> None:
 def test_a_trigger_survives_serialization() -> None:
     """What the triggerer makes of it is the same trigger."""
     path, arguments = trigger(at_most=3).serialize()
-    assert path == "airflow_provider_segtable.triggers.table.SmallSegmentsTrigger"
-    assert SmallSegmentsTrigger(**arguments).serialize() == (path, arguments)
+    assert path == "airflow_provider_segtable.triggers.watch.TableTrigger"
+    assert arguments["question"] == "airflow_provider_segtable.triggers.table.SmallSegments"
+    assert watch.TableTrigger(**arguments).serialize() == (path, arguments)
     assert json.loads(json.dumps(arguments)) == arguments

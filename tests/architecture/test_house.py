@@ -1,5 +1,6 @@
 """Makefile, pins, exports and the wheel are what the documents say."""
 
+import ast
 import os
 import re
 import runpy
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
+from tests.architecture.test_tidy import body_lines
 from tests.architecture.tree import PACKAGE, ROOT, listed
 
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -173,3 +175,20 @@ def test_a_wheel_carries_the_spark_applications(tmp_path: Path) -> None:
     ), told.stderr
     assert Path(told.stdout.strip()).read_text() == (ROOT / "spark_apps/compact.py").read_text()
     assert (tmp_path / "site/airflow_provider_segtable/py.typed").exists()
+
+
+MOST_EXECUTE_LINES = 15
+
+
+def test_the_way_of_an_operator_is_short() -> None:
+    """Each operator's and sensor's ``execute`` says its way in at most 15 lines."""
+    long = {
+        f"{path.parent.name}/{path.name}: {node.name}": lines
+        for room in ("operators", "sensors")
+        for path in (PACKAGE / room).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("execute")
+        and (lines := body_lines(node)) > MOST_EXECUTE_LINES
+    }
+    assert not long

@@ -126,7 +126,7 @@ def test_no_java(
     table = make_table(EVENTS)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert compact.main([*where(table), "--all-pending"]) == 1
+    assert compact.main([*where(table), "--all-pending"]) == 3
     assert "JavaMissing: Java is missing: none on PATH" in capsys.readouterr().err
 
 

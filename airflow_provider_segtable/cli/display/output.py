@@ -19,7 +19,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from enum import IntEnum
 from shlex import quote
 from typing import Any
 
@@ -36,17 +35,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from airflow_provider_segtable.core.errors import (
-    CommitConflict,
-    CommitUnknown,
-    CoordinationError,
-    EnvironmentIncomplete,
-    InvalidInput,
-    LockRevoked,
-    LockTimeout,
-    OutcomeUnknown,
-    SegtableError,
-)
+from airflow_provider_segtable.core.errors import Exit as Exit  # noqa: PLC0414  # for commands
+from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.secret import redacted
 
 Facts = Mapping[str, Any]
@@ -127,33 +117,6 @@ def progress() -> Progress:
     )
 
 
-# Exit codes
-class Exit(IntEnum):
-    """The exit codes of ``segtable``."""
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    MISSING = 3
-    AGAIN = 4
-    WRONG = 5
-    UNCHECKED = 6
-    WARNED = 7
-    INTERRUPTED = 130
-
-
-_FAMILIES: tuple[tuple[type[SegtableError], Exit], ...] = (
-    (InvalidInput, Exit.USAGE),
-    (LockTimeout, Exit.AGAIN),
-    (LockRevoked, Exit.AGAIN),
-    (CommitConflict, Exit.AGAIN),
-    (CommitUnknown, Exit.AGAIN),
-    (OutcomeUnknown, Exit.AGAIN),
-    (CoordinationError, Exit.MISSING),
-    (EnvironmentIncomplete, Exit.MISSING),
-)
-
-
-def exit_code(error: SegtableError) -> Exit:
-    """Return the exit code of an error's family."""
-    return next((code for kind, code in _FAMILIES if isinstance(error, kind)), Exit.FAILED)
+def exit_code(error: SegtableError) -> int:
+    """Return the exit code of a process that an error ends."""
+    return error.exit_code

@@ -1,7 +1,8 @@
 """Common parts of the Spark applications: arguments, signals, the result line, the exit code.
 
-1. Exit 0: done, or nothing to do. 1: failed, run it again. 2: the arguments are wrong. 143:
-   stopped by SIGTERM, 130: interrupted; both leave the table consistent.
+1. Exit 0: done, or nothing to do. 1: failed, run it again. 2: the arguments are wrong. Another
+   error ends with its own ``exit_code`` (``core.errors``). 143: stopped by SIGTERM, 130:
+   interrupted; both leave the table consistent.
 2. The last line of standard output is ``SEGTABLE_RESULT`` and one JSON object;
    ``--result-file`` gets the object alone, whole or not at all.
 3. ``--leave-result`` is for remote waiters, which share no file with the driver: an outcome that
@@ -29,7 +30,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.arguments import seconds
-from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.errors import Exit, InvalidInput, SegtableError
 from airflow_provider_segtable.core.schemes import usual
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.spark.driver.file_locations import local_root_warning
@@ -45,7 +46,8 @@ from airflow_provider_segtable.storage.table_paths import (
 from airflow_provider_segtable.table.context import TableContext, open_context, this_process
 from airflow_provider_segtable.table.remote_results import leave
 
-DONE, FAILED, WRONG_ARGUMENTS, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+DONE, FAILED, INTERRUPTED = Exit.DONE, Exit.FAILED, Exit.INTERRUPTED
+TERMINATED = 143
 _PR_SET_PDEATHSIG = 1
 
 
@@ -172,10 +174,8 @@ def run(
     outcome = Outcome(code=FAILED, facts={"error": "the application ended unexpectedly"})
     try:
         outcome = work(app)
-    except InvalidInput as error:
-        outcome = _refused(error, WRONG_ARGUMENTS)
     except SegtableError as error:
-        outcome = _refused(error, FAILED)
+        outcome = _refused(error, error.exit_code)
     except KeyboardInterrupt:
         outcome = Outcome(code=INTERRUPTED, facts={"error": "interrupted"})
     except SystemExit as end:
