@@ -347,7 +347,7 @@ def test_a_writer_leaves_a_service_that_stands_still_once_it_is_replaced() -> No
     log.append(rows(1))
     store = one.service.store
     assert isinstance(store, FlightLogStore)
-    with store._buckets.bucket(0).held():
+    with store.bucket(0).held():
         waiting = Running(lambda: log.append(rows(2)))
         one.claims.release([0])
         two = ExternalService(table)
