@@ -42,8 +42,8 @@ from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset
 from airflow_provider_segtable.core.log_store.reading import BucketStatus
 from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
 from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_directory import BucketAddress, BucketFinder, addresses

@@ -62,9 +62,9 @@ from airflow_provider_segtable.core.log_store.reading import (
     Reset,
     Whence,
 )
-from airflow_provider_segtable.logstore import flight_streams as messages
-from airflow_provider_segtable.logstore.buckets import Bucket, Buckets, checked_schema
-from airflow_provider_segtable.logstore.flight_streams import (
+from airflow_provider_segtable.log_store import flight_streams as messages
+from airflow_provider_segtable.log_store.buckets import Bucket, Buckets, checked_schema
+from airflow_provider_segtable.log_store.flight_streams import (
     ANSWER,
     CALL_S,
     RECORDS,
@@ -77,7 +77,7 @@ from airflow_provider_segtable.logstore.flight_streams import (
     empty_batch,
     encoded,
 )
-from airflow_provider_segtable.logstore.memory_store import MemoryLogClient
+from airflow_provider_segtable.log_store.memory_store import MemoryLogClient
 from airflow_provider_segtable.ports.log_store import (
     DeployMode,
     LogContext,

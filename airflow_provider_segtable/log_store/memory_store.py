@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.log_store.reading import (
     Reset,
     Whence,
 )
-from airflow_provider_segtable.logstore.buckets import Bucket, Buckets
+from airflow_provider_segtable.log_store.buckets import Bucket, Buckets
 from airflow_provider_segtable.ports.log_store import (
     DeployMode,
     LogContext,

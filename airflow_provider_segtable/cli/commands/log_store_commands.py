@@ -43,7 +43,7 @@ from airflow_provider_segtable.cli.input.options import (
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.library.log_reader import LogItem, TableLogReader
-    from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
     from airflow_provider_segtable.table.log_store.tail import LogRecords
 
 
@@ -242,8 +242,8 @@ def _provider(
 ) -> "FlightLogStoreProvider":
     from airflow_provider_segtable.core.secret import Secret
     from airflow_provider_segtable.library.log_stores import text_of, token_in
-    from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-    from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+    from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
     from airflow_provider_segtable.ports.log_store import DeployMode
 
     certificate, key, token = files
