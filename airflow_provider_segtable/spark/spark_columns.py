@@ -67,6 +67,7 @@ from airflow_provider_segtable.core.time import (
     HOUR_US,
     MAX_INSTANT,
     MIN_INSTANT,
+    MONDAY_US,
     Granularity,
     Interval,
     Layout,
@@ -84,11 +85,10 @@ from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.where import condition
 
 _FIRST_DAY, _END_DAY = MIN_INSTANT // DAY_US, MAX_INSTANT // DAY_US
-_MONDAY_US = 4 * DAY_US  # 1970-01-05
 _WIDTHS = {
     Granularity.HOUR: (HOUR_US, 0),
     Granularity.DAY: (DAY_US, 0),
-    Granularity.WEEK: (7 * DAY_US, _MONDAY_US),
+    Granularity.WEEK: (7 * DAY_US, MONDAY_US),
 }
 _CALENDAR = {Granularity.MONTH: "MONTH", Granularity.YEAR: "YEAR"}
 

@@ -29,7 +29,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext
@@ -40,7 +40,6 @@ HEARD_S = 10.0
 """How long a scheduler may take to hear of the end of a process; it looks each second or two."""
 OF_NO_USE = "of no use"
 """The status of an event that ends a wait whose question will never be answered."""
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,11 +81,10 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
-from airflow_provider_segtable.core.requests.overwrite import joined
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
 from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.time import Instant, Interval, joined
 from airflow_provider_segtable.core.timeline import Timeline
 
 # Changes of rows, as a change feed shows them
@@ -191,7 +190,7 @@ def _changed(action: RowsChanged) -> tuple[Effect, ...]:
 
 
 def _differing(intervals: Iterable[Interval]) -> tuple[Effect, ...]:
-    found = joined(tuple(set(intervals)))
+    found = joined(set(intervals))
     return (Differs(found),) if found else ()
 
 

@@ -38,11 +38,10 @@ from airflow_provider_segtable.core.indexes.index_state import (
 from airflow_provider_segtable.core.log.event import Conflict, EventKind, Stamp, no_interval
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
-from airflow_provider_segtable.core.requests.overwrite import joined
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.time import Interval, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +206,7 @@ def requested(index: IndexDefinition, state: State, at: Stamp) -> IndexState:
     """Return the state of a new index: it lacks all time that has files."""
     chunks = {chunk.interval for chunk in state.timeline.visible_chunks()}
     begun = IndexState(definition=index, requested_n=at.n, requested_at=at.time, forwarded=at.n)
-    return begun.lacking(joined(tuple(chunks)), at.n, at.time)
+    return begun.lacking(joined(chunks), at.n, at.time)
 
 
 def noted(
@@ -231,7 +230,7 @@ def noted(
     if not state.indexes:
         return state
     brought, new = {feed.index: feed for feed in feeds}, [*made]
-    where = joined(tuple({segment.id.interval for segment in new}))
+    where = joined({segment.id.interval for segment in new})
     files = 0 if known_records else len({segment.path for segment in new if segment.path})
 
     def after(each: IndexState) -> IndexState:
