@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.counted import numbered_row
 from airflow_provider_segtable.core.errors import SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.time import ALL_TIME, Instant
 from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
-from airflow_provider_segtable.data.rows import instants, is_time
+from airflow_provider_segtable.data.rows import instants, is_text, is_time
 
 
 def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
@@ -134,12 +134,6 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind)
@@ -157,7 +151,7 @@ _KINDS = (
     pa.types.is_date,
     pa.types.is_time,
     pa.types.is_duration,
-    _is_text,
+    is_text,
     _is_bytes,
 )
 

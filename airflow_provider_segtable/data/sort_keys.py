@@ -74,7 +74,7 @@ def check_sortable(name: str, kind: pa.DataType) -> None:
 
 def column_codes(rows: pa.Array, marks: pa.Array) -> Codes:
     """Code one column, and marks of its (plain) type."""
-    if _is_number(rows.type):
+    if is_number(rows.type):
         return _spaced(rows, marks)
     return _ranked(rows, marks)
 
@@ -84,7 +84,8 @@ def number_codes(rows: Numbers, marks: Numbers) -> Codes:
     return _clipped(rows, np.ones(len(rows), bool), marks, np.ones(len(marks), bool))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values are numbers, truth values or times."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -98,14 +99,23 @@ def ordered_bits(column: pa.Array) -> Numbers | None:
 
     The numbers of nulls are arbitrary.
     """
-    return _bits(column).copy() if _is_number(column.type) else None
+    return _bits(column).copy() if is_number(column.type) else None
+
+
+def spread(values: Numbers) -> Numbers:
+    """Spread every bit over the word (the finaliser of SplitMix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Numbers = values ^ (values >> np.uint64(31))
+    return mixed
 
 
 def _spaced(rows: pa.Array, marks: pa.Array) -> Codes:
-    return _clipped(_bits(rows), _valid(rows), _bits(marks), _valid(marks))
+    return _clipped(_bits(rows), valid(rows), _bits(marks), valid(marks))
 
 
-def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+def valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values are not null."""
     if not array.null_count:
         return np.ones(len(array), bool)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
@@ -181,7 +191,7 @@ def _ranked(rows: pa.Array, marks: pa.Array) -> Codes:
         indices = rows.indices
         codes = of_words[_plain(indices, np.int64)]
         if indices.null_count:
-            codes[~_valid(indices)] = 1
+            codes[~valid(indices)] = 1
     else:
         codes = np.ones(len(rows), np.uint64)
     return Codes(codes, ranks[_found(marks, domain)], len(domain) + 2)

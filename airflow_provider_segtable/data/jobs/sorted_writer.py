@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids
+from airflow_provider_segtable.data.rows import is_byte_string
 from airflow_provider_segtable.data.sort_keys import Keying, is_sorted, plain, stable_order
 
 SORTED_ROWS = 262_144
@@ -110,16 +111,7 @@ def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
 def _text(rows: pa.Table, path: str) -> bool:
     if path not in rows.schema.names:
         return False
-    kind = plain(rows.schema.field(path).type)
-    return any(
-        known(kind)
-        for known in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
+    return is_byte_string(plain(rows.schema.field(path).type))
 
 
 def _encoded(rows: pa.Table, how: dict[str, Any]) -> dict[str, tuple[float, float]]:

@@ -61,15 +61,21 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     Order,
     RootOrders,
     codes_of,
-    is_text,
     kept,
     numbers,
     record_codes,
     text_codes,
-    valid,
     whole,
 )
-from airflow_provider_segtable.data.sort_keys import Codes, Indices, Numbers, composed, is_sorted
+from airflow_provider_segtable.data.rows import is_byte_string
+from airflow_provider_segtable.data.sort_keys import (
+    Codes,
+    Indices,
+    Numbers,
+    composed,
+    is_sorted,
+    valid,
+)
 
 
 # The engine that keeps the latest record
@@ -397,7 +403,7 @@ def key_codes(table: pa.Table, rules: MergeRules) -> Codes:
 
 
 def _key_codes(column: pa.Array) -> Codes:
-    return text_codes(column) if is_text(column.type) else codes_of([column])
+    return text_codes(column) if is_byte_string(column.type) else codes_of([column])
 
 
 def _merged(table: pa.Table, codes: Codes, rules: MergeRules, roots: RootOrders) -> pa.Table:

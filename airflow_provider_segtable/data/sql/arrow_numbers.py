@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.data.rows import is_text
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
     Literal,
@@ -459,9 +460,3 @@ def normal(values: pa.Array) -> pa.Array:
     if any(each(kind) for each in _BINARIES):
         return values.cast(BINARY)
     return values.cast(SIGNED.get(kind, kind))
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of a type are texts."""
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(each(kind) for each in texts)

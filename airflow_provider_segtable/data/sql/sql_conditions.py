@@ -25,8 +25,9 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, Sche
 from airflow_provider_segtable.core.predicate import AllOf, Predicate, reach
 from airflow_provider_segtable.core.schema import no_column
 from airflow_provider_segtable.data.conditions import Condition, by_predicate, scalar
+from airflow_provider_segtable.data.rows import is_text
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql.arrow_numbers import SIGNED, TEXT, is_text, widened
+from airflow_provider_segtable.data.sql.arrow_numbers import SIGNED, TEXT, widened
 from airflow_provider_segtable.data.sql.sql_predicates import and_parts, check_tree, predicate_of
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
