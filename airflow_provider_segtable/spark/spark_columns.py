@@ -190,6 +190,11 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 # Schemas, and whether a DataFrame fits
+def schema_json(schema: pa.Schema) -> str:
+    """Return columns in the types that Spark shows, as Spark's JSON."""
+    return str(spark_schema(readable(schema)).json())
+
+
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return the Spark schema that reads files of a table with Arrow schema ``schema``.
 
