@@ -27,6 +27,13 @@ Turns among the writers of one folder on this host:
    without its turn.
 9. A wait without success ends later, in its own thread, which passes the turn on at once. Until
    then this process takes no turns: a writer that was stopped in its turn costs others one wait.
+
+Options that may hold secrets come from the environment, since all users of a machine see a command
+line:
+
+10. A variable holds the text of the options. If it is empty, ``<variable>_FILE`` names a file with
+    the text, such as a container's secret: a container's description shows its variables, and not
+    its files.
 """
 
 import contextlib
@@ -41,6 +48,7 @@ from pathlib import Path
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
+    InvalidInput,
     NotFound,
     ReadOnlyStorage,
     StorageError,
@@ -388,3 +396,29 @@ class _Turn:
         with suppress(OSError):  # a forked child may have the descriptor, too: closing is no end
             fcntl.flock(self._fd, fcntl.LOCK_UN)
         os.close(self._fd)
+
+
+# Options from the environment
+def variable_text(variable: str) -> tuple[str, str]:
+    """Return the text of a variable or of the file that it names, and its place for messages.
+
+    Raises:
+        InvalidInput: the file cannot be read.
+    """
+    text = os.environ.get(variable, "")
+    if not text and (path := os.environ.get(f"{variable}_FILE")):
+        return text_of(path, f"${variable}_FILE"), path
+    return text, f"${variable}"
+
+
+def text_of(path: str | Path, what: str) -> str:
+    """Return the text of a file that a user names.
+
+    Raises:
+        InvalidInput: it cannot be read.
+    """
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None

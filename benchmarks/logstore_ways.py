@@ -33,7 +33,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.core.log_store.reading import Behind, Whence
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext, LogStore, Records
 
 SCHEMA = pa.schema(

@@ -23,13 +23,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from airflow_provider_segtable.core.arguments import pair
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.text_values import BadRows, Needed
-from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
+from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, parser, run
 from airflow_provider_segtable.spark.reads.input_source import (
     complete,
     read_source,

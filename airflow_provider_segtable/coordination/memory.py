@@ -61,6 +61,13 @@ class Session:
     suspended: bool = False
     known_lost: bool = False
 
+    @property
+    def state(self) -> LeaseState:
+        """Return the client's view of what it holds."""
+        if self.known_lost:
+            return LeaseState.LOST
+        return LeaseState.DOUBTFUL if self.suspended else LeaseState.HELD
+
 
 @dataclass(eq=False, slots=True)
 class Held:
@@ -308,9 +315,7 @@ class MemoryClaim:
     @property
     def state(self) -> LeaseState:
         """Return the client's view of the claim."""
-        if self._gone or self._session.known_lost:
-            return LeaseState.LOST
-        return LeaseState.DOUBTFUL if self._session.suspended else LeaseState.HELD
+        return LeaseState.LOST if self._gone else self._session.state
 
     def update(self, content: Mapping[str, str]) -> None:
         """Replace the content; raise ``LockLost`` unless the claim is held."""
@@ -379,9 +384,7 @@ class MemoryLease:
     @property
     def state(self) -> LeaseState:
         """Return the client's view of the lease."""
-        if self._gone or self._session.known_lost:
-            return LeaseState.LOST
-        return LeaseState.DOUBTFUL if self._session.suspended else LeaseState.HELD
+        return LeaseState.LOST if self._gone else self._session.state
 
     def check(self) -> None:
         """Ask the server; raise ``LockLost`` unless this lease still holds the lock."""

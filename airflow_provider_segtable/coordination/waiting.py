@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import InvalidInput, LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks import Extent, FencingToken, Lock, LockRequest, contested
-from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 
-SECOND_US = 1_000_000
 SAY_AFTER_S = 2.0
 SAY_EVERY_S = 60.0
 

@@ -7,6 +7,7 @@
 3. A refusal names the value and the way out, before any process starts.
 """
 
+import argparse
 import math
 import re
 
@@ -81,3 +82,11 @@ def shown(value: object) -> str:
     """Return a refused value for a message: redacted and shortened."""
     text = repr(redacted(value) if isinstance(value, str) else value)
     return redacted(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``, as a type of ``argparse``."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value

@@ -23,9 +23,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.index_state import IndexGap, IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.time import Instant, Interval, iso
-
-SECOND_US = 1_000_000
+from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval, iso
 
 
 class Progress(StrEnum):

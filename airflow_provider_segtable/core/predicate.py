@@ -353,6 +353,21 @@ def comparisons(predicate: Predicate, *, wanted: bool = True) -> Iterator[tuple[
 
 
 # Blocks with known bounds of columns
+_LAST = chr(0x10FFFF)
+_SURROGATES = range(0xD800, 0xE000)
+
+
+def text_above(text: str, most: int) -> str | None:
+    """Return a text of at most ``most`` characters at or above a text; None if there is none."""
+    if len(text) <= most:
+        return text
+    kept = text[:most].rstrip(_LAST)
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The bounds of a column's values in some rows; None is unknown.

@@ -43,8 +43,12 @@ Instant: TypeAlias = int
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-DAY_US = 86_400_000_000
-HOUR_US = 3_600_000_000
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+MONDAY_US = 4 * DAY_US
+"""The first Monday after the epoch, 1970-01-05."""
 
 
 def instant(moment: datetime) -> Instant:
@@ -162,13 +166,23 @@ ALL_TIME = Interval(MIN_INSTANT, MAX_INSTANT)
 
 def joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     """Return the instants of any intervals as disjoint intervals that do not touch, in order."""
+    return tuple(_together(intervals, meeting=True))
+
+
+def united(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return intervals in order, with overlapping ones joined; those that only meet stay apart."""
+    return _together(intervals, meeting=False)
+
+
+def _together(intervals: Iterable[Interval], *, meeting: bool) -> list[Interval]:
     found: list[Interval] = []
     for each in sorted(intervals):
-        if found and each.start <= found[-1].end:
-            found[-1] = Interval(found[-1].start, max(found[-1].end, each.end))
+        last = found[-1] if found else None
+        if last and (each.start < last.end or (meeting and each.start == last.end)):
+            found[-1] = Interval(last.start, max(last.end, each.end))
         else:
             found.append(each)
-    return tuple(found)
+    return found
 
 
 class Granularity(StrEnum):
@@ -199,7 +213,7 @@ class Granularity(StrEnum):
             case Granularity.DAY:
                 return _fixed(at, DAY_US, 0)
             case Granularity.WEEK:
-                return _fixed(at, 7 * DAY_US, 4 * DAY_US)  # 1970-01-05 was a Monday
+                return _fixed(at, 7 * DAY_US, MONDAY_US)
             case Granularity.MONTH:
                 return _month(moment(at))
             case Granularity.YEAR:

@@ -86,7 +86,7 @@ def _arrow_table(rows: Any) -> pa.Table:
 
 # Event times as instants
 _MAX = 2**63 - 1
-_US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def is_time(kind: pa.DataType) -> bool:
@@ -106,10 +106,10 @@ def instants(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     if pa.types.is_date32(kind):
         return _scaled(array.cast(pa.int32()).cast(pa.int64()), DAY_US)
     if pa.types.is_date64(kind):
-        return _scaled(array.cast(pa.int64()), _US_PER_UNIT["ms"])
+        return _scaled(array.cast(pa.int64()), US_PER_UNIT["ms"])
     if kind.unit == "ns":
         return _floored(array.cast(pa.int64()), 1_000)
-    return _scaled(array.cast(pa.int64()), _US_PER_UNIT[kind.unit])
+    return _scaled(array.cast(pa.int64()), US_PER_UNIT[kind.unit])
 
 
 def _scaled(values: pa.Int64Array, factor: int) -> pa.Int64Array:
@@ -226,6 +226,10 @@ class Keys:
     def count(self) -> int:
         """Return the number of keys."""
         return len(self.combined[-1]) if self.combined else 0
+
+    def among(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with one of these keys."""
+        return rows.filter(pa.array(self.find(rows) >= 0))
 
     def find(self, rows: TableOrBatch) -> Numbers:
         """Return for each row the number of its key, or -1; columns have the table's types."""

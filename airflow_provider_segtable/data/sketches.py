@@ -79,6 +79,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.arrow_schema import of_any_length
 from airflow_provider_segtable.data.keyed.key_groups import ByteStrings, Unscaled
 from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.sort_keys import spread
 
 # Hashes of values
 Hashes = npt.NDArray[np.uint64]
@@ -393,7 +394,7 @@ def _of_batch(batch: pa.RecordBatch) -> Checksum:
     sums = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         values = _value_hashes(column)
-        rows = _mixed(rows * _STEP + values)
+        rows = spread(rows * _STEP + values)
         sums[name] = int(values.sum(dtype=np.uint64))
     return Checksum(rows=batch.num_rows, total=int(rows.sum(dtype=np.uint64)), columns=sums)
 
@@ -407,7 +408,7 @@ def _value_hashes(column: pa.Array) -> RowHashes:
         bits = np.where(np.isnan(floats), np.nan, floats + 0.0).view(np.uint64)  # -0.0 equals 0.0
     else:
         return _by_distinct_value(column)
-    hashes = _mixed(bits + np.uint64(1))
+    hashes = spread(bits + np.uint64(1))
     hashes[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes
 
@@ -437,11 +438,3 @@ def _digest(value: object) -> int:
         return int(_NULL)
     data = value if isinstance(value, bytes) else str(value).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
-
-
-def _mixed(bits: RowHashes) -> RowHashes:
-    """Spread every bit over the word (the finaliser of SplitMix64)."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    spread: RowHashes = bits ^ (bits >> np.uint64(31))
-    return spread

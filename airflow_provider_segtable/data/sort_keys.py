@@ -93,11 +93,20 @@ def ordered_bits(column: pa.Array) -> Numbers | None:
     return _bits(column).copy() if is_numeric(column.type) else None
 
 
+def spread(values: Numbers) -> Numbers:
+    """Spread every bit over the word (the finaliser of SplitMix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Numbers = values ^ (values >> np.uint64(31))
+    return mixed
+
+
 def _spaced(rows: pa.Array, marks: pa.Array) -> Codes:
-    return _clipped(_bits(rows), _valid(rows), _bits(marks), _valid(marks))
+    return _clipped(_bits(rows), valid(rows), _bits(marks), valid(marks))
 
 
-def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+def valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values are not null."""
     if not array.null_count:
         return np.ones(len(array), bool)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
@@ -173,7 +182,7 @@ def _ranked(rows: pa.Array, marks: pa.Array) -> Codes:
         indices = rows.indices
         codes = of_words[_plain(indices, np.int64)]
         if indices.null_count:
-            codes[~_valid(indices)] = 1
+            codes[~valid(indices)] = 1
     else:
         codes = np.ones(len(rows), np.uint64)
     return Codes(codes, ranks[_found(marks, domain)], len(domain) + 2)

@@ -65,7 +65,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
 )
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.core.time import HOUR_US, MINUTE_US, Instant, iso
 from airflow_provider_segtable.health.published_rows import examine_targets
 from airflow_provider_segtable.health.table_checks import named
 from airflow_provider_segtable.planning.findings.health_findings import (
@@ -81,13 +81,7 @@ from airflow_provider_segtable.planning.findings.index_findings import (
     keyed_findings,
     lost_indexes,
 )
-from airflow_provider_segtable.planning.properties import (
-    HOUR_US,
-    MINUTE_US,
-    LogStoreSettings,
-    Policy,
-    Retention,
-)
+from airflow_provider_segtable.planning.properties import LogStoreSettings, Policy, Retention
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode

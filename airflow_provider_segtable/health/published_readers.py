@@ -1,4 +1,4 @@
-"""Published readers: libraries that read a table format, each as one small adapter.
+"""Published readers: libraries that read a table format, each as one function.
 
 1. A reader opens one version of a published table, and yields its rows in batches; no table is
    held in memory. It never downloads anything: DuckDB uses its installed extensions alone.
@@ -15,10 +15,10 @@
    it has in Hadoop's catalogs: ``metadata/vN.metadata.json`` below the address.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -53,15 +53,17 @@ class PublishedPlace:
 
 
 class PublishedReader(Protocol):
-    """A library that reads a table format.
+    """A library that reads a table format."""
 
-    Attributes:
-        name: its name in answers.
-        package: the distribution that it is installed by.
-    """
+    @property
+    def name(self) -> str:
+        """Return its name in answers."""
+        ...
 
-    name: ClassVar[str]
-    package: ClassVar[str]
+    @property
+    def package(self) -> str:
+        """Return the distribution that it is installed by."""
+        ...
 
     def lacking(self) -> str:
         """Return the missing packages, in words; empty if the reader can be used."""
@@ -190,127 +192,92 @@ def _connect() -> Any:
     return db
 
 
-# Readers of Delta Lake
-class DeltaLakeReader:
-    """The package ``deltalake`` (delta-rs), by its SQL engine, which applies deletion vectors."""
+# The readers of each format
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryReader:
+    """A library as ``PublishedReader``.
 
-    name: ClassVar[str] = "deltalake"
-    package: ClassVar[str] = "deltalake"
+    Attributes:
+        needs: the distributions that it needs; it is the first of them.
+        read: yields the rows of a published version.
+        extensions: extensions of DuckDB that it needs.
+    """
+
+    needs: tuple[str, ...]
+    read: Callable[[PublishedPlace], Iterator[pa.RecordBatch]]
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return its name in answers."""
+        return self.needs[0]
+
+    @property
+    def package(self) -> str:
+        """Return the distribution that it is installed by."""
+        return self.needs[0]
 
     def lacking(self) -> str:
-        """Return what is not installed."""
-        return not_installed(self.package)
+        """Return what is not installed; empty if the reader can be used."""
+        missing = next(filter(None, map(not_installed, self.needs)), "")
+        return missing or (lacking_extensions(self.extensions) if self.extensions else "")
 
     def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version."""
-        from deltalake import DeltaTable, QueryBuilder
+        """Yield the rows of a published version."""
+        return self.read(place)
 
-        table = DeltaTable(
+
+def _deltalake(place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+    """Read by the SQL engine of delta-rs, which applies deletion vectors."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    table = DeltaTable(
+        place.location, version=place.number, storage_options=dict(place.options) or None
+    )
+    found = QueryBuilder().register("published", table).execute("SELECT * FROM published")
+    yield from pa.RecordBatchReader.from_stream(found)
+
+
+def _polars_delta(place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+    """Read by ``scan_delta``, which finds files by deltalake, and reads them itself."""
+    import polars as pl
+
+    yield from _collected(
+        pl.scan_delta(
             place.location, version=place.number, storage_options=dict(place.options) or None
         )
-        found = QueryBuilder().register("published", table).execute("SELECT * FROM published")
-        yield from pa.RecordBatchReader.from_stream(found)
+    )
 
 
-class PolarsDeltaReader:
-    """Polars' ``scan_delta``, which finds files by deltalake, and reads them itself."""
-
-    name: ClassVar[str] = "polars"
-    package: ClassVar[str] = "polars"
-
-    def lacking(self) -> str:
-        """Return what is not installed."""
-        return not_installed(self.package) or not_installed(DeltaLakeReader.package)
-
-    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version."""
-        import polars as pl
-
-        frame = pl.scan_delta(
-            place.location, version=place.number, storage_options=dict(place.options) or None
-        )
-        for found in frame.collect_batches(maintain_order=False):
-            yield from found.to_arrow().to_batches()
+def _duckdb_delta(place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+    attach = f"ATTACH {quoted(place.location)} AS seen (TYPE delta, VERSION {place.number})"
+    yield from rows_of("FROM seen", _DUCKDB_DELTA, place, first=(attach,))
 
 
-class DuckDbDeltaReader:
-    """DuckDB with its extension ``delta``."""
+def _pyiceberg(place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+    from pyiceberg.table import StaticTable
 
-    name: ClassVar[str] = "duckdb"
-    package: ClassVar[str] = "duckdb"
-    extensions: ClassVar[tuple[str, ...]] = ("delta",)
-
-    def lacking(self) -> str:
-        """Return what is not installed."""
-        return not_installed(self.package) or lacking_extensions(self.extensions)
-
-    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version."""
-        attach = f"ATTACH {quoted(place.location)} AS seen (TYPE delta, VERSION {place.number})"
-        yield from rows_of("FROM seen", self.extensions, place, first=(attach,))
+    table = StaticTable.from_metadata(_metadata(place), fileio_options(place))
+    yield from table.scan().to_arrow_batch_reader()
 
 
-DELTA_READERS: tuple[PublishedReader, ...] = (
-    DeltaLakeReader(),
-    PolarsDeltaReader(),
-    DuckDbDeltaReader(),
-)
+def _polars_iceberg(place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+    """Read by ``scan_iceberg``, which finds files by pyiceberg, and reads them itself."""
+    import polars as pl
+
+    options = fileio_options(place) or None
+    yield from _collected(pl.scan_iceberg(_metadata(place), storage_options=options))
 
 
-# Readers of Apache Iceberg
-class PyIcebergReader:
-    """The package ``pyiceberg``."""
-
-    name: ClassVar[str] = "pyiceberg"
-    package: ClassVar[str] = "pyiceberg"
-
-    def lacking(self) -> str:
-        """Return what is not installed."""
-        return not_installed(self.package)
-
-    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version."""
-        from pyiceberg.table import StaticTable
-
-        table = StaticTable.from_metadata(_metadata(place), fileio_options(place))
-        yield from table.scan().to_arrow_batch_reader()
+def _duckdb_iceberg(place: PublishedPlace) -> Iterator[pa.RecordBatch]:
+    scan = f"FROM iceberg_scan({quoted(_metadata(place))})"
+    yield from rows_of(scan, _DUCKDB_ICEBERG, place)
 
 
-class PolarsIcebergReader:
-    """Polars' ``scan_iceberg``, which finds files by pyiceberg, and reads them itself."""
-
-    name: ClassVar[str] = "polars"
-    package: ClassVar[str] = "polars"
-
-    def lacking(self) -> str:
-        """Return what is not installed."""
-        return not_installed(self.package) or not_installed(PyIcebergReader.package)
-
-    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version."""
-        import polars as pl
-
-        options = fileio_options(place) or None
-        frame = pl.scan_iceberg(_metadata(place), storage_options=options)
-        for found in frame.collect_batches(maintain_order=False):
-            yield from found.to_arrow().to_batches()
-
-
-class DuckDbIcebergReader:
-    """DuckDB with its extensions ``iceberg`` and ``avro``."""
-
-    name: ClassVar[str] = "duckdb"
-    package: ClassVar[str] = "duckdb"
-    extensions: ClassVar[tuple[str, ...]] = ("avro", "iceberg")
-
-    def lacking(self) -> str:
-        """Return what is not installed."""
-        return not_installed(self.package) or lacking_extensions(self.extensions)
-
-    def batches(self, place: PublishedPlace) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version."""
-        scan = f"FROM iceberg_scan({quoted(_metadata(place))})"
-        yield from rows_of(scan, self.extensions, place)
+def _collected(frame: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a lazy frame of Polars, in any order."""
+    for found in frame.collect_batches(maintain_order=False):
+        yield from found.to_arrow().to_batches()
 
 
 def _metadata(place: PublishedPlace) -> str:
@@ -318,15 +285,19 @@ def _metadata(place: PublishedPlace) -> str:
     return f"{place.location}/metadata/v{place.number}.metadata.json"
 
 
-ICEBERG_READERS: tuple[PublishedReader, ...] = (
-    PyIcebergReader(),
-    PolarsIcebergReader(),
-    DuckDbIcebergReader(),
-)
-
+_DUCKDB_DELTA = ("delta",)
+_DUCKDB_ICEBERG = ("avro", "iceberg")
 
 READERS: Mapping[str, tuple[PublishedReader, ...]] = {
-    "delta": DELTA_READERS,
-    "iceberg": ICEBERG_READERS,
+    "delta": (
+        LibraryReader(needs=("deltalake",), read=_deltalake),
+        LibraryReader(needs=("polars", "deltalake"), read=_polars_delta),
+        LibraryReader(needs=("duckdb",), read=_duckdb_delta, extensions=_DUCKDB_DELTA),
+    ),
+    "iceberg": (
+        LibraryReader(needs=("pyiceberg",), read=_pyiceberg),
+        LibraryReader(needs=("polars", "pyiceberg"), read=_polars_iceberg),
+        LibraryReader(needs=("duckdb",), read=_duckdb_iceberg, extensions=_DUCKDB_ICEBERG),
+    ),
 }
 """The readers of each format, by its name."""

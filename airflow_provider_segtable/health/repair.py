@@ -39,13 +39,12 @@ from airflow_provider_segtable.core.recovery.claims import (
     Recovered,
     holes,
     missing,
-    united,
     unproven,
 )
 from airflow_provider_segtable.core.recovery.replay import recover
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.core.time import ALL_TIME, united
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.health.delete_recovery import (
     DeleteRecovery,

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogContext
 from airflow_provider_segtable.services.log_directory import (

@@ -24,7 +24,6 @@ ca                 file of the authorities that certify stores with TLS; by defa
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +41,9 @@ from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset
 from airflow_provider_segtable.core.log_store.reading import BucketStatus
 from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+from airflow_provider_segtable.disk import text_of, variable_text
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
 from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_directory import BucketAddress, BucketFinder, addresses
@@ -51,7 +51,6 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.tail import Finder
 
 OPTIONS_VARIABLE = "SEGTABLE_LOG_STORE_OPTIONS"
-FILE_VARIABLE = "SEGTABLE_LOG_STORE_OPTIONS_FILE"
 NAMES = ("token", "token_file", "ca")
 
 
@@ -105,23 +104,8 @@ def token_in(path: str | Path, title: str) -> str:
     return token
 
 
-def text_of(path: str | Path, title: str) -> str:
-    """Return the text of a file.
-
-    Raises:
-        InvalidInput: it cannot be read.
-    """
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"{title} {path} cannot be read ({why}): correct the path") from None
-
-
 def _options() -> Mapping[str, str]:
-    text, where = os.environ.get(OPTIONS_VARIABLE, ""), f"${OPTIONS_VARIABLE}"
-    if not text and (path := os.environ.get(FILE_VARIABLE)):
-        text, where = text_of(path, f"${FILE_VARIABLE}"), path
+    text, where = variable_text(OPTIONS_VARIABLE)
     try:
         found = json.loads(text or "{}")
     except ValueError:

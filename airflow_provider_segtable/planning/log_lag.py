@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.time import Instant, iso
-
-SECOND_US = 1_000_000
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,11 +42,10 @@ from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.replacement import closed_region
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import may_hold
-from airflow_provider_segtable.core.recovery.claims import united
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Roots, Segment, SegmentId
-from airflow_provider_segtable.core.time import Cut, Instant, Interval, iso
+from airflow_provider_segtable.core.time import MINUTE_US, Cut, Instant, Interval, iso, united
 from airflow_provider_segtable.core.timeline import Group, adjacent
-from airflow_provider_segtable.planning.properties import MINUTE_US, NOW, Policy
+from airflow_provider_segtable.planning.properties import NOW, Policy
 from airflow_provider_segtable.planning.selection import Obstacle, Reason, Skipped
 
 

@@ -106,7 +106,6 @@ def _value(key: str, text: str, kind: type[Value]) -> Value:
 
 
 # Policy of compaction
-MINUTE_US = 60_000_000
 AUTO, OFF = "auto", "off"
 LATEST, NOW = "latest", "now"
 
@@ -501,7 +500,6 @@ def _switched(name: str, text: str) -> bool:
 
 
 # Retention
-HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,9 +28,8 @@ from types import MappingProxyType
 from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.claims import united
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.time import Instant, Interval, united
 from airflow_provider_segtable.planning.finders.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,

@@ -10,10 +10,20 @@ Contract:
 4. ``run_one`` converts an exception into a value that other processes can receive.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
+
+FILE_COST = 1 << 20
+"""The cost of opening one more file, in bytes."""
+
+
+def cost_of(inputs: Iterable[Segment]) -> int:
+    """Return the approximate number of bytes that a job handles."""
+    return sum(segment.size + FILE_COST for segment in inputs)
 
 
 class Job(Protocol):

@@ -20,12 +20,11 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import Instant, iso, parse_instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso, parse_instant
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.table_sensor import time_goal
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.index import CaughtUp
-from airflow_provider_segtable.triggers.watch import SECOND_US
 
 ASSET_EVENT = "asset event"
 """The goal: the newest event in the asset events of the table that triggered the DAG run."""

@@ -79,9 +79,9 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import HOUR_US, Instant
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
-from airflow_provider_segtable.planning.properties import HOUR_US, Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.committer import commit as try_commit

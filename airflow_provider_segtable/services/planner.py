@@ -30,9 +30,9 @@ from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested
 from airflow_provider_segtable.core.log.plan import Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
 from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.committer import Change, Committed, commit

@@ -68,6 +68,7 @@ from airflow_provider_segtable.core.time import (
     HOUR_US,
     MAX_INSTANT,
     MIN_INSTANT,
+    MONDAY_US,
     Granularity,
     Interval,
     Layout,
@@ -86,11 +87,10 @@ from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.where import condition
 
 _FIRST_DAY, _END_DAY = MIN_INSTANT // DAY_US, MAX_INSTANT // DAY_US
-_MONDAY_US = 4 * DAY_US  # 1970-01-05
 _WIDTHS = {
     Granularity.HOUR: (HOUR_US, 0),
     Granularity.DAY: (DAY_US, 0),
-    Granularity.WEEK: (7 * DAY_US, _MONDAY_US),
+    Granularity.WEEK: (7 * DAY_US, MONDAY_US),
 }
 _CALENDAR = {Granularity.MONTH: "MONTH", Granularity.YEAR: "YEAR"}
 
@@ -182,6 +182,11 @@ _TIME_SWITCH = "spark.sql.timeType.enabled"
 
 
 # Schemas, and whether a DataFrame fits
+def schema_json(schema: pa.Schema) -> str:
+    """Return columns in the types that Spark shows, as Spark's JSON."""
+    return str(spark_schema(readable(schema)).json())
+
+
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return the Spark schema that reads files of a table with Arrow schema ``schema``.
 

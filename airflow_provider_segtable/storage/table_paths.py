@@ -11,7 +11,6 @@
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.paths import inside as checked
 from airflow_provider_segtable.core.schemes import SCHEMES
+from airflow_provider_segtable.disk import variable_text
 
 __all__ = ["absolute", "checked", "folder", "is_local", "within"]
 
@@ -71,9 +71,7 @@ def options_from_environment(variable: str) -> dict[str, str]:
         InvalidInput: the file cannot be read, or the options are not a JSON object. The message
             omits their value, which may be a secret.
     """
-    text, where = os.environ.get(variable, ""), f"${variable}"
-    if not text and (path := os.environ.get(f"{variable}_FILE")):
-        text, where = _text(path, f"${variable}_FILE"), path
+    text, where = variable_text(variable)
     try:
         found = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -81,11 +79,3 @@ def options_from_environment(variable: str) -> dict[str, str]:
     if not isinstance(found, dict):
         raise InvalidInput(f'{where} is not a JSON object such as {{"region": "eu"}}')
     return {str(key): str(value) for key, value in found.items()}
-
-
-def _text(path: str, variable: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"{variable} {path} cannot be read ({why}): correct the path") from None

@@ -137,20 +137,6 @@ class PartReader:
     table: TableDefinition
     checked: bool
 
-    def read(
-        self,
-        part: Part,
-        *,
-        columns: Sequence[str] | None,
-        schema: pa.Schema | None = None,
-        where: Condition | None = None,
-        addressed: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of a part; arguments as for ``reading``."""
-        return self.reading(
-            part, columns=columns, schema=schema, where=where, addressed=addressed
-        ).batches()
-
     def reading(
         self,
         part: Part,
@@ -208,7 +194,7 @@ def addresses_among(reader: PartReader, parts: Iterable[Part]) -> dict[SegmentId
         if part.clip is None and part.segment.traced:
             here = _of_runs(part)
         else:
-            here = addresses(reader.read(part, columns=[], addressed=True))
+            here = addresses(reader.reading(part, columns=[], addressed=True).batches())
         for root, rows in here.items():
             found.setdefault(root, BitMap()).update(rows)
     return found

@@ -416,20 +416,6 @@ class Scan:
                 reader.reading(part, columns=columns, schema=schema, where=where, addressed=asked),
             )
 
-    def read(
-        self,
-        part: Part,
-        *,
-        columns: Sequence[str] | None,
-        schema: pa.Schema | None = None,
-        where: Condition | None = None,
-        addressed: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of a part; ``where`` skips row groups, and filters nothing."""
-        return self.reader.read(
-            part, columns=columns, schema=schema, where=where, addressed=addressed
-        )
-
     @property
     def reader(self) -> PartReader:
         """Return the reader of the parts."""
@@ -482,7 +468,7 @@ class Scan:
         known = part.known_rows
         if known is not None:
             return known
-        return sum(batch.num_rows for batch in self.read(part, columns=[]))
+        return sum(rows.num_rows for rows in self.reader.reading(part, columns=[]).batches())
 
     def _of_keys(self, rules: MergeRules) -> Iterator[pa.RecordBatch]:
         """Yield the rows, or the changes of rows, of a table with a primary key."""

@@ -106,7 +106,8 @@ class Snapshot:
         """
         scan = self.scan(interval=interval, where=where)
         for part in scan.parts(roots):
-            yield from scan.read(part, columns=columns, where=where, addressed=True)
+            read = self.reader.reading(part, columns=columns, where=where, addressed=True)
+            yield from read.batches()
 
     def to_arrow(
         self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None

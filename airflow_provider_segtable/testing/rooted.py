@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
-from airflow_provider_segtable.data.local_files import copy_in_pieces
-from airflow_provider_segtable.data.open_files import MemorySource
+from airflow_provider_segtable.data.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.ports.files import Sink, Source
 from airflow_provider_segtable.ports.storage import Storage
 
@@ -40,26 +39,12 @@ class RootedFiles:
         self._storage.delete(path)
 
 
-class _RootedSink:
+class _RootedSink(MemorySink):
     """A new file, buffered in memory."""
 
     def __init__(self, path: str, storage: Storage) -> None:
-        self.path = path
+        super().__init__(path, {})
         self._storage = storage
-        self._data = bytearray()
-
-    @property
-    def position(self) -> int:
-        return len(self._data)
-
-    def write(self, data: bytes) -> None:
-        self._data += data
-
-    def copy_from(self, source: Source, offset: int, length: int) -> None:
-        copy_in_pieces(source, self, offset, length)
 
     def commit(self) -> None:
         self._storage.create(self.path, bytes(self._data))
-
-    def begin_commit(self) -> None:
-        self.commit()

@@ -10,14 +10,9 @@ from typing import ClassVar
 from airflow_provider_segtable.core.errors import CoordinationError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store import reading
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.library.log_stores import LogBucket, log_buckets, log_finder
-from airflow_provider_segtable.planning.log_lag import (
-    SECOND_US,
-    LagLimits,
-    NotArrived,
-    judge_log_lag,
-)
+from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.positions import log_lag
 from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question

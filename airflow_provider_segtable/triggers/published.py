@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, published_status
 from airflow_provider_segtable.triggers.watch import (
     OF_NO_USE,
-    SECOND_US,
     Answer,
     FormerTrigger,
     Question,

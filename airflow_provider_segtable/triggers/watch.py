@@ -46,7 +46,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext
@@ -57,7 +57,6 @@ HEARD_S = 10.0
 """How long a scheduler may take to hear of the end of a process; it looks each second or two."""
 OF_NO_USE = "of no use"
 """The status of an event that ends a useless wait: the answer would never come."""
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,9 @@ from airflow_provider_segtable import Table
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
 from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.library.log_writer import TableLogWriter
-from airflow_provider_segtable.logstore.buckets import Buckets
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+from airflow_provider_segtable.log_store.buckets import Buckets
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
 from airflow_provider_segtable.operators.checkpoint import SegtableCheckpointOperator
 from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
 from airflow_provider_segtable.ports.log_store import Cut

@@ -38,7 +38,7 @@ BELOW_HOOKS = (
     "data",
     "table",
     "services",
-    "logstore",
+    "log_store",
     "health",
     "recovery",
     "library",

@@ -8,8 +8,8 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import (
     Cut,
     LogContext,

@@ -18,8 +18,8 @@ from pyarrow import flight
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable
 from airflow_provider_segtable.core.log_store.reading import Whence
 from airflow_provider_segtable.core.secret import Secret
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.logstore.flight_streams import FlightSecurity, encoded
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_streams import FlightSecurity, encoded
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from tests.contract.log_worlds import PATIENCE_S, SCHEMA, LogWorld, rows
 from tests.contract.worlds import eventually
@@ -30,7 +30,7 @@ CLIENT = """
 import sys
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
 from airflow_provider_segtable.core.log_store.reading import Whence
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 import pyarrow as pa
 
 client = FlightLogStoreProvider().connect(sys.argv[1])

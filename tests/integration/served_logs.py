@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import pyarrow as pa
 
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_directory import ClaimedBuckets
 from airflow_provider_segtable.table.context import TableContext

@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset, Source
-from airflow_provider_segtable.logstore.memory_store import (
+from airflow_provider_segtable.log_store.memory_store import (
     MemoryLogStore,
     MemoryLogStoreProvider,
     MemoryLogWriter,

@@ -47,9 +47,9 @@ from airflow_provider_segtable.core.segment import (
     concatenated,
     roots_of,
 )
-from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, MINUTE_US, Granularity, Interval
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created

@@ -44,7 +44,7 @@ from airflow_provider_segtable.core.schemes import usual
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.library.log_reader import LogItem, TableLogReader
-    from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
     from airflow_provider_segtable.table.log_store.tail import LogRecords
 
 
@@ -242,9 +242,10 @@ def _provider(
     host: str, port: int, advertise: str, files: Sequence[Path | None]
 ) -> "FlightLogStoreProvider":
     from airflow_provider_segtable.core.secret import Secret
-    from airflow_provider_segtable.library.log_stores import text_of, token_in
-    from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-    from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+    from airflow_provider_segtable.disk import text_of
+    from airflow_provider_segtable.library.log_stores import token_in
+    from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+    from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
     from airflow_provider_segtable.ports.log_store import DeployMode
 
     certificate, key, token = files

@@ -28,7 +28,7 @@ from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 
 zookeeper = typer.Typer(
     no_args_is_help=True,
@@ -138,7 +138,6 @@ def _print_address(facts: Facts, *, as_json: bool) -> None:
         typer.echo(facts["address"])
 
 
-SECOND_US = 1_000_000
 STYLES = {"revoked": "yellow", "publishing": "green", "waiting": "dim"}
 
 

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Instant, Interval, iso
+from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import Timeline, slices
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.planning.planner_context import deleted_in
@@ -81,9 +81,6 @@ def keeps(facts: Facts) -> str:
     settings = (f"{key} {value:g}" for key, value in facts["settings"].items())
     on = f" on {', '.join(facts['columns'])}" if facts["columns"] else ""
     return ", ".join([f"{facts['kind']}{on}", *settings])
-
-
-SECOND_US = 1_000_000
 
 
 # The log store, as the table's log knows it

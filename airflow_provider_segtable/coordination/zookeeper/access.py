@@ -22,7 +22,6 @@ check_hostname     ``false`` if the server's certificate does not name its host
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
 )
 from airflow_provider_segtable.core.secret import Secret
+from airflow_provider_segtable.disk import text_of, variable_text
 
 OPTIONS_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS"
 FILE_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS_FILE"
@@ -110,10 +110,7 @@ def access_of(options: Mapping[str, str] | None) -> Access:
 
 
 def _from_environment() -> Mapping[str, str]:
-    text, where = os.environ.get(OPTIONS_VARIABLE, ""), f"${OPTIONS_VARIABLE}"
-    if not text and (path := os.environ.get(FILE_VARIABLE)):
-        text, where = _text(path, f"${FILE_VARIABLE}"), path
-    return parse_options(text, where)
+    return parse_options(*variable_text(OPTIONS_VARIABLE))
 
 
 def parse_options(given: Any, where: str) -> dict[str, str]:
@@ -141,16 +138,8 @@ def parse_options(given: Any, where: str) -> dict[str, str]:
 
 def _password(given: Mapping[str, str]) -> str:
     if path := given.get("password_file"):
-        return _text(path, "password_file").rstrip("\r\n")
+        return text_of(path, "password_file").rstrip("\r\n")
     return given.get("password", "")
-
-
-def _text(path: str, title: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"{title} {path} cannot be read ({why}): correct the path") from None
 
 
 def _file(name: str, path: str | None) -> str | None:

@@ -63,14 +63,13 @@ from airflow_provider_segtable.core.locks import (
     portions,
 )
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.ports.coordination import LeaseState
 
 KEPT_S = 1.0
 """How long an unused lock is kept, and how soon the next append has to follow."""
 RELEASED_S = 1.0
 """Longest wait for the release of kept locks before a client closes."""
-SECOND_US = 1_000_000
 
 
 # Append locks that a client keeps

@@ -65,7 +65,7 @@ from airflow_provider_segtable.core.log_store.manifest import (
     Offset,
     Position,
 )
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 
 # Reads at a position
 T = TypeVar("T")
@@ -326,7 +326,6 @@ def status_of(log: BucketLog[T]) -> BucketStatus:
 
 
 # The lag of a reader
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,11 @@
 
 from collections.abc import Sequence
 
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 
 AT_ONCE = 2
 FIRST_S = 1.0
 MOST_S = 60.0
-SECOND_US = 1_000_000
 WINDOW_US = 600 * SECOND_US
 
 

@@ -77,17 +77,6 @@ def inside(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
     return start >= end
 
 
-def united(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the intervals, sorted, overlapping ones joined."""
-    found: list[Interval] = []
-    for one in sorted(intervals):
-        if found and one.start < found[-1].end:
-            found[-1] = Interval(found[-1].start, max(found[-1].end, one.end))
-        else:
-            found.append(one)
-    return found
-
-
 def granularity_of(interval: Interval, preferred: Granularity) -> Granularity | None:
     """Return a granularity that has this chunk, if possible the preferred one; None if none has."""
     kinds = (kind for kind in (preferred, *Granularity) if kind.chunk(interval.start) == interval)

@@ -54,10 +54,9 @@ from airflow_provider_segtable.core.recovery.claims import (
     remains,
     renumbered,
     unfit_logs,
-    united,
 )
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.time import Instant, Interval, Layout
+from airflow_provider_segtable.core.time import Instant, Interval, Layout, united
 from airflow_provider_segtable.core.timeline import Timeline
 
 

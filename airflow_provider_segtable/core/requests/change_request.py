@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from airflow_provider_segtable.core.arguments import option, plain, shown
+from airflow_provider_segtable.core.arguments import option, pair, plain, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.schema import Schema, no_column, split_names
@@ -475,7 +475,7 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("kind", choices=KINDS, help="the kind of change")
     add("--where", metavar="CONDITION", help="rows to select, in SQL; 'true' selects all")
-    add("--set", type=_pair, action="append", default=[], metavar="COLUMN=EXPRESSION")
+    add("--set", type=pair, action="append", default=[], metavar="COLUMN=EXPRESSION")
     add("--matches", metavar="PATH", help="file of rows to match")
     add("--source", metavar="PATH", help="the rows to merge")
     add("--on", help="columns to compare: COLUMN,COLUMN; of --matches all if not given")
@@ -484,7 +484,7 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", help="of --matches or --source: by default from the suffix")
     add(
         "--option",
-        type=_pair,
+        type=pair,
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -494,13 +494,6 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--dry-run", action="store_true", help="report how many rows it would change, write nothing"
     )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
 
 
 def request_of(given: argparse.Namespace) -> ChangeRequest:

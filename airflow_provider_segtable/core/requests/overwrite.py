@@ -114,14 +114,3 @@ def within(intervals: tuple[Interval, ...], time_column: str, *, days: bool) -> 
         for interval in intervals
     )
     return each[0] if len(each) == 1 else AnyOf(each)
-
-
-def joined(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    """Return intervals in order; join intervals that meet or overlap."""
-    done: list[Interval] = []
-    for interval in sorted(intervals):
-        if done and interval.start <= done[-1].end:
-            done[-1] = Interval(done[-1].start, max(done[-1].end, interval.end))
-        else:
-            done.append(interval)
-    return tuple(done)

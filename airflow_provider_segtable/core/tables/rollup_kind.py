@@ -86,6 +86,8 @@ from airflow_provider_segtable.core.time import (
     ALL_TIME,
     HOUR_US,
     MIN_INSTANT,
+    MINUTE_US,
+    SECOND_US,
     Granularity,
     Instant,
     iso,
@@ -143,8 +145,6 @@ _BY_NAME = "the definition of the rollup and the hidden columns of its files nam
 
 
 # Query granularities
-SECOND_US = 1_000_000
-MINUTE_US = 60 * SECOND_US
 
 
 class QueryGranularity(StrEnum):

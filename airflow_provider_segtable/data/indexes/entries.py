@@ -46,6 +46,7 @@ from airflow_provider_segtable.data.indexes.file_entries import (
 from airflow_provider_segtable.data.indexes.records import RecordEntries
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.job import cost_of
 
 # The registry of kinds of index
 ENTRY_KINDS: Mapping[str, EntryKind] = {
@@ -133,9 +134,6 @@ def view_of(index: IndexDefinition, table: TableDefinition, entries: pa.Table) -
 
 
 # Jobs that compute entries
-FILE_COST = 1 << 20
-"""The cost of opening one more file, in bytes."""
-
 JOB_BYTES = 256 << 20
 """The cost from which on a job takes no further file."""
 
@@ -163,7 +161,7 @@ class IndexJob:
     @property
     def cost(self) -> int:
         """Return the approximate number of bytes it handles."""
-        return sum(map(_cost, self.segments))
+        return cost_of(self.segments)
 
     @property
     def title(self) -> str:
@@ -195,14 +193,10 @@ def in_jobs(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
     held: list[Segment] = []
     cost = 0
     for segment in segments:
-        if held and cost + _cost(segment) > JOB_BYTES:
+        if held and cost + cost_of([segment]) > JOB_BYTES:
             yield tuple(held)
             held, cost = [], 0
         held.append(segment)
-        cost += _cost(segment)
+        cost += cost_of([segment])
     if held:
         yield tuple(held)
-
-
-def _cost(segment: Segment) -> int:
-    return segment.size + FILE_COST

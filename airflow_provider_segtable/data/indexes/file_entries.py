@@ -58,6 +58,7 @@ from airflow_provider_segtable.core.predicate import (
     can_be,
     can_equal,
     excluded_by,
+    text_above,
 )
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -71,6 +72,7 @@ from airflow_provider_segtable.data.indexes.entry_kind import (
     needed_columns,
     row_groups,
 )
+from airflow_provider_segtable.data.rows import US_PER_UNIT
 from airflow_provider_segtable.data.sketches import (
     Hashes,
     Probe,
@@ -128,7 +130,6 @@ class FileView:
 
 
 # Entries of column statistics
-_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
 
 class StatsView:
@@ -215,7 +216,8 @@ def _values(column: pa.ChunkedArray, *, last: bool) -> Sequence[Value]:
     """Return bounds as predicates have values; times to the microsecond before or after."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        times, parts = _UNITS[kind.unit]
+        times = US_PER_UNIT.get(kind.unit, 1)
+        parts = 1_000 if kind.unit == "ns" else 1
         up = parts - 1 if last else 0
         found = column.cast(pa.int64()).to_pylist()
         return [None if v is None else Moment((v * times + up) // parts) for v in found]
@@ -228,9 +230,6 @@ def _values(column: pa.ChunkedArray, *, last: bool) -> Sequence[Value]:
 
 MOST_TEXT = 64
 """Number of characters of a bound."""
-
-_LAST = 0x10FFFF
-_SURROGATES = range(0xD800, 0xE000)
 
 
 class StatsEntries:
@@ -293,18 +292,7 @@ def _lower(bound: pa.Scalar) -> pa.Scalar:
 
 def _upper(bound: pa.Scalar) -> pa.Scalar:
     value = bound.as_py() if is_text(bound.type) else None
-    if value is None or len(value) <= MOST_TEXT:
-        return bound
-    return pa.scalar(_after(value[:MOST_TEXT]), bound.type)
-
-
-def _after(start: str) -> str | None:
-    """Return a text that is more than all that begin with ``start``; None if there is none."""
-    kept = start.rstrip(chr(_LAST))
-    if not kept:
-        return None
-    following = ord(kept[-1]) + 1
-    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+    return bound if value is None else pa.scalar(text_above(value, MOST_TEXT), bound.type)
 
 
 # Entries of Bloom filters

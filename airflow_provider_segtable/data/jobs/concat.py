@@ -36,7 +36,6 @@ from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.jobs.passthrough import (
-    ARROW_SCHEMA,
     MOST_GROUPS,
     Assembly,
     Change,
@@ -47,7 +46,7 @@ from airflow_provider_segtable.data.jobs.passthrough import (
     examined,
     rewritten,
 )
-from airflow_provider_segtable.data.jobs.sorted_writer import arrow_schema_entry
+from airflow_provider_segtable.data.jobs.sorted_writer import ARROW_SCHEMA, arrow_schema_entry
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_definition
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids

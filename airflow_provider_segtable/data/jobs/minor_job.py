@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import (
-    CorruptTable,
     InvalidInput,
     RowsOutOfBalance,
 )
@@ -57,8 +56,8 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
     ChecksumSink,
+    check_identity,
     decode_definition,
-    decode_descriptor,
     definition_entry,
     encode_descriptor,
     file_schema,
@@ -70,12 +69,10 @@ from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.rows import chunks_of
 from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.job import cost_of
+
 
 # Minor compaction
-FILE_COST = 1024 * 1024
-"""The cost of opening one more file, in bytes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinorJob:
     """One minor compaction, which can be sent to another process.
@@ -100,7 +97,7 @@ class MinorJob:
     @property
     def cost(self) -> int:
         """Return the approximate number of bytes it handles."""
-        return sum(segment.size + FILE_COST for segment in self.inputs)
+        return cost_of(self.inputs)
 
     @property
     def title(self) -> str:
@@ -156,29 +153,15 @@ def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
     for segment in segments:
         with files.open(segment.path) as source:
             one = read_input(source, inputs[-1] if inputs else None)
-        _check_identity(one, segment)
+        footer = one.footer
+        check_identity(
+            segment,
+            rows=footer.rows,
+            row_groups=footer.group_count,
+            entry=footer.metadata.get(KEY),
+        )
         inputs.append(one)
     return inputs
-
-
-def _check_identity(one: Input, segment: Segment) -> None:
-    footer = one.footer
-    if footer.rows != segment.rows:
-        raise CorruptTable(
-            f"{one.path} has {footer.rows} rows, segment {segment.id} has {segment.rows}: "
-            "restore the file"
-        )
-    found = decode_descriptor(
-        footer.metadata.get(KEY, b"null"),
-        path=one.path,
-        size=segment.size,
-        row_groups=footer.group_count,
-    )
-    if found.id != segment.file_id:
-        raise CorruptTable(
-            f"{one.path} says it is segment {found.id}, the log says {segment.file_id}: "
-            "restore the file"
-        )
 
 
 def cut(inputs: Sequence[Input], parts: int) -> list[list[Piece]]:

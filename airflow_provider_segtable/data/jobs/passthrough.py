@@ -62,7 +62,7 @@ from airflow_provider_segtable.data.parquet.footer import (
     chunk_start,
     footer_bytes,
 )
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.segment_scan import seekable
 from airflow_provider_segtable.data.parquet.table_file import opened, stored_columns, with_own_ids
 from airflow_provider_segtable.data.parquet.thrift import (
     LIST,
@@ -325,7 +325,6 @@ def _page_edits(moved: _Moved, column: FieldSpans) -> list[tuple[Span, int]]:
 
 
 # Rewriting rows as full row groups
-ARROW_SCHEMA = b"ARROW:schema"
 _WHOLE = 32 << 20
 """Files up to this size, in bytes, are read in one call."""
 
@@ -408,7 +407,7 @@ def _tables(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> Ite
     target: pa.Schema | None = None
     for one in ranges:
         with files.open(one.path) as source, _decoding(one.path):
-            file = _seekable(source)
+            file = seekable(source, _WHOLE)
             metadata = pq.read_metadata(file)
             target = target or _with_dictionaries(with_own_ids(schema), metadata)
             words = [f.name for f in target if f.type != schema.field(f.name).type]
@@ -418,12 +417,6 @@ def _tables(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> Ite
                     rows = pa.Table.from_batches([batch])
                     changed = one.change(rows, one.first + at) if one.change else rows
                     yield conformed(changed, target)
-
-
-def _seekable(source: Source) -> pa.BufferReader | SourceFile:
-    if source.size <= _WHOLE:
-        return pa.BufferReader(source.read_at(0, source.size))
-    return SourceFile(source)
 
 
 def _cut(

@@ -62,6 +62,7 @@ from airflow_provider_segtable.data.sort_keys import (
     column_codes,
     composed,
     stable_order,
+    valid,
 )
 
 # Groups of rows with equal keys
@@ -85,13 +86,6 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> Indices:
     array = whole(column)
     filled = array.fill_null(0) if array.null_count else array
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def valid(array: pa.Array) -> Flags:
-    """Return which values are not null."""
-    if not array.null_count:
-        return np.ones(len(array), bool)
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
 
 
 def codes_of(columns: Sequence[pa.Array]) -> Codes:

@@ -76,7 +76,7 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     whole,
 )
 from airflow_provider_segtable.data.keyed.merging import merged
-from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.rows import US_PER_UNIT, instants
 
 
 # Rows of log files
@@ -174,8 +174,6 @@ SEED = 42
 LONG_DIGITS = 18
 """The digits of a decimal that 64 bits hold."""
 
-_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-
 
 def buckets_of(rows: pa.Table | pa.RecordBatch, key: Sequence[str], count: int) -> Buckets:
     """Return the bucket of each row, from 0 to ``count - 1``.
@@ -213,8 +211,8 @@ def _hashed(name: str, column: pa.Array, seeds: Hashes) -> Hashes:
     if is_.is_signed_integer(kind):
         halves = _halves(column)
         return _words(halves if is_.is_int64(kind) else halves[:1], seeds)
-    if is_.is_timestamp(kind) and kind.unit in _MICROS:
-        micros = pc.multiply_checked(column.cast(pa.int64()), _MICROS[kind.unit])
+    if is_.is_timestamp(kind) and kind.unit in US_PER_UNIT:
+        micros = pc.multiply_checked(column.cast(pa.int64()), US_PER_UNIT[kind.unit])
         return _words(_halves(micros), seeds)
     if is_.is_decimal128(kind):
         return _decimals(column, seeds)

@@ -77,13 +77,10 @@ from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages
 from airflow_provider_segtable.data.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
-from airflow_provider_segtable.ports.job import Job
+from airflow_provider_segtable.ports.job import Job, cost_of
+
 
 # Compaction of a file group
-FILE_COST = 1024 * 1024
-"""The cost of opening one more file, in bytes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeJob:
     """One compaction of a file group.
@@ -123,7 +120,7 @@ class MergeJob:
     @property
     def cost(self) -> int:
         """Return the approximate number of bytes it handles."""
-        return sum(segment.size + FILE_COST for segment in self.inputs)
+        return cost_of(self.inputs)
 
     @property
     def title(self) -> str:
@@ -286,7 +283,7 @@ class CountJob:
     @property
     def cost(self) -> int:
         """Return the approximate number of bytes it handles."""
-        return self.segment.size + FILE_COST
+        return cost_of([self.segment])
 
     @property
     def title(self) -> str:
@@ -330,7 +327,7 @@ class PartedJob:
     @property
     def cost(self) -> int:
         """Return the approximate number of bytes it handles."""
-        return sum(segment.size + FILE_COST for segment in self.segments)
+        return cost_of(self.segments)
 
     @property
     def title(self) -> str:

@@ -66,10 +66,16 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     numbers,
     record_codes,
     text_codes,
-    valid,
     whole,
 )
-from airflow_provider_segtable.data.sort_keys import Codes, Indices, Numbers, composed, is_sorted
+from airflow_provider_segtable.data.sort_keys import (
+    Codes,
+    Indices,
+    Numbers,
+    composed,
+    is_sorted,
+    valid,
+)
 
 
 # The engine that keeps the latest record

@@ -407,6 +407,31 @@ def described(source: Source, footer: Footer) -> Segment:
     return replace(segment, footer=footer_checksum(source, footer.metadata))
 
 
+def check_identity(segment: Segment, *, rows: int, row_groups: int, entry: bytes | None) -> None:
+    """Compare the footer of a segment's file with the log.
+
+    Args:
+        segment: the segment, as the log has it.
+        rows: the number of rows of the file.
+        row_groups: its number of row groups.
+        entry: its descriptor, if it has one.
+
+    Raises:
+        CorruptTable: it is another segment's file, or broken.
+    """
+    path = segment.path
+    if rows != segment.rows:
+        raise CorruptTable(
+            f"{path} has {rows} rows, segment {segment.id} has {segment.rows}: restore the file"
+        )
+    found = decode_descriptor(entry or b"null", path=path, size=segment.size, row_groups=row_groups)
+    if found.id != segment.file_id:
+        raise CorruptTable(
+            f"{path} says it is segment {found.id}, the log says {segment.file_id}: "
+            "restore the file"
+        )
+
+
 def encode_definition(table: TableDefinition, base_version: Instant) -> bytes:
     """Return the footer entry that defines a file's table."""
     body = {"format": FORMAT, "base_version": base_version, **encode_table(table)}

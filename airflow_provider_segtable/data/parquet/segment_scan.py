@@ -249,6 +249,13 @@ class SourceFile(io.RawIOBase):
         )
 
 
+def seekable(source: Source, whole: int) -> pa.BufferReader | SourceFile:
+    """Return a data file as a pyarrow input, in memory if it has at most ``whole`` bytes."""
+    if source.size <= whole:
+        return pa.BufferReader(source.read_at(0, source.size))
+    return SourceFile(source)
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
     """A read of a segment's rows.

@@ -29,16 +29,15 @@ from numpy.typing import NDArray
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
-from airflow_provider_segtable.core.time import DAY_US, Instant, iso
+from airflow_provider_segtable.core.time import DAY_US, MONDAY_US, Instant, iso
 from airflow_provider_segtable.data.arrow_schema import is_numeric
-from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.rows import US_PER_UNIT, instants
 
 # Codes and groups
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _SIGN = np.int64(-(2**63))
-_MONDAY_US = 4 * DAY_US  # 1970-01-05
 _UNITS = {QueryGranularity.MONTH: "M", QueryGranularity.YEAR: "Y"}
 _TABLE_ROWS = 4
 """The most entries per row in a table of possible keys."""
@@ -193,17 +192,16 @@ def _starts(steps: Longs, granularity: QueryGranularity) -> Longs:
 
 def _grid(granularity: QueryGranularity) -> tuple[int, int]:
     if granularity is QueryGranularity.WEEK:
-        return 7 * DAY_US, _MONDAY_US
+        return 7 * DAY_US, MONDAY_US
     return (granularity.width_us or DAY_US), 0
 
 
 def _times(at: Longs, kind: pa.DataType) -> pa.Array:
     if pa.types.is_date32(kind):
         return pa.array((at // DAY_US).astype(np.int32)).view(kind)
-    per_unit = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
     unit = "ms" if pa.types.is_date64(kind) else kind.unit
     if unit != "ns":
-        return pa.array(at // per_unit[unit]).view(kind)
+        return pa.array(at // US_PER_UNIT[unit]).view(kind)
     _check_nanoseconds(at)
     return pa.array(at * 1_000).view(kind)
 

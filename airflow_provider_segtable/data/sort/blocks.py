@@ -48,14 +48,18 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, FooterChecksum, Se
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN
 from airflow_provider_segtable.data.open_files import SinkFile
 from airflow_provider_segtable.data.parquet import table_file
-from airflow_provider_segtable.data.parquet.descriptor import KEY, CheckedSource, decode_descriptor
+from airflow_provider_segtable.data.parquet.descriptor import (
+    KEY,
+    CheckedSource,
+    check_identity,
+)
 from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, seekable
 from airflow_provider_segtable.data.parquet.table_file import TableFile
 from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.data.row_filter import Flags, RowFilter
 from airflow_provider_segtable.data.sort_keys import ORDINAL_BITS, Numbers, Ordinals, Ranges, plain
-from airflow_provider_segtable.ports.files import DataFiles, Source
+from airflow_provider_segtable.ports.files import DataFiles
 
 # Blocks of checked segments
 _WHOLE = 16 << 20
@@ -130,20 +134,13 @@ def decoding(path: str) -> Iterator[None]:
         raise CorruptTable(f"{path} cannot be decoded ({error}): restore it") from error
 
 
-def seekable(source: Source) -> pa.BufferReader | SourceFile:
-    """Return a data file as a pyarrow input."""
-    if source.size <= _WHOLE:
-        return pa.BufferReader(source.read_at(0, source.size))
-    return SourceFile(source)
-
-
 @contextmanager
 def opened(
     files: DataFiles, block: Block, target: pa.Schema, words: Sequence[str] = ()
 ) -> Iterator[pq.ParquetFile | TableFile]:
     """Open a block's file to read columns of ``target``; those in ``words`` as dictionaries."""
     with files.open(block.path) as source, decoding(block.path):
-        file = seekable(CheckedSource(source, block.footer) if block.footer else source)
+        file = seekable(CheckedSource(source, block.footer) if block.footer else source, _WHOLE)
         with table_file.opened(file, target, words=words) as parquet:
             yield parquet
 
@@ -161,29 +158,16 @@ def checked(
     with (
         SegmentFiles(files, [segment]).open(segment.path) as source,
         decoding(segment.path),
-        table_file.opened(seekable(source), target) as parquet,
+        table_file.opened(seekable(source, _WHOLE), target) as parquet,
     ):
-        _check_identity(parquet.metadata, segment)
+        metadata = parquet.metadata
+        check_identity(
+            segment,
+            rows=metadata.num_rows,
+            row_groups=metadata.num_row_groups,
+            entry=(metadata.metadata or {}).get(KEY),
+        )
         yield parquet
-
-
-def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
-    if metadata.num_rows != segment.rows:
-        raise CorruptTable(
-            f"{segment.path} has {metadata.num_rows} rows, segment {segment.id} has "
-            f"{segment.rows}: restore the file"
-        )
-    found = decode_descriptor(
-        (metadata.metadata or {}).get(KEY, b"null"),
-        path=segment.path,
-        size=segment.size,
-        row_groups=metadata.num_row_groups,
-    )
-    if found.id != segment.file_id:
-        raise CorruptTable(
-            f"{segment.path} says it is segment {found.id}, the log says {segment.file_id}: "
-            "restore the file"
-        )
 
 
 def blocks_of(parquet: pq.ParquetFile | TableFile, number: int, segment: Segment) -> list[Block]:

@@ -74,6 +74,7 @@ from airflow_provider_segtable.data.sort_keys import (
     assigned,
     is_sorted,
     ordered_bits,
+    spread,
     stable_order,
 )
 from airflow_provider_segtable.ports.files import DataFiles
@@ -88,7 +89,7 @@ def noted(rows: pa.Table, columns: Sequence[str]) -> Numbers:
     """Return the hash of each row's key, 0 if the key is not noted."""
     mixed = np.zeros(rows.num_rows, np.uint64)
     for name in columns:
-        mixed = _mixed(mixed * np.uint64(31) + _values(rows.column(name).combine_chunks()))
+        mixed = spread(mixed * np.uint64(31) + _values(rows.column(name).combine_chunks()))
     return np.where(mixed % np.uint64(PARTS) == 0, mixed | np.uint64(1), np.uint64(0))
 
 
@@ -103,13 +104,6 @@ def _values(column: pa.Array) -> Numbers:
     hashes = np.array([*map(crc32, words), 0x5BD1E995], np.uint64)
     places = column.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)
     return np.asarray(hashes[places], np.uint64)
-
-
-def _mixed(values: Numbers) -> Numbers:
-    """Spread the values over 64 bits (the end of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def groups(rows: Sequence[float], found: Sequence[Sequence[Numbers]]) -> list[float]:

@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.arrow_schema import is_text
+from airflow_provider_segtable.data.rows import US_PER_UNIT
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
     Literal,
@@ -47,7 +48,6 @@ from airflow_provider_segtable.data.sql.sql_text import (
 _EXACT = Context(prec=1500)
 _MOST_DIGITS = 38
 _TIMES = (Kind.TEXT, Kind.DATE, Kind.TIME, Kind.LOCAL_TIME)
-_UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _LONG = 2**63
 _LATEST = {"us": _LONG - 1, "ns": _LONG // 1000 - 1}
 
@@ -204,7 +204,7 @@ def _own_times(kind: Kind, texts: Sequence[str], column: pa.DataType) -> list[Va
         return None
     plain = pc.replace_substring_regex(given, r"(?:Z|\+00:00)$", "")
     micros = np.asarray(plain.cast(pa.timestamp("us")).cast(pa.int64()))
-    step = _UNITS.get(column.unit, 1)
+    step = US_PER_UNIT.get(column.unit, 1)
     last = _LATEST.get(column.unit, _LONG - 1)
     known = (micros % step == 0) & (micros >= _YEAR_1) & (abs(micros) <= last)
     return list(map(Moment, micros.tolist())) if known.all() else None
@@ -266,7 +266,7 @@ def _of_decimals(found: Literal, kind: pa.DataType) -> Bounds:
 
 
 def _of_times(us: int, kind: pa.DataType) -> Bounds:
-    step = _UNITS.get(kind.unit, 1)
+    step = US_PER_UNIT.get(kind.unit, 1)
     last = _LATEST.get(kind.unit, _LONG - 1) // step
 
     def value(at: int) -> Moment:

@@ -30,6 +30,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid5
 
+from airflow_provider_segtable.core.predicate import text_above
 from airflow_provider_segtable.core.publishing import ColumnStats
 from airflow_provider_segtable.core.schema import Column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -57,8 +58,6 @@ TEXT = 32
 """Characters of a bound."""
 _DIGITS = 15
 """The digits that a double holds exactly: readers may parse numbers as such."""
-_HIGHEST = 0x10FFFF
-_SURROGATES = range(0xD800, 0xE000)
 _NO_STATS = ColumnStats()
 _NESTED = ("struct<", "list<", "large_list<", "map<")
 
@@ -104,7 +103,7 @@ def _bound(kind: str, value: Any, *, up: bool) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case str():
-            return _text_up(value) if up else value[:TEXT]
+            return text_above(value, TEXT) if up else value[:TEXT]
         case Decimal():
             return _number(value)
     if kind.startswith("date32"):
@@ -121,19 +120,6 @@ def _number(value: Decimal) -> float | int | None:
     if value == value.to_integral_value():
         return int(value)
     return float(value) if "e" not in repr(float(value)) else None
-
-
-def _text_up(text: str) -> str | None:
-    """Return a text of few characters that is not less than another one; None if there is none."""
-    if len(text) <= TEXT:
-        return text
-    for end in range(TEXT, 0, -1):
-        following = ord(text[end - 1]) + 1
-        if following in _SURROGATES:
-            following = _SURROGATES.stop
-        if following <= _HIGHEST:
-            return text[: end - 1] + chr(following)
-    return None
 
 
 def _time(at: Instant, zone: str, *, up: bool) -> str | None:

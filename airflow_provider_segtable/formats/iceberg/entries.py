@@ -46,6 +46,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.predicate import text_above
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -54,8 +55,6 @@ from airflow_provider_segtable.data.parquet.table_file import identified
 from airflow_provider_segtable.formats.format import NewFile
 
 _LENGTH = 16
-_LAST = 0x10FFFF
-_SURROGATES = range(0xD800, 0xE000)
 _FORMS = {
     **dict.fromkeys(("boolean",), "<?"),
     **dict.fromkeys(("int", "date"), "<i"),
@@ -76,7 +75,7 @@ def bound(value: Any, kind: str, *, upper: bool = False) -> bytes | None:
         case "decimal":
             return _decimal(value, int(kind.rstrip(")").rpartition(",")[2]))
         case "string":
-            cut = _text_above(value) if upper else value[:_LENGTH]
+            cut = text_above(value, _LENGTH) if upper else value[:_LENGTH]
             return None if cut is None else cut.encode()
         case "binary" | "fixed":
             return _bytes_above(bytes(value)) if upper else bytes(value[:_LENGTH])
@@ -110,16 +109,6 @@ def _decimal(value: Decimal, scale: int) -> bytes:
     unscaled = -size if sign else size
     length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     return unscaled.to_bytes(length, "big", signed=True)
-
-
-def _text_above(text: str) -> str | None:
-    if len(text) <= _LENGTH:
-        return text
-    kept = text[:_LENGTH].rstrip(chr(_LAST))
-    if not kept:
-        return None
-    following = ord(kept[-1]) + 1
-    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
 def _bytes_above(text: bytes) -> bytes | None:

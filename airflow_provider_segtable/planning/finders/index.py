@@ -28,11 +28,10 @@ from airflow_provider_segtable.core.log.index_plan import (
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, MINUTE_US, Interval
 from airflow_provider_segtable.planning.finders.finder import Chosen, Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.properties import (
-    MINUTE_US,
     OFF,
     IndexSettings,
     Policy,

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time import Cut, Interval
+from airflow_provider_segtable.core.time import MINUTE_US, Cut, Interval
 from airflow_provider_segtable.planning.finders.finder import Finder
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
@@ -40,7 +40,7 @@ from airflow_provider_segtable.planning.planner_context import (
     disjoint,
     regions,
 )
-from airflow_provider_segtable.planning.properties import MINUTE_US, OFF
+from airflow_provider_segtable.planning.properties import OFF
 from airflow_provider_segtable.planning.selection import (
     Candidate,
     Draining,

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.errors import SegmentsRefused
 from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
 from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.finders.finder import Chosen, Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
@@ -41,7 +41,7 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Candidate, Skipped
 
 

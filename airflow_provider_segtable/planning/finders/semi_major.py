@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan, may_be
 from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
-from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.time import MINUTE_US, Interval
 from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
@@ -48,7 +48,7 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties import MINUTE_US, OFF
+from airflow_provider_segtable.planning.properties import OFF
 from airflow_provider_segtable.planning.selection import (
     Candidate,
     Draining,

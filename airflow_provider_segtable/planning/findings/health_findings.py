@@ -33,9 +33,9 @@ from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.time import Instant, Interval, iso
+from airflow_provider_segtable.core.time import HOUR_US, MINUTE_US, Instant, Interval, iso
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
-from airflow_provider_segtable.planning.properties import HOUR_US, MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Obstacle, Planned, Skipped
 
 # Operation of the table

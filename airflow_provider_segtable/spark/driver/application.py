@@ -29,7 +29,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.arguments import seconds
+from airflow_provider_segtable.core.arguments import pair, seconds
 from airflow_provider_segtable.core.errors import Exit, InvalidInput, SegtableError
 from airflow_provider_segtable.core.schemes import usual
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
@@ -231,14 +231,6 @@ def _arrange_signals(*, die_with_parent: bool) -> Any:
 def _terminated(number: int, _: types.FrameType | None) -> None:
     signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
     raise SystemExit(TERMINATED)
-
-
-def pair(text: str) -> tuple[str, str]:
-    """Parse ``KEY=VALUE``."""
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
 
 
 def patience(text: str) -> float:

@@ -40,7 +40,6 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from airflow_provider_segtable.core.deletion import holds_any
@@ -76,6 +75,8 @@ from airflow_provider_segtable.spark.reads.keyed_scan import (
     dealt,
     keyed_scan,
     merged_rows,
+    read_in_tasks,
+    tasks_for,
 )
 from airflow_provider_segtable.spark.reads.row_bitmaps import by_place, by_root, file_of, unmarked
 from airflow_provider_segtable.spark.spark_columns import (
@@ -92,12 +93,11 @@ from airflow_provider_segtable.spark.spark_columns import (
 from airflow_provider_segtable.spark.table_kinds import spark_kind_of
 from airflow_provider_segtable.spark.tasks.reading import (
     PREFIX,
-    FeedTask,
-    Piece,
-    WindowTask,
+    FeedReading,
+    SegmentPart,
+    SegmentReading,
     copied,
 )
-from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.chosen_files import chosen_segments
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, Wanted, clipped
@@ -165,8 +165,8 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
     kinds = spark_schema(readable(scan.schema))
     if scan.state.table.kind.rules is not None:
         return _of_keys(spark, scan, kinds)
-    pieces = [
-        Piece(
+    parts = [
+        SegmentPart(
             segment=part.segment,
             row_filter=part.row_filter,
             clip=part.clip,
@@ -175,20 +175,14 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
         )
         for part in scan.parts()
     ]
-    if not pieces:
-        return spark.createDataFrame([], kinds)
-    task = WindowTask(
-        uri=absolute(scan.ports.uri),
-        storage_options=scan.ports.storage_options,
-        pieces=spark.sparkContext.broadcast(pieces),
+    reading = SegmentReading(
         schema=stored_columns(scan.state.table.schema),
-        columns=tuple(scan.schema.names),
-        target=to_arrow_schema(kinds, timezone="UTC"),
         time_column=scan.state.table.time_column,
+        columns=tuple(scan.schema.names),
         checked=scan.request.checked,
     )
-    tasks = min(len(pieces), spark.sparkContext.defaultParallelism * 4)
-    return spark.range(0, len(pieces), 1, tasks).mapInArrow(task.run, kinds)
+    time_column = scan.state.table.time_column
+    return read_in_tasks(spark, scan.ports, parts, reading, kinds, time_column=time_column)
 
 
 def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:
@@ -206,20 +200,20 @@ def _changes_of_keys(spark: SparkSession, scan: Scan, start: State, kinds: Struc
     """Return the changes of a window of a primary-key table."""
     feed = KeyedFeed(scan.ports.log)
     pieces = [piece for some in feed.pieces(start, scan.state) for piece in some]
-    if not pieces:
-        return spark.createDataFrame([], kinds)
-    tasks = min(len(pieces), spark.sparkContext.defaultParallelism * 4)
-    task = FeedTask(
-        uri=absolute(scan.ports.uri),
-        storage_options=scan.ports.storage_options,
+    reading = FeedReading(
         table=scan.state.table,
-        pieces=spark.sparkContext.broadcast(dealt(pieces, tasks)),
         rules=merge_rules(scan.state, scan.ports.uri),
         interval=scan.request.interval,
-        target=to_arrow_schema(kinds, timezone="UTC"),
         checked=scan.request.checked,
     )
-    return spark.range(0, len(pieces), 1, tasks).mapInArrow(task.run, kinds)
+    return read_in_tasks(
+        spark,
+        scan.ports,
+        dealt(pieces, tasks_for(spark, pieces)),
+        reading,
+        kinds,
+        time_column=scan.state.table.time_column,
+    )
 
 
 # Snapshots

@@ -19,12 +19,13 @@ Segments with columns that Spark's own reader does not support:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
@@ -36,17 +37,20 @@ from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRe
 from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
 from airflow_provider_segtable.data.open_files import held_files
 from airflow_provider_segtable.data.row_filter import RowFilter, with_origin_columns
-from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.spark_columns import column, readable, spark_schema
 from airflow_provider_segtable.spark.tasks.reading import (
     PREFIX,
-    Held,
-    MergedReadTask,
+    MergedReading,
+    Part,
+    Reading,
     ReadTask,
+    SegmentPart,
+    SegmentReading,
     copied,
 )
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.chosen_files import chosen_groups
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, Wanted
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.upsert import merge_rules
@@ -81,27 +85,63 @@ def arrow_scan(
     columns = [*readable(schema), *(NAMES if addressed else ()), *readable(pa.schema(copies))]
     kinds = spark_schema(pa.schema(columns))
 
-    task = ReadTask(
-        uri=absolute(snapshot.ports.uri),
-        storage_options=snapshot.ports.storage_options,
-        segments=spark.sparkContext.broadcast([(each, row_filters[each.id]) for each in segments]),
-        schema=schema,
-        target=to_arrow_schema(kinds, timezone="UTC"),
+    return read_in_tasks(
+        spark,
+        snapshot.ports,
+        [SegmentPart(segment=each, row_filter=row_filters[each.id]) for each in segments],
+        SegmentReading(
+            schema=schema,
+            time_column=snapshot.state.table.time_column,
+            columns=tuple(schema.names),
+            addressed=addressed,
+            checked=snapshot.checked,
+        ),
+        kinds,
         time_column=snapshot.state.table.time_column,
-        addressed=addressed,
-        carried=tuple(carried),
-        checked=snapshot.checked,
-        held=held_by(spark, snapshot.ports.files),
+        carried=carried,
     )
-    tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)
-    numbers = spark.range(0, len(segments), 1, tasks)
-    return numbers.mapInArrow(task.run, kinds)
 
 
-def held_by(spark: SparkSession, files: DataFiles) -> Held | None:
-    """Return the files that only this process has, for tasks; None if there are none."""
-    found = held_files(files)
-    return spark.sparkContext.broadcast(dict(found)) if found else None
+def read_in_tasks(
+    spark: SparkSession,
+    ports: TableContext,
+    parts: Sequence[Part],
+    reading: Reading[Part],
+    kinds: StructType,
+    *,
+    time_column: str,
+    carried: Sequence[str] = (),
+) -> DataFrame:
+    """Return the rows of parts of a table, each read by pyarrow in a task.
+
+    Args:
+        spark: the session.
+        ports: the table's ports; files that only this process has are sent to the tasks.
+        parts: the parts, in the order of the tasks.
+        reading: how a part is read.
+        kinds: the columns of the rows.
+        time_column: the event time.
+        carried: columns of which a copy is added (``tasks.reading``).
+    """
+    if not parts:
+        return spark.createDataFrame([], kinds)
+    held = held_files(ports.files)
+    task = ReadTask(
+        uri=absolute(ports.uri),
+        storage_options=ports.storage_options,
+        work=spark.sparkContext.broadcast(parts),
+        reading=reading,
+        target=to_arrow_schema(kinds, timezone="UTC"),
+        time_column=time_column,
+        carried=tuple(carried),
+        held=spark.sparkContext.broadcast(dict(held)) if held else None,
+    )
+    return spark.range(0, len(parts), 1, tasks_for(spark, parts)).mapInArrow(task.run, kinds)
+
+
+def tasks_for(spark: SparkSession, parts: Sequence[Any]) -> int:
+    """Return the number of tasks that read parts."""
+    return min(len(parts), spark.sparkContext.defaultParallelism * 4)
 
 
 ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
@@ -168,26 +208,21 @@ def merged_rows(
     copies, all_known = [copied(known.field(name)) for name in carried], with_origin_columns(known)
     shown = pa.schema([*(all_known.field(name) for name in columns), *copies])
     kinds = spark_schema(readable(shown))
-    tasks = min(len(groups), spark.sparkContext.defaultParallelism * 4)
-    if not tasks:
-        return spark.createDataFrame([], kinds)
-    task = MergedReadTask(
-        uri=absolute(snapshot.ports.uri),
-        storage_options=snapshot.ports.storage_options,
-        table=table,
-        groups=spark.sparkContext.broadcast(dealt(groups, tasks)),
-        merged=MergedRead(
-            rules=rules,
-            columns=tuple(columns),
-            by_key=record_tests(tests, rules).by_key,
-            since=None if start is None else start.time,
-        ),
-        target=to_arrow_schema(kinds, timezone="UTC"),
-        carried=tuple(carried),
-        checked=snapshot.checked,
-        held=held_by(spark, snapshot.ports.files),
+    merged = MergedRead(
+        rules=rules,
+        columns=tuple(columns),
+        by_key=record_tests(tests, rules).by_key,
+        since=None if start is None else start.time,
     )
-    return spark.range(0, len(groups), 1, tasks).mapInArrow(task.run, kinds)
+    return read_in_tasks(
+        spark,
+        snapshot.ports,
+        dealt(groups, tasks_for(spark, groups)),
+        MergedReading(table=table, merged=merged, checked=snapshot.checked),
+        kinds,
+        time_column=table.time_column,
+        carried=carried,
+    )
 
 
 def _shown(frame: DataFrame, name: str, default: pa.Scalar | None) -> Column:

@@ -45,7 +45,7 @@ from airflow_provider_segtable.spark.source.source_options import (
     session_of,
 )
 from airflow_provider_segtable.spark.spark_columns import readable as in_spark
-from airflow_provider_segtable.spark.spark_columns import spark_schema
+from airflow_provider_segtable.spark.spark_columns import schema_json, spark_schema
 from airflow_provider_segtable.spark.tasks.reading import near
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema
@@ -257,7 +257,7 @@ class LogFeed:
     @answered
     def schema(self) -> str:
         """Return the columns as Spark's JSON."""
-        return str(spark_schema(in_spark(self.columns)).json())
+        return schema_json(self.columns)
 
     @answered
     def newest(self) -> str:
@@ -326,7 +326,7 @@ class LogBatch:
     @answered
     def schema(self) -> str:
         """Return the columns as Spark's JSON."""
-        return str(spark_schema(in_spark(self.columns)).json())
+        return schema_json(self.columns)
 
     @answered
     def size(self) -> int:

@@ -81,8 +81,7 @@ from airflow_provider_segtable.spark.source.source_options import (
     session_of,
 )
 from airflow_provider_segtable.spark.source.source_writing import opened, save
-from airflow_provider_segtable.spark.spark_columns import readable as in_spark
-from airflow_provider_segtable.spark.spark_columns import spark_schema
+from airflow_provider_segtable.spark.spark_columns import schema_json
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.kept_versions import advance
 from airflow_provider_segtable.table.log_store.union_scan import union_scan
@@ -230,7 +229,7 @@ class Asked:
 
     def schema(self) -> str:
         """Return the columns as Spark's JSON."""
-        return str(spark_schema(in_spark(self.columns)).json())
+        return schema_json(self.columns)
 
     def rows(self, spark: SparkSession, pushed: Condition | None = None) -> DataFrame:
         """Return the rows; those for which ``pushed`` does not hold may be left out."""

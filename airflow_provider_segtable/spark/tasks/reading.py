@@ -9,15 +9,21 @@ Times that Spark cannot hold exactly (nanoseconds), as whole numbers:
    copy, such as a new one of a merge, keeps what Spark held.
 3. Spark sees times rounded down, so that an event time stays in its time chunk.
 
+One task reads whatever is read:
+
+4. The driver sends the parts of a read to each executor once, and Spark deals their numbers to
+   tasks. ``ReadTask`` is the loop over them; a ``Reading`` makes rows of a part.
+
 Texts of CSV files:
 
-4. Spark only separates the fields; values are made by the rule of the local engine. So a text has
+5. Spark only separates the fields; values are made by the rule of the local engine. So a text has
    one meaning whatever engine reads it (``data.files.text_values``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -96,16 +102,7 @@ def restored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
-# Segments
-class SegmentsBroadcast(Protocol):
-    """Segments and their row filters, sent to each executor once."""
-
-    @property
-    def value(self) -> Sequence[tuple[Segment, RowFilter]]:
-        """Return the segments and their row filters."""
-        ...
-
-
+# The one loop of tasks that read
 class Held(Protocol):
     """Data files that are not stored, sent to each executor once."""
 
@@ -115,47 +112,62 @@ class Held(Protocol):
         ...
 
 
-def task_files(uri: str, options: Mapping[str, str], held: Held | None) -> DataFiles:
-    """Return the data files of a table, with those that the driver holds."""
-    stored = open_files(uri, options)
-    return stored if held is None else LayeredFiles(stored, held.value)
+Part = TypeVar("Part")
+Part_contra = TypeVar("Part_contra", contravariant=True)
+Part_co = TypeVar("Part_co", covariant=True)
+RowsOf: TypeAlias = Callable[[Part], Iterable[pa.Table]]
+"""Returns the rows of one part of the work."""
+
+
+class Work(Protocol[Part_co]):
+    """Parts of a read, sent to each executor once."""
+
+    @property
+    def value(self) -> Sequence[Part_co]:
+        """Return the parts."""
+        ...
+
+
+class Reading(Protocol[Part_contra]):
+    """The way in which the parts of a read become rows."""
+
+    def opened(self, files: DataFiles) -> RowsOf[Part_contra]:
+        """Return the reader of a task."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
-    """Read some of ``segments`` with the columns of ``schema``, cast to ``target``.
+class ReadTask(Generic[Part]):
+    """Read some parts of ``work`` in the columns of ``target``.
 
     Attributes:
+        uri: the table.
+        storage_options: of its object store.
+        work: the parts of the read.
+        reading: how a part is read.
+        target: the columns, in types that Spark can hold.
+        time_column: the event time.
         carried: columns of which a copy is added (``tasks.reading``).
         held: files that are not stored; None if all are.
     """
 
     uri: str
     storage_options: Mapping[str, str]
-    segments: SegmentsBroadcast
-    schema: pa.Schema
+    work: Work[Part]
+    reading: Reading[Part]
     target: pa.Schema
     time_column: str
-    addressed: bool
     carried: tuple[str, ...] = ()
-    checked: bool = True
     held: Held | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the segments numbered in the first column."""
-        files = task_files(self.uri, self.storage_options, self.held)
+        """Yield the rows of the parts numbered in the first column."""
+        stored = open_files(self.uri, self.storage_options)
+        files = stored if self.held is None else LayeredFiles(stored, self.held.value)
+        rows_of = self.reading.opened(files)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            segment, row_filter = self.segments.value[number]
-            for rows in SegmentRead(
-                files,
-                segment,
-                schema=self.schema,
-                time_column=self.time_column,
-                row_filter=row_filter,
-                addressed=self.addressed,
-                checked=self.checked,
-            ).batches():
-                table = copies(pa.Table.from_batches([rows]), self.carried)
+            for rows in rows_of(self.work.value[number]):
+                table = copies(rows, self.carried)
                 yield from near(table, self.target, self.time_column).to_batches()
 
 
@@ -164,160 +176,95 @@ def near(rows: pa.Table, target: pa.Schema, time_column: str) -> pa.Table:
     return floored(rows, time_column).select(target.names).cast(target, safe=False)
 
 
-# File groups of primary-key tables
-class Groups(Protocol):
-    """File groups, sent to each executor once."""
-
-    @property
-    def value(self) -> Sequence[FileGroup]:
-        """Return the file groups."""
-        ...
-
-
+# The ways to read a part
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergedReadTask:
-    """Read some of ``groups`` in the columns of ``target``.
-
-    Attributes:
-        uri: the table.
-        storage_options: of its object store.
-        table: its definition.
-        groups: the file groups.
-        merged: which of their rows.
-        target: the columns, in types that Spark can hold.
-        carried: columns of which a copy is added (``tasks.reading``).
-        checked: compare data files with their checksums.
-        held: files that are not stored; None if all are.
-    """
-
-    uri: str
-    storage_options: Mapping[str, str]
-    table: TableDefinition
-    groups: Groups
-    merged: MergedRead
-    target: pa.Schema
-    carried: tuple[str, ...] = ()
-    checked: bool = True
-    held: Held | None = None
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the groups numbered in the first column."""
-        files = task_files(self.uri, self.storage_options, self.held)
-        reader = GroupReader(files, self.table, checked=self.checked)
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for rows in self.merged.rows(reader, self.groups.value[number]):
-                table = copies(rows, self.carried)
-                yield from near(table, self.target, self.table.time_column).to_batches()
-
-
-# Parts of a window
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A segment, the choice of its rows, their origins, and in a change feed their change."""
+class SegmentPart:
+    """A segment and the choice of its rows; in a window their origins, in a feed their change."""
 
     segment: Segment
     row_filter: RowFilter
-    clip: Interval | None
-    change: RowChange | None
+    clip: Interval | None = None
+    change: RowChange | None = None
     origins: Origins | None = None
 
 
-class PiecesBroadcast(Protocol):
-    """Pieces, sent to each executor once."""
-
-    @property
-    def value(self) -> Sequence[Piece]:
-        """Return the pieces."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowTask:
-    """Read some of ``pieces`` with ``columns``, cast to ``target``; ``schema`` is the table's."""
-
-    uri: str
-    storage_options: Mapping[str, str]
-    pieces: PiecesBroadcast
-    schema: pa.Schema
-    columns: tuple[str, ...]
-    target: pa.Schema
-    time_column: str
-    checked: bool
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the pieces numbered in the first column."""
-        files = open_files(self.uri, self.storage_options)
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for rows in self._read(files, self.pieces.value[number]):
-                table = pa.Table.from_batches([rows]).cast(self.target, safe=False)
-                yield from table.to_batches()
-
-    def _read(self, files: DataFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
-        stored = [name for name in self.columns if name in self.schema.names]
-        for rows in SegmentRead(
-            files,
-            piece.segment,
-            schema=self.schema,
-            time_column=self.time_column,
-            columns=stored,
-            clip=piece.clip,
-            row_filter=piece.row_filter,
-            addressed=piece.origins is not None,
-            checked=self.checked,
-        ).batches():
-            yield read_columns(
-                rows, origins=piece.origins, change=piece.change, names=self.hidden
-            ).select(list(self.columns))
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """Return the columns of the rows' origin among those to read."""
-        return tuple(n for n in self.columns if n in ORIGIN_COLUMNS and n not in self.schema.names)
-
-
-# Pieces of a primary-key table's change feed
-class Pieces(Protocol):
-    """Pieces of a feed, sent to each executor once."""
-
-    @property
-    def value(self) -> Sequence[FeedPiece]:
-        """Return the pieces."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedTask:
-    """Read some of ``pieces`` in the columns of ``target``.
+class SegmentReading:
+    """Read segments.
 
     Attributes:
-        uri: the table.
-        storage_options: of its object store.
-        table: its definition.
-        pieces: the pieces of the window.
-        rules: how the records of a key become its row.
-        interval: only rows with event times in it.
-        target: the columns, in types that Spark can hold.
+        schema: the columns of the table from which ``columns`` are chosen.
+        time_column: the event time.
+        columns: the columns of the rows, origins and changes among them.
+        addressed: add root addresses.
         checked: compare data files with their checksums.
     """
 
-    uri: str
-    storage_options: Mapping[str, str]
+    schema: pa.Schema
+    time_column: str
+    columns: tuple[str, ...]
+    addressed: bool = False
+    checked: bool = True
+
+    def opened(self, files: DataFiles) -> RowsOf[SegmentPart]:
+        """Return the reader of a task."""
+        return partial(self._rows, files)
+
+    def _rows(self, files: DataFiles, part: SegmentPart) -> Iterator[pa.Table]:
+        stored = self.schema.names
+        origins = [n for n in self.columns if n in ORIGIN_COLUMNS and n not in stored]
+        for rows in SegmentRead(
+            files,
+            part.segment,
+            schema=self.schema,
+            time_column=self.time_column,
+            columns=[name for name in self.columns if name in stored],
+            clip=part.clip,
+            row_filter=part.row_filter,
+            addressed=self.addressed or part.origins is not None,
+            checked=self.checked,
+        ).batches():
+            shown = read_columns(rows, origins=part.origins, change=part.change, names=origins)
+            yield pa.Table.from_batches([shown])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedReading:
+    """Read merged rows of the file groups of a primary-key ``table``."""
+
     table: TableDefinition
-    pieces: Pieces
+    merged: MergedRead
+    checked: bool = True
+
+    def opened(self, files: DataFiles) -> RowsOf[FileGroup]:
+        """Return the reader of a task."""
+        return partial(self.merged.rows, GroupReader(files, self.table, checked=self.checked))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedReading:
+    """Read the change feed of a primary-key table.
+
+    Attributes:
+        table: its definition.
+        rules: how the records of a key become its row.
+        interval: only rows with event times in it.
+        checked: compare data files with their checksums.
+    """
+
+    table: TableDefinition
     rules: MergeRules
     interval: Interval | None
-    target: pa.Schema
-    checked: bool
+    checked: bool = True
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the pieces numbered in the first column."""
-        files = open_files(self.uri, self.storage_options)
-        reader = GroupReader(files, self.table, checked=self.checked)
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for changed in self.pieces.value[number].changes(reader, self.rules):
-                for rows in labelled_rows(changed, reader, self.interval):
-                    table = pa.Table.from_batches([rows])
-                    yield from near(table, self.target, self.table.time_column).to_batches()
+    def opened(self, files: DataFiles) -> RowsOf[FeedPiece]:
+        """Return the reader of a task."""
+        return partial(self._rows, GroupReader(files, self.table, checked=self.checked))
+
+    def _rows(self, reader: GroupReader, piece: FeedPiece) -> Iterator[pa.Table]:
+        for changed in piece.changes(reader, self.rules):
+            for rows in labelled_rows(changed, reader, self.interval):
+                yield pa.Table.from_batches([rows])
 
 
 _REPLACED = "\ufffd"

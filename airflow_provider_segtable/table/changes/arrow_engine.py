@@ -154,12 +154,8 @@ def _rows_with_keys(
     The mask is made from the rows. The condition would not do: a read also applies it to records,
     among them tombstones and replaced records.
     """
-
-    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(pa.array(keys.find(batch) >= 0))
-
     span = when(source.select(list(keys.columns)), snapshot.state.table.time_column)
-    wanted = Condition(columns=keys.columns, keep=keep, when=span)
+    wanted = Condition(columns=keys.columns, keep=keys.among, when=span)
     rows = _matching(snapshot, wanted) if keys.count else snapshot.schema.empty_table()
     met = np.zeros(keys.count, np.bool_)
     met[keys.find(rows)] = True
@@ -358,10 +354,7 @@ def equal_to(
     rows = given_columns(rows.select(list(on)) if on else rows, schema)
     keys = Keys.of(rows, rows.column_names, nulls=True)
 
-    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(pa.array(keys.find(batch) >= 0))
-
-    return Condition(columns=keys.columns, keep=keep, when=when(rows, time_column))
+    return Condition(columns=keys.columns, keep=keys.among, when=when(rows, time_column))
 
 
 def _counted(snapshot: Snapshot, wanted: Condition) -> int:

@@ -278,12 +278,9 @@ def _joined(
     """Return the addresses of rows with a source key, and a mask of the keys found."""
     met = np.zeros(keys.count, np.bool_)
 
-    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(pa.array(keys.find(batch) >= 0))
-
     of_keys = source.select(list(keys.columns))
     span = when(of_keys, snapshot.state.table.time_column)
-    wanted = Condition(columns=keys.columns, keep=keep, when=span)
+    wanted = Condition(columns=keys.columns, keep=keys.among, when=span)
     if wanted.interval is None or not keys.count:
         return {}, met
     batches = snapshot.addressed(columns=keys.columns, interval=wanted.interval)

@@ -54,10 +54,10 @@ from airflow_provider_segtable.core.requests.change_request import (
     check_fits,
     held,
 )
-from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, joined, within
+from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, within
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, Layout
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, Layout, joined
 from airflow_provider_segtable.data.rows import is_date
 from airflow_provider_segtable.data.where import timed
 from airflow_provider_segtable.table.append import TRIES, Prepare, made_before
@@ -383,7 +383,7 @@ def _intervals(
 ) -> tuple[Interval, ...]:
     """Return outer bounds of the replaced event times."""
     if isinstance(request.extent, Touched):
-        return joined(tuple(new.chunks(snapshot.state.layout)))
+        return joined(new.chunks(snapshot.state.layout))
     if request.extent is not None:
         return (request.extent,)
     wanted = engine.condition(snapshot, request.where)

@@ -170,15 +170,12 @@ def entries_of_keys(ports: TableContext, index: IndexState, wanted: pa.Table) ->
     schema = to_arrow(state.table.schema)
     buckets = frozenset(buckets_of(wanted, key, state.layout.buckets).tolist())
 
-    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(pa.array(keys.find(batch) >= 0))
-
     files = EntryFiles(
         own=own,
         state=state,
         cache=ports.entries,
         buckets=buckets,
-        wanted=Condition(columns=key, keep=keep, test=_test(wanted, key)),
+        wanted=Condition(columns=key, keep=keys.among, test=_test(wanted, key)),
     )
     found = (files.of_group(group).cast(schema) for group in files.groups())
     base = pa.concat_tables([schema.empty_table(), *found])

@@ -15,7 +15,7 @@ import socket
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import ClockSkew, StorageError
-from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.core.time import HOUR_US, SECOND_US, Instant, iso
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.storage import Storage
@@ -25,8 +25,6 @@ SKEW_VARIABLE = "SEGTABLE_CLOCK_SKEW_S"
 """Largest accepted clock difference in seconds, 60 by default."""
 VALID_S = 600.0
 FOLDER = "_segtable/clock"
-_HOUR_US = 3_600_000_000
-_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class Reading:
     @property
     def ahead_us(self) -> int:
         """Return the smallest possible lead of this host's clock; negative if it is behind."""
-        until = self.at + int(self.took_s * _US)
+        until = self.at + int(self.took_s * SECOND_US)
         return max(self.at - self.theirs, 0) or min(until - self.theirs, 0)
 
 
@@ -67,7 +65,7 @@ class ClockCheck:
         Raises:
             ClockSkew: the clocks differ too much; the message names the host and both times.
         """
-        if abs(reading.ahead_us) > most_s * _US:
+        if abs(reading.ahead_us) > most_s * SECOND_US:
             self._passed = None
             raise ClockSkew(_skew_message(author, reading, most_s))
         self._passed = reading
@@ -77,8 +75,8 @@ class ClockCheck:
         passed, now, now_s = self._passed, clock.now(), clock.monotonic()
         if passed is None or not 0 <= now_s - passed.at_s <= VALID_S:
             return None
-        set_us = now - passed.at - int((now_s - passed.at_s) * _US)
-        return now if abs(passed.ahead_us + set_us) <= most_s * _US else None
+        set_us = now - passed.at - int((now_s - passed.at_s) * SECOND_US)
+        return now if abs(passed.ahead_us + set_us) <= most_s * SECOND_US else None
 
 
 def storage_clock(storage: Storage, clock: Clock, randomness: Randomness) -> Reading:
@@ -98,7 +96,7 @@ def storage_clock(storage: Storage, clock: Clock, randomness: Randomness) -> Rea
             f"{storage.uri}/{path} was put and is not listed, so this host's clock cannot be "
             "compared with the storage's: run it again"
         )
-    old = [entry.path for entry in entries if entry.modified < stored - _HOUR_US]
+    old = [entry.path for entry in entries if entry.modified < stored - HOUR_US]
     for left in (path, *old):
         storage.delete(left)
     whose = f"the storage's ({storage.uri})"
@@ -113,7 +111,7 @@ def lease_clock(lease: Lease, clock: Clock) -> Reading:
 
 def _skew_message(author: str, reading: Reading, most_s: float) -> str:
     return (
-        f"the clock of {author} is {reading.ahead_us / _US:+.1f} s off {reading.whose}: on "
+        f"the clock of {author} is {reading.ahead_us / SECOND_US:+.1f} s off {reading.whose}: on "
         f"{socket.gethostname()} it is {iso(reading.at)}, there {iso(reading.theirs)}, more than "
         f"{most_s:g} s apart; nothing was committed: set this host's clock (NTP) and run it again "
         f"({SKEW_VARIABLE} changes the bound)"

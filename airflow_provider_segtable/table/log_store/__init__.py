@@ -5,7 +5,7 @@ The way of a record through the log store:
 1. A writer (``library/log_writer``, ADR 0053) begins an *epoch* of its buckets by one event
    (``table/log_store/checkpointing``, ADR 0052), from the end of the last committed snapshot.
    Writers of older epochs cannot commit any more. ``core/log_store`` decides each later step in
-   a bucket as a pure transition of one frozen value, ``BucketLog``; ``logstore/buckets`` holds it
+   a bucket as a pure transition of one frozen value, ``BucketLog``; ``log_store/buckets`` holds it
    under a lock, and wakes waiters.
 2. An append names the offset that it expects (its sequence number), so a repetition is
    recognised, however late. Readers see it at once. A full bucket lets appends wait; only
@@ -28,7 +28,7 @@ The way of a record through the log store:
    gets ``Reset``; if its records were evicted, ``Behind``: they are in the files of the
    checkpoints' events (``table/log_store/file_reader``), as long as the events are within
    retention (ADR 0049). A restore truncates the buckets, and resets readers.
-7. Over Arrow Flight (``logstore/flight_store``) the same buckets are served to other processes.
+7. Over Arrow Flight (``log_store/flight_store``) the same buckets are served to other processes.
    A writer sends unanswered records again, a reader goes on at its position.
 8. A read with the live tail (``Table.scan(include_log=True)``, ``table/log_store/union_scan``)
    takes the status of the stores, then a version, then the records between the two

@@ -51,16 +51,10 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.bucket import BucketCut
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, LogRange
-from airflow_provider_segtable.core.log_store.tenure import (
-    AT_ONCE,
-    MOST_S,
-    SECOND_US,
-    WINDOW_US,
-    left_alone_s,
-)
+from airflow_provider_segtable.core.log_store.tenure import AT_ONCE, MOST_S, WINDOW_US, left_alone_s
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval
 from airflow_provider_segtable.data.file_offsets import FileOffsets, encode_offsets
 from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import Places, places_by_chunk

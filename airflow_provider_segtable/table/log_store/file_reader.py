@@ -213,7 +213,7 @@ def _rows(
     rows, offsets = [], [np.empty(0, np.int64)]
     for segment, some in files:
         part = Part(segment=segment, row_filter=RowFilter.idle(segment), clip=None)
-        whole, first = pa.Table.from_batches(reader.read(part, columns=None)), 0
+        whole, first = pa.Table.from_batches(reader.reading(part, columns=None).batches()), 0
         for each in some:
             mine = np.empty(0, np.int64) if each.offsets is None else each.offsets
             if each.bucket == found.bucket:

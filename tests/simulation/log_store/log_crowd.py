@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log_store.bucket import Limits
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED
 from tests.every_reader import Live, with_log

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_provider_segtable.core.log_store.manifest import Offset
-    from airflow_provider_segtable.logstore.memory_store import MemoryLogStore
+    from airflow_provider_segtable.log_store.memory_store import MemoryLogStore
     from airflow_provider_segtable.ports.log_store import LogWriter
     from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.log_store.log_crowd import LogCrowd

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.log_store.manifest import NO_EPOCHS, BucketManifest
 from airflow_provider_segtable.library.log_records import BucketQueue
 from airflow_provider_segtable.library.log_writer import TableLogWriter
-from airflow_provider_segtable.logstore.buckets import Bucket
+from airflow_provider_segtable.log_store.buckets import Bucket
 from airflow_provider_segtable.services.log_directory import BucketAddress
 from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store import checkpointing, tail, union_scan

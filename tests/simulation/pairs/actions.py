@@ -41,7 +41,7 @@ from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table as WholeTable
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import LogContext
 from airflow_provider_segtable.services.attempt import in_process

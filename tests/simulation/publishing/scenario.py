@@ -28,8 +28,9 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.planning.properties import HOUR_US, Retention
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact

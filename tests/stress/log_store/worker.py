@@ -42,7 +42,7 @@ from airflow_provider_segtable.library.log_reader import (
 from airflow_provider_segtable.library.log_server import LogServer
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log_store.tail import LogRecords

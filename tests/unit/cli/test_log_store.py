@@ -15,8 +15,8 @@ from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Posi
 from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.library.log_reader import BucketReset
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.flight_store import FlightLogStore, FlightLogStoreProvider
-from airflow_provider_segtable.logstore.flight_streams import FlightSecurity
+from airflow_provider_segtable.log_store.flight_store import FlightLogStore, FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_directory import ClaimedBuckets
 from tests.unit.cli.conftest import Run, trips

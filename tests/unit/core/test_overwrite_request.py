@@ -16,10 +16,9 @@ from airflow_provider_segtable.core.requests.overwrite import (
     Overwrite,
     Touched,
     extent_of,
-    joined,
     within,
 )
-from airflow_provider_segtable.core.time import DAY_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, Interval, joined
 
 
 def test_intervals_that_meet_or_overlap_are_one() -> None:

@@ -6,10 +6,10 @@ from airflow_provider_segtable.core.log_store.tenure import (
     AT_ONCE,
     FIRST_S,
     MOST_S,
-    SECOND_US,
     WINDOW_US,
     left_alone_s,
 )
+from airflow_provider_segtable.core.time import SECOND_US
 
 NOW = 10**15
 

@@ -14,7 +14,6 @@ from airflow_provider_segtable.core.recovery.claims import (
     granularity_of,
     inside,
     names_of,
-    united,
     whole_chunks,
 )
 from airflow_provider_segtable.core.segment import (
@@ -25,7 +24,13 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     tombstone,
 )
-from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval, Layout
+from airflow_provider_segtable.core.time import (
+    Granularity,
+    GranularityOverride,
+    Interval,
+    Layout,
+    united,
+)
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)

@@ -59,7 +59,7 @@ from airflow_provider_segtable.data.indexes.entries import (
 from airflow_provider_segtable.data.jobs import segment_writer
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.sketches import estimated
-from airflow_provider_segtable.ports.job import run_one
+from airflow_provider_segtable.ports.job import cost_of, run_one
 from tests.unit.data.making import START, written
 
 SCHEMA = pa.schema(
@@ -351,7 +351,7 @@ def test_files_are_shared_out_to_jobs_by_their_size(monkeypatch: pytest.MonkeyPa
     """A job has at least one file, and each file is in one job."""
     files = MemoryFiles()
     segments = stored(files, *[rows((n, 1.0, "a")) for n in range(5)])
-    cost = segments[0].size + index_job.FILE_COST
+    cost = cost_of(segments[:1])
     monkeypatch.setattr(index_job, "JOB_BYTES", 2 * cost + 100)
     assert [len(some) for some in in_jobs(segments)] == [2, 2, 1]
     monkeypatch.setattr(index_job, "JOB_BYTES", 1)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log_store.bucket import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_directory import ClaimedBuckets
 from airflow_provider_segtable.services.log_store import LogService

@@ -24,7 +24,7 @@ from airflow_provider_segtable.library.log_records import BucketQueue
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.open_log_writer import EmbeddedLog
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
 from tests.contract.worlds import PATIENCE_S, Running, eventually

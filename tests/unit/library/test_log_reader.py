@@ -21,7 +21,7 @@ from airflow_provider_segtable.library.log_reader import (
 )
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.system_clock import SystemClock

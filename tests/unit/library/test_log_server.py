@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.library.log_server import LogServer
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogWriter
 from airflow_provider_segtable.services.log_directory import BucketFinder, addresses
 from airflow_provider_segtable.table.context import TableContext

@@ -24,8 +24,8 @@ from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
 from airflow_provider_segtable.library import log_writer
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.logstore.flight_store import FlightLogStore
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStore
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, Records
 from airflow_provider_segtable.services.log_directory import BucketAddress, addresses
 from tests.contract.worlds import PATIENCE_S, Running, eventually
@@ -347,7 +347,7 @@ def test_a_writer_leaves_a_service_that_stands_still_once_it_is_replaced() -> No
     log.append(rows(1))
     store = one.service.store
     assert isinstance(store, FlightLogStore)
-    with store._buckets.bucket(0).held():
+    with store.bucket(0).held():
         waiting = Running(lambda: log.append(rows(2)))
         one.claims.release([0])
         two = ExternalService(table)

@@ -24,9 +24,9 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
-from airflow_provider_segtable.core.time import DAY_US, Interval
+from airflow_provider_segtable.core.time import DAY_US, MINUTE_US, Interval
 from airflow_provider_segtable.planning.planner_context import deleted_in
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

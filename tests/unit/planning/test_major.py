@@ -19,12 +19,13 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 from airflow_provider_segtable.core.time import (
     DAY_US,
     HOUR_US,
+    MINUTE_US,
     Granularity,
     GranularityOverride,
     Interval,
     parse_instant,
 )
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

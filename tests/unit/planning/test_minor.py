@@ -9,10 +9,10 @@ from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Pla
 from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.time import DAY_US, MINUTE_US, Granularity, Interval
 from airflow_provider_segtable.core.timeline import PackedChunk
 from airflow_provider_segtable.planning import selection
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

@@ -16,7 +16,8 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, tombstone
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.core.time import MINUTE_US
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged
 from tests.unit.planning.one_kind import plan_of

@@ -12,12 +12,12 @@ from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Shard
-from airflow_provider_segtable.core.time import DAY_US, Granularity
+from airflow_provider_segtable.core.time import DAY_US, MINUTE_US, Granularity
 from airflow_provider_segtable.planning.finders.major import MajorFinder
 from airflow_provider_segtable.planning.finders.minor import minor_candidates
 from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Candidate, Skipped, joined
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Limits
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext, LogStore, LogWriter
 from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, log_schema

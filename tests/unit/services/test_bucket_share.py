@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStore, MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext, LogWriter
 from airflow_provider_segtable.services.log_directory import (
     BucketFinder,

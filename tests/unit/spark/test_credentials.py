@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_segtable.core.arguments import pair
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.secret import CREDENTIAL_NAMES
-from airflow_provider_segtable.spark.driver.application import App, Outcome, pair, parser, run
+from airflow_provider_segtable.spark.driver.application import App, Outcome, parser, run
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.table.remote_results import fetch
 

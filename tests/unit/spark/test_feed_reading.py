@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.keyed.file_groups import Comparison, FeedPiece, Stretch
-from airflow_provider_segtable.spark.tasks.reading import FeedTask
+from airflow_provider_segtable.spark.tasks.reading import FeedReading, ReadTask
 from airflow_provider_segtable.table.windows import KeyedFeed
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 
@@ -46,15 +46,13 @@ def test_tasks_read_the_feed_of_the_library(tmp_path: Path) -> None:
     assert all(piece.size > 0 for piece in pieces)
 
     wanted = table.scan(since_version=start.n, changes=True).to_arrow()
-    task = FeedTask(
+    task = ReadTask(
         uri=table.ports.uri,
         storage_options={},
-        table=state.table,
-        pieces=Sent(pieces),
-        rules=kind.rules,
-        interval=None,
+        work=Sent(pieces),
+        reading=FeedReading(table=state.table, rules=kind.rules, interval=None),
         target=wanted.schema,
-        checked=True,
+        time_column=state.table.time_column,
     )
     numbers = [pa.record_batch([pa.array([n])], names=["id"]) for n in reversed(range(len(pieces)))]
     found = [rows for each in numbers for rows in task.run([each])]

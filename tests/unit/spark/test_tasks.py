@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_segtable.core.reads.effects import RowChange, RowEffect
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
@@ -17,8 +18,14 @@ from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.rows import FEED
 from airflow_provider_segtable.spark.driver.session import package_archive
-from airflow_provider_segtable.spark.tasks.reading import MergedReadTask, ReadTask
+from airflow_provider_segtable.spark.tasks.reading import (
+    MergedReading,
+    ReadTask,
+    SegmentPart,
+    SegmentReading,
+)
 from airflow_provider_segtable.spark.tasks.writing import (
     SLOT,
     CheckTask,
@@ -79,14 +86,48 @@ def test_rows_are_written_checked_and_read_back(tmp_path: Path, arriving: Arrivi
     read = ReadTask(
         uri=str(tmp_path),
         storage_options={},
-        segments=SimpleNamespace(value=[(segment, RowFilter.idle(segment))]),
-        schema=SCHEMA,
+        work=SimpleNamespace(
+            value=[SegmentPart(segment=segment, row_filter=RowFilter.idle(segment))]
+        ),
+        reading=SegmentReading(schema=SCHEMA, time_column="at", columns=("at", "row")),
         target=SCHEMA,
         time_column="at",
-        addressed=False,
     )
     (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
     assert found == rows(1, 2)
+
+
+def test_event_times_of_windows_are_rounded_down(tmp_path: Path) -> None:
+    """Before 1970, too, an event time stays in its time chunk when its nanoseconds go."""
+    schema = pa.schema([("at", pa.timestamp("ns", "UTC"))])
+    segment_id = SegmentId(interval=Interval(start=-3_600_000_000, end=0), version=0, partition=0)
+    write = WriteTask(
+        uri=str(tmp_path), ids=(segment_id,), schema=schema, time_column="at", created=1
+    )
+    times = pa.array([-3_600_000_000_000, -1_001], schema.field(0).type)
+    given = pa.record_batch([pa.array([0, 0], pa.int32()), times], names=[SLOT, "at"])
+    (told,) = write.run([given], print)
+    segment = decode_result(told["segment"][0].as_py())
+    near = pa.timestamp("us", "UTC")
+    read = ReadTask(
+        uri=str(tmp_path),
+        storage_options={},
+        work=SimpleNamespace(
+            value=[
+                SegmentPart(
+                    segment=segment,
+                    row_filter=RowFilter.idle(segment),
+                    change=RowChange(RowEffect.INSERT, 7, 1),
+                )
+            ]
+        ),
+        reading=SegmentReading(schema=schema, time_column="at", columns=("at", FEED.names[1])),
+        target=pa.schema([("at", near), FEED.field(1)]),
+        time_column="at",
+    )
+    (found,) = read.run([pa.record_batch([pa.array([0])], names=["id"])])
+    assert found["at"].cast(pa.int64()).to_pylist() == [-3_600_000_000, -2]
+    assert found[FEED.names[1]].to_pylist() == [7, 7]
 
 
 def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> None:
@@ -117,13 +158,13 @@ def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> N
         (told,) = arriving(write.run, [pa.record_batch(flagged, names=["0", "1", "2"])], len)
         assert told["message"].to_pylist() == [None]
         segments.append(decode_result(told["segment"][0].as_py()))
-    read = MergedReadTask(
+    read = ReadTask(
         uri=str(tmp_path),
         storage_options={},
-        table=table,
-        groups=SimpleNamespace(value=[FileGroup(tuple(segments), None)]),
-        merged=MergedRead(rules=rules, columns=("at", "row")),
+        work=SimpleNamespace(value=[FileGroup(tuple(segments), None)]),
+        reading=MergedReading(table=table, merged=MergedRead(rules=rules, columns=("at", "row"))),
         target=SCHEMA,
+        time_column="at",
     )
     (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
     assert found == rows(1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.log_store.manifest import Position
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import (
     LogClient,
     LogContext,

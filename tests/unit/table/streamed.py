@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.log_store.reading import BucketStatus, Whenc
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import (
     Cut,
     LogClient,

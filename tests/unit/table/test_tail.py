@@ -10,8 +10,8 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset, Source
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
-from airflow_provider_segtable.logstore.flight_store import FlightLogStoreProvider
-from airflow_provider_segtable.logstore.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema

@@ -41,12 +41,11 @@ from airflow_provider_segtable.core.segment_codec import (
 )
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import (
+    SECOND_US,
     GranularityOverride,
     decode_overrides,
     encode_overrides,
 )
-
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

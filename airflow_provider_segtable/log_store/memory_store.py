@@ -6,7 +6,7 @@
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,14 +21,12 @@ from airflow_provider_segtable.core.log_store.reading import (
     Reset,
     Whence,
 )
-from airflow_provider_segtable.logstore.buckets import Bucket, Buckets
+from airflow_provider_segtable.log_store.buckets import Bucket, Buckets
 from airflow_provider_segtable.ports.log_store import (
-    Cut,
     DeployMode,
     LogContext,
     RecordBatch,
     Records,
-    ServeCheckpoint,
 )
 
 
@@ -42,8 +40,8 @@ class MemoryLogStoreProvider:
 
     def create(self, context: LogContext) -> "MemoryLogStore":
         """Return a store that is not started yet."""
-        buckets = Buckets(context, self.monotonic)
-        return MemoryLogStore(buckets, f"memory://{next(self._numbers)}", self._running)
+        address = f"memory://{next(self._numbers)}"
+        return MemoryLogStore(context, self.monotonic, address, self._running)
 
     def connect(self, address: str) -> "MemoryLogClient":
         """Return a client of a running store.
@@ -55,69 +53,37 @@ class MemoryLogStoreProvider:
             raise LogStoreGone(
                 f"no log store runs at {address} in this process: start one, or look up its address"
             )
-        return MemoryLogClient(self._running[address].buckets)
+        return MemoryLogClient(self._running[address])
 
 
-class MemoryLogStore:
+class MemoryLogStore(Buckets):
     """The buckets of a context, in this process."""
 
     deploy_mode = DeployMode.EMBEDDED
 
     def __init__(
-        self, buckets: Buckets, address: str, running: "dict[str, MemoryLogStore]"
+        self,
+        context: LogContext,
+        monotonic: Callable[[], float],
+        address: str,
+        running: "dict[str, MemoryLogStore]",
     ) -> None:
+        super().__init__(context, monotonic)
         self.address = address
-        self.buckets = buckets
         self._running = running
 
     def start(self) -> None:
         """Begin to serve."""
         self._running[self.address] = self
 
-    def checkpoint(self) -> Cut:
-        """Cut every bucket."""
-        return self.buckets.checkpoint()
-
-    def committed(self, cut: Cut) -> None:
-        """Record that the table's log has the cut."""
-        self.buckets.committed(cut)
-
-    def abandon(self, cut: Cut) -> None:
-        """Return the records of a cut to the next one."""
-        self.buckets.abandon(cut)
-
-    def fence(self, bucket: int, epoch: Epoch) -> None:
-        """Give a bucket up."""
-        self.buckets.fence(bucket, epoch)
-
-    def confirming(self, lease_s: float) -> AbstractContextManager[None]:
-        """Answer writers until so many seconds after the begin of a block that reads the log."""
-        return self.buckets.confirming(lease_s)
-
     def client(self) -> "MemoryLogClient":
         """Return a client in this process."""
-        return MemoryLogClient(self.buckets)
-
-    def status(self) -> dict[int, BucketStatus]:
-        """Return the status of all buckets."""
-        return self.buckets.status()
-
-    def seal(self, buckets: Collection[int]) -> None:
-        """Take no more records into some buckets."""
-        self.buckets.seal(buckets)
-
-    def serve(self, buckets: Collection[int]) -> None:
-        """Serve these buckets and no others."""
-        self.buckets.serve(buckets)
-
-    def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
-        """Let requests for a checkpoint be served."""
-        self.buckets.serve_checkpoints(serve)
+        return MemoryLogClient(self)
 
     def shutdown(self) -> None:
         """Stop serving, and end all waiting calls."""
         self._running.pop(self.address, None)
-        self.buckets.close()
+        self.close()
 
 
 class MemoryLogClient:

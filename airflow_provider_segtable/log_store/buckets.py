@@ -330,7 +330,7 @@ def _nothing(epoch: Epoch, sequence: Offset) -> Append[Any]:
 
 # All buckets of a store
 class Buckets:
-    """The buckets of a context."""
+    """The buckets of a context: the part of ``ports.log_store.LogStore`` that all stores share."""
 
     def __init__(
         self, context: LogContext, monotonic: Callable[[], float] = time.monotonic
@@ -362,19 +362,19 @@ class Buckets:
                 "its address"
             ) from None
 
-    def seal(self, numbers: Collection[int]) -> None:
+    def seal(self, buckets: Collection[int]) -> None:
         """Take no more records into some buckets."""
         with self._cutting:
-            for number in numbers:
+            for number in buckets:
                 if sealed := self._buckets.get(number):
                     sealed.seal()
 
-    def serve(self, numbers: Collection[int]) -> None:
+    def serve(self, buckets: Collection[int]) -> None:
         """Serve these buckets and no others."""
         with self._cutting:
-            for number in self._buckets.keys() - set(numbers):
+            for number in self._buckets.keys() - set(buckets):
                 self._buckets.pop(number).close()
-            for number in sorted(set(numbers) - self._buckets.keys()):
+            for number in sorted(set(buckets) - self._buckets.keys()):
                 self._buckets[number] = self._new(number)
 
     @contextmanager
@@ -454,9 +454,9 @@ class Buckets:
             if still := self._buckets.get(number):
                 still.abandon(given_up)
 
-    def fence(self, number: int, epoch: Epoch) -> None:
+    def fence(self, bucket: int, epoch: Epoch) -> None:
         """Give a bucket up; nothing is left to do if it is not served any more."""
-        if still := self._buckets.get(number):
+        if still := self._buckets.get(bucket):
             still.fence(epoch)
 
     def status(self) -> dict[int, BucketStatus]:

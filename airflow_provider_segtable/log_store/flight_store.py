@@ -38,7 +38,7 @@ The reader of a bucket:
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from queue import Empty
@@ -62,9 +62,9 @@ from airflow_provider_segtable.core.log_store.reading import (
     Reset,
     Whence,
 )
-from airflow_provider_segtable.logstore import flight_streams as messages
-from airflow_provider_segtable.logstore.buckets import Bucket, Buckets, checked_schema
-from airflow_provider_segtable.logstore.flight_streams import (
+from airflow_provider_segtable.log_store import flight_streams as messages
+from airflow_provider_segtable.log_store.buckets import Bucket, Buckets, checked_schema
+from airflow_provider_segtable.log_store.flight_streams import (
     ANSWER,
     CALL_S,
     RECORDS,
@@ -77,14 +77,12 @@ from airflow_provider_segtable.logstore.flight_streams import (
     empty_batch,
     encoded,
 )
-from airflow_provider_segtable.logstore.memory_store import MemoryLogClient
+from airflow_provider_segtable.log_store.memory_store import MemoryLogClient
 from airflow_provider_segtable.ports.log_store import (
-    Cut,
     DeployMode,
     LogContext,
     RecordBatch,
     Records,
-    ServeCheckpoint,
 )
 
 MESSAGE_SIZE = 1 << 20
@@ -488,13 +486,13 @@ class FlightLogStoreProvider:
         return FlightLogClient(lambda: Connection(address, self.security, self.stream_s))
 
 
-class FlightLogStore:
+class FlightLogStore(Buckets):
     """The buckets of a context, served over Arrow Flight."""
 
     def __init__(self, context: LogContext, provider: FlightLogStoreProvider) -> None:
+        super().__init__(context)
         self.deploy_mode = provider.deploy_mode
         self._provider = provider
-        self._buckets = Buckets(context)
         self._server: FlightLogServer | None = None
 
     @property
@@ -511,55 +509,19 @@ class FlightLogStore:
         options = security.server_options(host)
         location = f"{security.scheme}://{host}:{self._provider.port}"
         try:
-            self._server = FlightLogServer(location, self._buckets, **options)
+            self._server = FlightLogServer(location, self, **options)
         except (pa.ArrowException, OSError) as error:
             raise LogStoreUnavailable(
                 f"no log store can listen at {location} ({error}): choose another port"
             ) from error
 
-    def checkpoint(self) -> Cut:
-        """Cut every bucket."""
-        return self._buckets.checkpoint()
-
-    def committed(self, cut: Cut) -> None:
-        """Record that the table's log has the cut."""
-        self._buckets.committed(cut)
-
-    def abandon(self, cut: Cut) -> None:
-        """Return the records of a cut to the next one."""
-        self._buckets.abandon(cut)
-
-    def fence(self, bucket: int, epoch: Epoch) -> None:
-        """Give a bucket up."""
-        self._buckets.fence(bucket, epoch)
-
-    def confirming(self, lease_s: float) -> AbstractContextManager[None]:
-        """Answer writers until so many seconds after the begin of a block that reads the log."""
-        return self._buckets.confirming(lease_s)
-
     def client(self) -> MemoryLogClient:
         """Return a client in this process: its records do not go through the network."""
-        return MemoryLogClient(self._buckets)
-
-    def status(self) -> dict[int, BucketStatus]:
-        """Return the status of all buckets."""
-        return self._buckets.status()
-
-    def seal(self, buckets: Collection[int]) -> None:
-        """Take no more records into some buckets."""
-        self._buckets.seal(buckets)
-
-    def serve(self, buckets: Collection[int]) -> None:
-        """Serve these buckets and no others."""
-        self._buckets.serve(buckets)
-
-    def serve_checkpoints(self, serve: ServeCheckpoint) -> None:
-        """Let requests for a checkpoint be served."""
-        self._buckets.serve_checkpoints(serve)
+        return MemoryLogClient(self)
 
     def shutdown(self) -> None:
         """Stop serving, and end all streams."""
-        self._buckets.close()
+        self.close()
         if self._server:
             self._server.close()
 
