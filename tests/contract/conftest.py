@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import MemoryWorld, World, ZooKeeperWorld
+from tests.support.zookeeper import zookeeper
 
 __all__ = ["zookeeper"]  # a fixture that users get, too
 

@@ -16,8 +16,8 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.rooted import RootedFiles
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string())])
 APPEND = Append()

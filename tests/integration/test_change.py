@@ -22,7 +22,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
+from tests.support.zookeeper import zookeeper
 
 __all__ = ["zookeeper"]
 

@@ -24,8 +24,8 @@ from airflow_provider_segtable.table.context import (
     open_context,
 )
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.integration import kill_worker
+from tests.support.zookeeper import zookeeper
 
 __all__ = ["zookeeper"]
 

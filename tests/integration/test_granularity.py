@@ -22,8 +22,8 @@ from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from examples.demo.flights import TIME_COLUMN, load
+from tests.support.zookeeper import zookeeper
 
 __all__ = ["zookeeper"]
 

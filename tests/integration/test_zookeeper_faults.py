@@ -23,8 +23,6 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.ports.coordination import LeaseState
-from airflow_provider_segtable.testing.builders import BASE, CHUNK
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import (
     LIFE_S,
     PATIENCE_S,
@@ -38,6 +36,8 @@ from tests.contract.worlds import (
 )
 from tests.integration.eager_rival import Interposed
 from tests.integration.lossy_proxy import LossyProxy
+from tests.support.builders import BASE, CHUNK
+from tests.support.zookeeper import zookeeper
 
 __all__ = ["zookeeper"]
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]

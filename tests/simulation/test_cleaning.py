@@ -18,12 +18,12 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.simulation.caretakers import NOTHING, tidied
 from tests.simulation.faults.faulty_storage import Faults, FaultyFiles, FaultyStorage
 from tests.simulation.scenario import build, run
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import Shape, World
+from tests.support.rooted import RootedFiles
 
 EVERYBODY = Shape(
     appenders=2,

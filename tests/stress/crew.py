@@ -19,7 +19,7 @@ from typing import Protocol
 import psutil
 
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
-from airflow_provider_segtable.testing.processes import importable
+from tests.support.processes import importable
 
 WORKER = "tests.stress.worker"
 PATIENCE_S = 90.0

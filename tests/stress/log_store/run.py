@@ -42,10 +42,10 @@ from airflow_provider_segtable.table.context import (
     open_context,
 )
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.processes import importable
 from tests.stress.crew import Crew, Running
 from tests.stress.log_store.verdict import Names, notes, verdict
 from tests.stress.log_store.worker import BUCKETS, SCHEMA
+from tests.support.processes import importable
 
 WORKER = "tests.stress.log_store.worker"
 SESSION_S = 4

@@ -8,8 +8,8 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator, Mem
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, LockTimeout
 from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.ports.coordination import LeaseState
-from airflow_provider_segtable.testing.clock import FakeClock
 from tests.contract.worlds import TABLE, Running, appending, eventually, request, time_chunk
+from tests.support.clock import FakeClock
 
 
 class FrozenClock(FakeClock):

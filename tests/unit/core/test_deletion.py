@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, roots_of
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     CHUNK,
     DEFINITION,
     after,

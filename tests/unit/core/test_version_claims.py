@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.segment import (
     tombstone,
 )
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval, Layout
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
+from tests.support.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)
 FEBRUARY = ChunkKey(Interval.parse("2013-02-01/2013-03-01"), BASE)

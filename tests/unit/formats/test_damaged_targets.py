@@ -43,8 +43,8 @@ from airflow_provider_segtable.table.publishing.publisher import (
     PublishOutcome,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from tests.examples import examples
+from tests.support.clock import FakeClock, FakeRandomness
 from tests.unit.services.repairing import ports_at
 from tests.unit.table.conftest import SCHEMA, rows
 

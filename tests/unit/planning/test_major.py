@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.time import (
 )
 from airflow_provider_segtable.planning.properties import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

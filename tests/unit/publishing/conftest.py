@@ -15,7 +15,7 @@ from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock, FakeRandomness
 from tests.unit.publishing.plain_format import PlainFormat
 from tests.unit.table.conftest import SCHEMA
 

@@ -13,7 +13,7 @@ from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 HOUR_US = 3_600_000_000

@@ -8,8 +8,8 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.rooted import RootedFiles
 from tests.unit.services.conftest import rows
 from tests.unit.services.test_cleaning import DEFINITION
 

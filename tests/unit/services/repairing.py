@@ -21,7 +21,7 @@ from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 DAYS = 3

@@ -56,7 +56,7 @@ from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.table.upsert import records_of, upsert
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema(
     [

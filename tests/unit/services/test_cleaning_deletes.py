@@ -26,8 +26,8 @@ from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.rooted import RootedFiles
 from tests.unit.services.conftest import HOUR_US, SCHEMA
 
 NOW = Retention(hours=0, versions=1, orphan_hours=0)

@@ -33,8 +33,8 @@ from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.clocks import FOLDER, SKEW_VARIABLE, VALID_S, ClockCheck
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, contents, rows
 
 DAY_US = 24 * 3_600_000_000

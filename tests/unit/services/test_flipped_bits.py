@@ -36,8 +36,8 @@ from airflow_provider_segtable.table.log.event_log import (
     tag_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.rooted import RootedFiles
 
 SCHEMA = pa.schema(
     [
