@@ -47,7 +47,6 @@ from .stack_dags import (
 )
 from .waiting import PATIENCE_S, QUICK, eventually
 
-pytest_plugins = ["tests.support.zookeeper"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,

@@ -6,9 +6,6 @@ from itertools import count
 import pytest
 
 from tests.contract.worlds import MemoryWorld, World, ZooKeeperWorld
-from tests.support.zookeeper import zookeeper
-
-__all__ = ["zookeeper"]  # a fixture that users get, too
 
 _chroots = (f"/contract-{n}" for n in count())
 

@@ -25,9 +25,6 @@ from airflow_provider_segtable.table.context import (
 )
 from airflow_provider_segtable.table.table import Table
 from tests.integration import kill_worker
-from tests.support.zookeeper import zookeeper
-
-__all__ = ["zookeeper"]
 
 pytestmark = [pytest.mark.zookeeper]
 

@@ -17,9 +17,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.log_store.tail import LogRecords
 from tests.contract.worlds import PATIENCE_S, eventually
-from tests.support.zookeeper import zookeeper
 
-__all__ = ["zookeeper"]
 pytestmark = [pytest.mark.slow, pytest.mark.kills, pytest.mark.zookeeper]
 
 SESSION_S = 3.0

@@ -25,9 +25,7 @@ from tests.integration.scripted_http import (
     Step,
 )
 from tests.support.clock import FakeClock, FakeRandomness
-from tests.support.s3 import LoopbackS3, options_for, s3
-
-__all__ = ["s3"]
+from tests.support.s3 import LoopbackS3, options_for
 
 CONFLICT = Answer(409, "ConditionalRequestConflict")
 LOST = Answer(412, "PreconditionFailed")

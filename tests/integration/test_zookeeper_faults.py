@@ -37,9 +37,7 @@ from tests.contract.worlds import (
 from tests.integration.eager_rival import Interposed
 from tests.integration.lossy_proxy import LossyProxy
 from tests.support.builders import BASE, CHUNK
-from tests.support.zookeeper import zookeeper
 
-__all__ = ["zookeeper"]
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 
 SHORT_S = 5.0  # a session that ends soon, but not while its holder is only slow

@@ -28,9 +28,7 @@ from tests.contract.worlds import (
 )
 from tests.integration.eager_rival import Interposed
 from tests.support.builders import CHUNK
-from tests.support.zookeeper import zookeeper
 
-__all__ = ["zookeeper"]
 pytestmark = pytest.mark.zookeeper
 
 CHUNK_BEFORE = Interval(CHUNK.interval.start - DAY_US, CHUNK.interval.start)
