@@ -1,4 +1,4 @@
-"""Lock rules and allocation: what the module header of ``lockbox`` says, claim by claim."""
+"""Lock rules and allocation: what the module header of ``core.locks`` says, claim by claim."""
 
 from typing import Any
 
