@@ -24,7 +24,7 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
     "docs/guides/airflow.md": {"python": "airflow/test_guide_snippets.py"},
     "docs/guides/change-feeds.md": {
         "console": "unit/cli/test_guides.py",
-        "python": "unit/library/test_feed_guide.py",
+        "python": "unit/library/test_guides.py",
     },
     "docs/guides/changing.md": {
         "console": "unit/cli/test_guides.py",
@@ -45,18 +45,18 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
     },
     "docs/guides/indexes.md": {
         "console": "unit/cli/test_guides.py",
-        "python": "unit/library/test_index_guide.py",
+        "python": "unit/library/test_guides.py",
     },
     "docs/guides/loading-again.md": {
         "console": "unit/cli/test_overwrite.py",
         "python": "unit/library/test_guide_snippets.py",
     },
-    "docs/guides/log-store.md": {"python": "unit/library/test_log_guide.py"},
+    "docs/guides/log-store.md": {"python": "unit/library/test_guides.py"},
     "docs/guides/publishing.md": {
         "console": "unit/cli/test_guides.py",
-        "python": "unit/library/test_publish_guide.py",
+        "python": "unit/library/test_guides.py",
     },
-    "docs/guides/python.md": {"python": "unit/library/test_python_guide.py"},
+    "docs/guides/python.md": {"python": "unit/library/test_guides.py"},
     "docs/guides/reading.md": {
         "console": "unit/cli/test_guides.py",
         "python": "unit/cli/test_guides.py",
@@ -69,7 +69,7 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
     "docs/guides/spark.md": {"python": "spark/test_spark_guide.py"},
     "docs/guides/upserts.md": {
         "console": "unit/cli/test_guides.py",
-        "python": "unit/library/test_upsert_guide.py",
+        "python": "unit/library/test_guides.py",
     },
     "docs/guides/zookeeper.md": {"console": "integration/test_zookeeper_access.py"},
 }

@@ -25,6 +25,8 @@ from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import Shape, World
 from tests.support.rooted import RootedFiles
 
+pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
+
 EVERYBODY = Shape(
     appenders=2,
     appends_each=2,
@@ -37,12 +39,6 @@ EVERYBODY = Shape(
     taggers=1,
 )
 NO_TAGS = replace(EVERYBODY, taggers=0)
-
-
-@pytest.fixture(autouse=True)
-def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short logs expire."""
-    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
 
 
 @pytest.mark.parametrize("first", [0, pytest.param(3, marks=pytest.mark.long)])

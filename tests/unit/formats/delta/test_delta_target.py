@@ -31,12 +31,6 @@ from tests.unit.formats.delta.making import TABLE, Lake
 LOG = "_delta_log"
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """An empty root."""
-    return Lake(tmp_path)
-
-
 def actions(lake: Lake, number: int) -> dict[str, list[Any]]:
     """Return the actions of a version, by kind."""
     found: dict[str, list[Any]] = {}
