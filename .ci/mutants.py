@@ -121,6 +121,7 @@ CHECKPOINTS = (
 REQUESTS = (
     "tests/unit/core/test_overwrite_request.py",
     "tests/unit/core/test_change_request.py",
+    "tests/property/test_change_request.py",
     "tests/unit/table/test_delete.py",
     "tests/unit/table/test_dry_run.py",
     "tests/unit/table/test_overwrite.py",
