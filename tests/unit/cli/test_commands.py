@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.cli.app import app
-from tests.unit.cli.conftest import Run, trips
-
-Facts = Callable[..., Any]
+from tests.unit.cli.conftest import Facts, Run, trips
 
 
 def test_the_whole_way_of_a_table(facts: Facts, table: str) -> None:

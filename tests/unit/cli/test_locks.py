@@ -16,9 +16,7 @@ from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.ports.coordination import Coordinator
 from tests.contract.worlds import Running, append, eventually, request, time_chunk
 from tests.support.builders import CHUNK
-from tests.unit.cli.conftest import Run
-
-Facts = Callable[..., Any]
+from tests.unit.cli.conftest import Facts, Run
 
 
 @pytest.fixture
