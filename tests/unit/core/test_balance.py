@@ -18,7 +18,7 @@ from tests.support.builders import (
     JANUARY,
     created,
     first,
-    merged,
+    rewritten,
 )
 
 TWO = (first(0), first(1))
@@ -37,15 +37,7 @@ def table(*segments: Segment, n: int = 9, **deleted: int) -> State:
 
 def output(rows: int, through: int, inputs: tuple[Segment, ...] = TWO) -> Segment:
     """Return one output with hidden columns, of so many rows."""
-    whole = merged(32768, inputs)
-    return replace(
-        whole,
-        rows=rows,
-        events=rows,
-        lineage=(),
-        roots=roots_of(inputs),
-        deletes_applied_through=through,
-    )
+    return rewritten(inputs, rows, through)
 
 
 def told(inputs: tuple[Segment, ...], outputs: tuple[Segment, ...], state: State) -> list[str]:
