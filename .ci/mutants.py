@@ -3,7 +3,7 @@
 Run it as ``make mutants``; tests/MUTANTS.md says how to read the outcome.
 
 1. Modules are named as ``core/locks`` or by folder (``core``); each has a workspace of its
-   own, ``build/mutants/core.lockbox``, where mutmut changes a copy. The tree itself is never
+   own, ``build/mutants/core.locks``, where mutmut changes a copy. The tree itself is never
    changed.
 2. ``TESTS`` chooses the tests of a module: those that are about it, without `slow` and `long` ones.
    Of these, mutmut runs those that reach the changed function, quick ones first. ``--quick`` asks
@@ -48,11 +48,11 @@ RULES = (
     "tests/unit/core/test_cleaning.py",
 )
 LOCKS = (
-    "tests/unit/core/test_lockbox.py",
-    "tests/unit/core/test_lockbox_modes.py",
-    "tests/property/test_lockbox.py",
-    "tests/property/test_lockbox_modes.py::test_histories_agree_with_the_model",
-    "tests/property/test_lockbox_modes.py::test_places_are_served_in_one_order",
+    "tests/unit/core/test_locks.py",
+    "tests/unit/core/test_lock_modes.py",
+    "tests/property/test_locks.py",
+    "tests/property/test_lock_modes.py::test_histories_agree_with_the_model",
+    "tests/property/test_lock_modes.py::test_places_are_served_in_one_order",
 )
 CROSSING = "tests/property/test_overshadow_exhaustive.py"
 SHADOWS = (
@@ -121,6 +121,7 @@ CHECKPOINTS = (
 REQUESTS = (
     "tests/unit/core/test_overwrite_request.py",
     "tests/unit/core/test_change_request.py",
+    "tests/property/test_change_request.py",
     "tests/unit/table/test_delete.py",
     "tests/unit/table/test_dry_run.py",
     "tests/unit/table/test_overwrite.py",

@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import PARQUET, write_segment
 from airflow_provider_segtable.data.open_files import LocalFiles
-from airflow_provider_segtable.data.parquet import descriptor as checksums
+from airflow_provider_segtable.data.parquet import descriptor
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
@@ -46,7 +46,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock, FakeRandomness
 
 WITHOUT, ZLIB, ISAL = "without", "zlib", "ISA-L"
 CRC: dict[str, Callable[..., int]] = {
@@ -64,13 +64,13 @@ Found = dict[str, dict[str, Rounds]]
 @contextmanager
 def computing(way: str) -> Iterator[None]:
     """Compute checksums in this way meanwhile."""
-    before = checksums.crc32
-    checksums.crc32 = CRC[way]
+    before = descriptor.crc32
+    descriptor.crc32 = CRC[way]
     PARQUET["write_page_checksum"] = way != WITHOUT
     try:
         yield
     finally:
-        checksums.crc32 = before
+        descriptor.crc32 = before
         PARQUET["write_page_checksum"] = True
 
 

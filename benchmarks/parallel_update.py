@@ -40,7 +40,6 @@ from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-import airflow_provider_segtable.table.changes.row_change as changes
 from airflow_provider_segtable import Table
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.plan import PlanStatus
@@ -52,6 +51,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.table.changes import row_change
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.snapshot import Snapshot
 
@@ -90,7 +90,7 @@ def make_table(root: Path, zookeeper: str, files: int, rows: int) -> Table:
     return table
 
 
-def find(snapshot: Snapshot, buckets: int) -> changes.Found:
+def find(snapshot: Snapshot, buckets: int) -> row_change.Found:
     """Return the addresses of the rows of the first buckets from ``GONE`` on."""
     found: dict[SegmentId, BitMap] = {}
     for batch in snapshot.addressed(columns=["bucket"]):
@@ -101,22 +101,22 @@ def find(snapshot: Snapshot, buckets: int) -> changes.Found:
             some = BitMap(numbers[codes == code].astype(np.uint32))
             if some:
                 found.setdefault(SegmentId.parse(name), BitMap()).update(some)
-    return changes.Found(rows=found, matched=sum(map(len, found.values())))
+    return row_change.Found(rows=found, matched=sum(map(len, found.values())))
 
 
 def delete(
     table: Table, buckets: int = 1, *, before_commit: Callable[[], None] = lambda: None
-) -> changes.ChangeResult:
+) -> row_change.ChangeResult:
     """Delete the rows of some buckets; ``before_commit`` runs when they are found."""
     tries = []
 
-    def once(snapshot: Snapshot) -> changes.Found:
+    def once(snapshot: Snapshot) -> row_change.Found:
         tries.append(snapshot)
         found = find(snapshot, buckets)
         before_commit()
         return found
 
-    done = changes.change(
+    done = row_change.change(
         table.ports,
         once,
         kind=ChangeKind.DELETE,
@@ -210,7 +210,7 @@ def race_ours(work: Path, zookeeper: str, files: int, rows: int, order: str) -> 
     """Run the race once in one order (``control``: one after the other) and check the contents."""
     root = work / "ours"
     table = make_table(root, zookeeper, files, rows)
-    commits, writes = Timed(changes, "commit"), Timed(changes, "write_vectors")
+    commits, writes = Timed(row_change, "commit"), Timed(row_change, "write_vectors")
     with beside(compact_it, str(root), zookeeper) as told:
         await_status(table, PlanStatus.INFLIGHT, PlanStatus.COMPLETED)
         compacted = told.recv() if order == "control" else None

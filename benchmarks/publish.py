@@ -54,7 +54,7 @@ from airflow_provider_segtable.formats.format import (
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.testing.builders import DEFINITION, after, created
+from tests.support.builders import DEFINITION, after, created
 
 SIZES = (10, 1000, 100_000)
 GOALS_MS = {10: 1.0, 1000: 1.0, 100_000: 50.0}

@@ -29,7 +29,7 @@ from tests.class_archive import with_archive
 from tests.examples import DEFAULT, FACTORS, PROFILE
 from tests.workers import UnitScheduling, turn_of
 
-pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
+pytest_plugins = ["tests.support.s3", "tests.support.zookeeper"]
 
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
 _KEPT = {

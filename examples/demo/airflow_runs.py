@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.testing.airflow_api import Run
-from airflow_provider_segtable.testing.airflow_stack import AirflowStack
+from tests.support.airflow_api import Run
+from tests.support.airflow_stack import AirflowStack
 
 PLANNER = "segtable_planner__flights"
 MINOR = "segtable_minor__flights"

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.airflow_stack import AirflowStack
-from airflow_provider_segtable.testing.processes import importable
+from tests.support.airflow_stack import AirflowStack
+from tests.support.processes import importable
 
 from . import rival_writer
 

@@ -14,7 +14,6 @@ from airflow_provider_segtable.table.table import Table
 
 from .conftest import CONNECTION, known_dags, make_flights
 
-pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [pytest.mark.airflow, pytest.mark.zookeeper]
 DAG_FILE = """
 from airflow_provider_segtable.dag_factory import compaction_dags

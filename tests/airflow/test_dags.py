@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log import plan_kinds
 from airflow_provider_segtable.dag_factory import compaction_dags
-from airflow_provider_segtable.testing.processes import importable
+from tests.support.processes import importable
 from tests.unit.services.toys.polish_plan import PolishPlan
 
 ROOT = Path(__file__).parents[2]

@@ -20,11 +20,9 @@ from airflow_provider_segtable.operators.change import (
 )
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
 from airflow_provider_segtable.operators.overwrite import SegtableOverwriteOperator
-from airflow_provider_segtable.testing.s3 import BUCKET, LoopbackS3, s3
+from tests.support.s3 import BUCKET, LoopbackS3
 
 from .conftest import CONNECTION, JANUARY, SCHEMA, Flights
-
-__all__ = ["s3"]
 
 
 class NoSpark:

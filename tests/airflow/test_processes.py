@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.testing.processes import Marked, importable
+from tests.support.processes import Marked, importable
 
 RUNAWAY = "exec 3>{pipe}; echo $$ >&3; exec setsid sleep 600"
 """A process in a session of its own; ``pipe`` is closed when it is gone."""
@@ -40,7 +40,7 @@ def test_the_watcher_ends_them_when_their_owner_is_killed(pipe: Path) -> None:
     """SIGKILL leaves an owner no time; its watcher does what it cannot."""
     owner = """
         import os, subprocess, sys, time
-        from airflow_provider_segtable.testing.processes import Marked
+        from tests.support.processes import Marked
         marked = Marked("fedcba9876543210")
         watcher = marked.watch()
         subprocess.Popen(["sh", "-c", sys.argv[1]], env={**os.environ, **marked.environment})

@@ -23,9 +23,9 @@ from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInfligh
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run
-from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 from tests.guides import blocks
+from tests.support.airflow_api import AssetEvent, Run
+from tests.support.airflow_stack import AirflowStack
 
 from . import index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
@@ -47,7 +47,6 @@ from .stack_dags import (
 )
 from .waiting import PATIENCE_S, QUICK, eventually
 
-pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,

@@ -28,6 +28,27 @@ for name in {names!r}:
     importlib.import_module(name)
 print(" ".join(sorted(set(sys.modules) - before)))
 """
+APPEND = """
+import sys
+from dataclasses import replace
+
+import pyarrow as pa
+
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.table.context import open_context
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.table import Table
+
+times = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(bytes(16))])
+rows = pa.table([times.view(pa.timestamp("us", "UTC"))], names=["at"])
+Table.create("memory://lean", schema=rows.schema, time_column="at", granularity="year")
+ports = open_context("memory://lean")
+ports = replace(ports, optional_coordinator=MemoryCoordinator(ports.clock, MemoryService()))
+state = Table(ports).append(rows).state
+assert read_checkpoint(write_checkpoint(state)) == state
+assert "pandas" not in sys.modules, "a second of processor time for every short append"
+"""
 OURS = "airflow_provider_segtable"
 BELOW_HOOKS = (
     "core",
@@ -181,3 +202,19 @@ def imports_of(path: Path) -> set[str]:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return names
+
+
+def test_help_is_cheap() -> None:
+    """Asking for help loads neither Arrow, Spark, Airflow nor ZooKeeper's client."""
+    heavy = "pyarrow numpy pyspark airflow kazoo obstore pandas psutil"
+    code = (
+        "import sys, airflow_provider_segtable.cli;"
+        f"print([name for name in '{heavy}'.split() if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_an_append_and_a_checkpoint_need_no_pandas() -> None:
+    """Arrow imports pandas at its first conversion of a Python value, so there is none."""
+    subprocess.run([sys.executable, "-c", APPEND], check=True, timeout=240)

@@ -157,7 +157,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_a_wheel_carries_the_spark_applications(tmp_path: Path) -> None:
-    """The wheel, unpacked anywhere, finds its applications inside itself."""
+    """The wheel, unpacked anywhere, finds its applications inside itself; it has no tests."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -175,6 +175,10 @@ def test_a_wheel_carries_the_spark_applications(tmp_path: Path) -> None:
     ), told.stderr
     assert Path(told.stdout.strip()).read_text() == (ROOT / "spark_apps/compact.py").read_text()
     assert (tmp_path / "site/airflow_provider_segtable/py.typed").exists()
+    top = {path.name for path in (tmp_path / "site").iterdir() if path.suffix != ".dist-info"}
+    assert top == {"airflow_provider_segtable"}
+    packed_folders = {path.name for path in (tmp_path / "site").rglob("*") if path.is_dir()}
+    assert not packed_folders & {"testing", "tests", "support", "examples"}
 
 
 MOST_EXECUTE_LINES = 15

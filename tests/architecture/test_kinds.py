@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider_segtable.core.log import plan_kinds
 from airflow_provider_segtable.core.log.plan import Plan
-from airflow_provider_segtable.testing import builders
 from tests.architecture.tree import modules, named
+from tests.support import builders
 
 
 @pytest.mark.parametrize("kind", plan_kinds.KINDS, ids=lambda kind: kind.kind)

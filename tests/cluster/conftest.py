@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.processes import importable
 from tests.cluster.standalone import Standalone
+from tests.support.processes import importable
 
 TIMEOUT_S = 500
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.string()), ("row", pa.int64())])

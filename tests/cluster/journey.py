@@ -25,7 +25,7 @@ from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.spark.table_kinds import estimate
-from airflow_provider_segtable.spark.writes import spark_engine as change
+from airflow_provider_segtable.spark.writes import spark_engine
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.stream import ingest_stream
@@ -83,7 +83,7 @@ def appended(driver: Driver) -> Sequence[object]:
     for number, kind in enumerate(KINDS):
         driver.give(table, 60 * number)
         driver.compact(table, kind)
-        change.delete(driver.spark, table.ports, f"row = {60 * number}")
+        spark_engine.delete(driver.spark, table.ports, f"row = {60 * number}")
         found.append(rows_of(table))
     return found
 
@@ -92,11 +92,11 @@ def changed(driver: Driver) -> Sequence[object]:
     """Update, merge, and delete by address."""
     table = driver.table("changed")
     driver.give(table, 0)
-    change.update(driver.spark, table.ports, {"row": "row + 1000"}, "k = 'a' and row < 4")
+    spark_engine.update(driver.spark, table.ports, {"row": "row + 1000"}, "k = 'a' and row < 4")
     source = driver.spark.createDataFrame(numbered(58, 4))
-    change.merge(driver.spark, table.ports, source, ["row"])
+    spark_engine.merge(driver.spark, table.ports, source, ["row"])
     rows = scan(driver.spark, table.snapshot(), addressed=True).where("row = 5")
-    change.delete(driver.spark, table.ports, addresses=rows)
+    spark_engine.delete(driver.spark, table.ports, addresses=rows)
     return rows_of(table)
 
 

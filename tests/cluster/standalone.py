@@ -20,9 +20,9 @@ import psutil
 
 from airflow_provider_segtable.hooks.submission import spark_home
 from airflow_provider_segtable.spark.driver.session import SHORT_LIVED_DRIVER
-from airflow_provider_segtable.testing.bare import bare_python
-from airflow_provider_segtable.testing.processes import Marked
 from tests.class_archive import with_archive
+from tests.support.bare import bare_python
+from tests.support.processes import Marked
 
 READY_S = 240
 LOOPBACK = "127.0.0.1"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_segtable.testing.bare import bare_python
 from tests.cluster.conftest import Desk
+from tests.support.bare import bare_python
 
 pytestmark = [
     pytest.mark.slow,

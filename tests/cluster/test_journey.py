@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from airflow_provider_segtable.testing.processes import importable
 from tests.cluster import journey
 from tests.cluster.conftest import ended
 from tests.cluster.standalone import Standalone
+from tests.support.processes import importable
 
 pytestmark = [
     pytest.mark.slow,

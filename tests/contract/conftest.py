@@ -5,10 +5,7 @@ from itertools import count
 
 import pytest
 
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import MemoryWorld, World, ZooKeeperWorld
-
-__all__ = ["zookeeper"]  # a fixture that users get, too
 
 _chroots = (f"/contract-{n}" for n in count())
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.zookeeper import client as kept_locks
 from airflow_provider_segtable.core.errors import LockLost
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from tests.contract.worlds import (
@@ -62,7 +61,7 @@ def test_a_request_for_the_time_chunk_waits_for_appends_only(
     world: World, monkeypatch: pytest.MonkeyPatch, *, used: bool
 ) -> None:
     """A lock that no append uses is given up at once, another one after its append."""
-    monkeypatch.setattr(kept_locks, "KEPT_S", 3600.0)
+    monkeypatch.setattr("airflow_provider_segtable.coordination.zookeeper.client.KEPT_S", 3600.0)
     client, major = world.client(), world.client()
     burst(client, 5)
     lease = next_append(client, "last") if used else None

@@ -14,7 +14,6 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.locks import MAX_YIELDS, Mode
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.ports.coordination import LeaseState
-from airflow_provider_segtable.testing.builders import CHUNK
 from tests.contract.worlds import (
     PATIENCE_S,
     TABLE,
@@ -26,6 +25,7 @@ from tests.contract.worlds import (
     request,
     time_chunk,
 )
+from tests.support.builders import CHUNK
 
 SPAN = CHUNK.interval
 NEXT = Interval(SPAN.end, SPAN.end + DAY_US)

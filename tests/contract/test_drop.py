@@ -11,9 +11,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 from airflow_provider_segtable.core.errors import TableGone
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.testing.s3 import LoopbackS3, s3
-
-__all__ = ["s3"]
+from tests.support.s3 import LoopbackS3
 
 _names = count()
 ROWS = pa.table({"at": pa.array([0, 1], pa.timestamp("us", "UTC")), "x": [1, 2]})

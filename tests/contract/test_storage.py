@@ -25,10 +25,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import LocalStorage, MemoryStorage, open_storage, probe
-from airflow_provider_segtable.testing.clock import FakeRandomness
-from airflow_provider_segtable.testing.s3 import LoopbackS3, s3
-
-__all__ = ["s3"]
+from tests.support.clock import FakeRandomness
+from tests.support.s3 import LoopbackS3
 
 Place = Callable[[], Storage]
 

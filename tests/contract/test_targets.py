@@ -39,8 +39,8 @@ from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import LocalStorage, MemoryStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.testing.builders import DEFINITION, JANUARY, first
 from tests.examples import examples
+from tests.support.builders import DEFINITION, JANUARY, first
 
 ALWAYS: Instant = 0
 NEVER: Instant = 100 * 366 * DAY_US

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.locks import Allocation, Generation, LockReq
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.testing.builders import CHUNK
+from tests.support.builders import CHUNK
 
 T = TypeVar("T")
 TABLE = "11111111-2222-3333-4444-555555555555"

@@ -5,19 +5,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.in_memory import context_in_memory
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string())])
 APPEND = Append()
@@ -34,17 +31,7 @@ def batch(turn: int) -> pa.Table:
 
 def golden_table(number: int, schema: pa.Schema = SCHEMA, kind: TableKind = APPEND) -> TableContext:
     """Create the empty table in memory, and return the context to write through."""
-    clock = FakeClock()
-    storage = MemoryStorage(clock=clock)
-    context = TableContext(
-        uri="golden",
-        storage=storage,
-        files=RootedFiles(storage),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="golden",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
+    context = context_in_memory(uri="golden", author="golden", rooted=True)
     definition = TableDefinition(
         table_id=f"00000000-0000-0000-0000-{number:012}",
         name="golden",

@@ -22,9 +22,6 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
-
-__all__ = ["zookeeper"]
 
 REPOSITORY = Path(__file__).parents[2]
 SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")

@@ -24,10 +24,7 @@ from airflow_provider_segtable.table.context import (
     open_context,
 )
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.integration import kill_worker
-
-__all__ = ["zookeeper"]
 
 pytestmark = [pytest.mark.zookeeper]
 

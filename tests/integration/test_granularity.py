@@ -22,10 +22,7 @@ from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from examples.demo.flights import TIME_COLUMN, load
-
-__all__ = ["zookeeper"]
 
 pytestmark = pytest.mark.zookeeper
 
@@ -62,6 +59,7 @@ class World:
         table.append(batch, commit_id=name)
 
     def events(self) -> list[Event]:
+        """Return all events of the log."""
         return list(EventLog(self.table.ports.storage).events(0))
 
     def expected(self, version: int) -> Checksum:

@@ -16,10 +16,8 @@ from airflow_provider_segtable.library.log_reader import BucketReset, TableLogRe
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.table.log_store.tail import LogRecords
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import PATIENCE_S, eventually
 
-__all__ = ["zookeeper"]
 pytestmark = [pytest.mark.slow, pytest.mark.kills, pytest.mark.zookeeper]
 
 SESSION_S = 3.0

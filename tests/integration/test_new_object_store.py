@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_segtable.core.schemes import S3, SCHEMES
 from airflow_provider_segtable.data.files.input_files import InputFile, expanded, schema_of
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.s3 import LoopbackS3, s3
+from tests.support.s3 import LoopbackS3, s3
 from tests.unit.cli.conftest import trips
 
 __all__ = ["s3"]

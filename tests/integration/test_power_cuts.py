@@ -17,9 +17,6 @@ from random import Random
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
@@ -32,17 +29,11 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table, create_table
+from tests.support.in_memory import defined_by
 from tests.unit.services.conftest import SCHEMA, contents, rows
 
 NOW = Retention(hours=0, versions=1, orphan_hours=0)
-DEFINITION = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.HOUR,
-    properties={"compaction.min_segments": "2"},
-)
+DEFINITION = defined_by(SCHEMA, properties={"compaction.min_segments": "2"})
 
 
 @dataclass

@@ -17,8 +17,6 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.storage import open_storage, probe
 from airflow_provider_segtable.storage.objects import UNDECIDED_ATTEMPTS, ObjectStorage
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.s3 import LoopbackS3, options_for, s3
 from tests.integration.scripted_http import (
     HANG_UP,
     Answer,
@@ -26,8 +24,8 @@ from tests.integration.scripted_http import (
     ScriptedServer,
     Step,
 )
-
-__all__ = ["s3"]
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.s3 import LoopbackS3, options_for
 
 CONFLICT = Answer(409, "ConditionalRequestConflict")
 LOST = Answer(412, "PreconditionFailed")

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import S3Store
 
-from airflow_provider_segtable.testing.s3 import BUCKET, LoopbackS3, s3
+from tests.support.s3 import BUCKET, LoopbackS3
 from tests.unit.cli.conftest import Run, run, trips
 
-__all__ = ["run", "s3"]
+__all__ = ["run"]
 
 
 @pytest.fixture

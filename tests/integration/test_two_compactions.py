@@ -18,9 +18,6 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
-
-__all__ = ["zookeeper"]
 
 pytestmark = [
     pytest.mark.spark,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination import embedded_zookeeper as embedded
+from airflow_provider_segtable.coordination import embedded_zookeeper
 from airflow_provider_segtable.coordination.address import connect
 from airflow_provider_segtable.coordination.embedded_zookeeper import (
     AlreadyRunning,
@@ -106,7 +106,7 @@ def test_the_state_directory_follows_the_environment(
 ) -> None:
     """SEGTABLE_HOME moves the default; where nothing was started nothing is found."""
     monkeypatch.setenv("SEGTABLE_HOME", str(tmp_path))
-    assert embedded.default_state_dir() == tmp_path / "zookeeper"
+    assert embedded_zookeeper.default_state_dir() == tmp_path / "zookeeper"
     assert discover() is None
     assert not stop_background()
 

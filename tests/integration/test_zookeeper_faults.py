@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -23,8 +24,6 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.ports.coordination import LeaseState
-from airflow_provider_segtable.testing.builders import BASE, CHUNK
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import (
     LIFE_S,
     PATIENCE_S,
@@ -38,8 +37,8 @@ from tests.contract.worlds import (
 )
 from tests.integration.eager_rival import Interposed
 from tests.integration.lossy_proxy import LossyProxy
+from tests.support.builders import BASE, CHUNK
 
-__all__ = ["zookeeper"]
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 
 SHORT_S = 5.0  # a session that ends soon, but not while its holder is only slow
@@ -148,16 +147,27 @@ def test_a_wipe_frees_a_time_chunk_and_its_holder_knows(mortal: EmbeddedZooKeepe
 # ---- the wire ------------------------------------------------------------------------------------
 
 
+@contextmanager
+def lossy(
+    zookeeper: EmbeddedZooKeeper, patience_s: float = PATIENCE_S
+) -> Iterator[tuple[Interposed, LossyProxy, Interposed]]:
+    """Yield a client by way of a proxy that loses messages, the proxy, and a client beside it."""
+    chroot = next(_chroots)
+    beside = client_of(zookeeper.hosts, chroot)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot, patience_s=patience_s)
+        yield client, proxy, beside
+        client.close()
+    beside.close()
+
+
 @pytest.mark.parametrize("lost", ["request", "reply"])
 @pytest.mark.parametrize("what", [append("g"), request("g", 1, new=1)], ids=["append", "compact"])
 def test_a_lost_transaction_is_granted_once(
     zookeeper: EmbeddedZooKeeper, lost: str, what: LockRequest
 ) -> None:
     """Whether the grant or only its reply was lost: one lock, one allocation, no gap."""
-    chroot = next(_chroots)
-    watcher = client_of(zookeeper.hosts, chroot)
-    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
-        client = client_of(proxy.hosts, chroot)
+    with lossy(zookeeper) as (client, proxy, watcher):
         client.acquire(append("warm", new=1), wait_s=0).release()
         proxy.lose(lost)
         lease = client.acquire(what, wait_s=PATIENCE_S)
@@ -168,16 +178,11 @@ def test_a_lost_transaction_is_granted_once(
         after = client.acquire(append("next"), wait_s=0)
         expected = 2 if what.allocate[0].generation == "first" else 1
         assert after.allocated[0].partition == expected
-        client.close()
-    watcher.close()
 
 
 def test_who_gives_up_leaves_no_lock_behind(zookeeper: EmbeddedZooKeeper) -> None:
     """The reply is lost, the connection stays away, the caller gave up: the lock goes after all."""
-    chroot = next(_chroots)
-    watcher = client_of(zookeeper.hosts, chroot)
-    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
-        client = client_of(proxy.hosts, chroot, patience_s=0.5)
+    with lossy(zookeeper, 0.5) as (client, proxy, watcher):
         client.acquire(append("warm"), wait_s=0).release()
         proxy.lose("reply", stay_shut=True)
         with pytest.raises(CoordinatorUnavailable):
@@ -185,16 +190,11 @@ def test_who_gives_up_leaves_no_lock_behind(zookeeper: EmbeddedZooKeeper) -> Non
         assert [lock.group for lock in watcher.locks(TABLE)] == ["g"]
         proxy.open = True
         eventually(lambda: watcher.locks(TABLE) == ())
-        client.close()
-    watcher.close()
 
 
 def test_a_release_during_an_outage_happens_after_it(zookeeper: EmbeddedZooKeeper) -> None:
     """Releasing while disconnected frees the lock at the reconnection, not at expiry."""
-    chroot = next(_chroots)
-    watcher = client_of(zookeeper.hosts, chroot)
-    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
-        client = client_of(proxy.hosts, chroot, patience_s=0.5)
+    with lossy(zookeeper, 0.5) as (client, proxy, watcher):
         lease = client.acquire(request("g", 1), wait_s=0)
         proxy.lose("request", stay_shut=True)
         lease.report({"rows": "1"})
@@ -204,8 +204,6 @@ def test_a_release_during_an_outage_happens_after_it(zookeeper: EmbeddedZooKeepe
         assert len(watcher.locks(TABLE)) == 1
         proxy.open = True
         eventually(lambda: watcher.locks(TABLE) == ())
-        client.close()
-    watcher.close()
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
@@ -244,10 +242,7 @@ def test_a_lost_publish_is_doubtful_until_asked_again(
     zookeeper: EmbeddedZooKeeper, lost: str
 ) -> None:
     """Not knowing whether it may commit, the holder must not; asked again, it may."""
-    chroot = next(_chroots)
-    rival = client_of(zookeeper.hosts, chroot)
-    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
-        client = client_of(proxy.hosts, chroot)
+    with lossy(zookeeper) as (client, proxy, rival):
         lease = client.acquire(request("g", 1), wait_s=0)
         proxy.lose(lost, stay_shut=True)  # or the answer might come after a quick reconnection
         with pytest.raises(LockLost, match="doubtful"):
@@ -257,8 +252,6 @@ def test_a_lost_publish_is_doubtful_until_asked_again(
         lease.make_irrevocable()
         with pytest.raises(LockTimeout):
             rival.acquire(replace(request("h", 1), priority=75), wait_s=0)
-        client.close()
-    rival.close()
 
 
 def test_a_publish_that_nobody_confirmed_is_refused(zookeeper: EmbeddedZooKeeper) -> None:
@@ -276,10 +269,7 @@ def test_a_publish_that_nobody_confirmed_is_refused(zookeeper: EmbeddedZooKeeper
 
 def test_a_revocation_during_an_outage_is_found_after_it(zookeeper: EmbeddedZooKeeper) -> None:
     """Cut off and back, the holder learns that its lock was taken meanwhile."""
-    chroot = next(_chroots)
-    rival = client_of(zookeeper.hosts, chroot)
-    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
-        client = client_of(proxy.hosts, chroot, patience_s=0.5)
+    with lossy(zookeeper, 0.5) as (client, proxy, rival):
         lease = client.acquire(time_chunk("low"), wait_s=0)
         proxy.lose("request", stay_shut=True)
         with pytest.raises(LockLost, match="doubtful"):
@@ -291,8 +281,6 @@ def test_a_revocation_during_an_outage_is_found_after_it(zookeeper: EmbeddedZooK
         eventually(lambda: lease.state is LeaseState.LOST)
         with pytest.raises(LockRevoked, match="group high"):
             lease.make_irrevocable()
-        client.close()
-    rival.close()
 
 
 def test_a_request_too_large_is_refused_before_it_is_sent(zookeeper: EmbeddedZooKeeper) -> None:

@@ -16,8 +16,6 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks import LockRequest, Mode
 from airflow_provider_segtable.core.time import DAY_US, Interval
-from airflow_provider_segtable.testing.builders import CHUNK
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import (
     PATIENCE_S,
     TABLE,
@@ -29,8 +27,8 @@ from tests.contract.worlds import (
     time_chunk,
 )
 from tests.integration.eager_rival import Interposed
+from tests.support.builders import CHUNK
 
-__all__ = ["zookeeper"]
 pytestmark = pytest.mark.zookeeper
 
 CHUNK_BEFORE = Interval(CHUNK.interval.start - DAY_US, CHUNK.interval.start)

@@ -9,10 +9,8 @@ from kazoo.client import KazooClient
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout, UnreadableNode
-from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import PATIENCE_S, TABLE, ZooKeeperWorld, append, request, time_chunk
 
-__all__ = ["zookeeper"]
 pytestmark = pytest.mark.zookeeper
 
 JUNK = [b"", b"\xff\xfe\x00", b"[]", b"null", b'{"v":2}', b'{"v":"2"}', b"[" * 5000]

@@ -41,8 +41,8 @@ from airflow_provider_segtable.core.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.time import Granularity, Interval
-from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.property.changes_model import HOURS, Row, Step, renewed
+from tests.support.builders import DEFINITION, created
 
 HOURLY = replace(DEFINITION, granularity=Granularity.HOUR)
 

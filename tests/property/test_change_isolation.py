@@ -36,7 +36,7 @@ from airflow_provider_segtable.table.changes.row_change import Found, change
 from airflow_provider_segtable.table.changes.run_change import find_rows
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeRandomness
+from tests.support.clock import FakeRandomness
 from tests.unit.table.conftest import new_table, rows
 from tests.unit.table.test_change import Trap, rival
 

@@ -30,7 +30,6 @@ from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity
-from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
 from tests.planted_kinds import answer_otherwise
 from tests.property.changes_model import (
@@ -45,6 +44,7 @@ from tests.property.changes_model import (
     script,
 )
 from tests.property.changes_played import HOURLY, Held, Ours
+from tests.support.builders import created
 
 HALF_HOUR_US = HOUR_US // 2
 

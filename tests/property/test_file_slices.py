@@ -28,7 +28,6 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.core.timeline import Group
-from airflow_provider_segtable.testing.builders import BASE, JANUARY, first, merged
 from tests.examples import examples
 from tests.property.slices_model import (
     BaseFile,
@@ -36,6 +35,7 @@ from tests.property.slices_model import (
     as_of,
     build_file_slices,
 )
+from tests.support.builders import BASE, JANUARY, first, merged
 
 CLUSTERING = "carrier"
 CHUNK = ChunkKey(JANUARY, BASE, 0)

@@ -19,8 +19,8 @@ from airflow_provider_segtable.core.publishing import FileStats
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID, from_arrow
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.publishing import file_stats, stats_of
-from airflow_provider_segtable.testing.builders import DEFINITION, first
 from tests.examples import examples
+from tests.support.builders import DEFINITION, first
 
 Values = Callable[[Random], Any]
 

@@ -36,13 +36,12 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.conditions import matches
 from airflow_provider_segtable.data.indexes.entries import entries, entry_columns_for, view_of
 from airflow_provider_segtable.data.jobs import segment_writer
 from airflow_provider_segtable.data.open_files import MemoryFiles
+from tests.support.in_memory import defined_by
 from tests.unit.data.making import START, written
 
 SEEDS = 12
@@ -105,13 +104,7 @@ SCHEMA = pa.schema(
     [pa.field("at", pa.timestamp("us", "UTC"), nullable=False)]
     + [pa.field(name, kind) for name, (kind, _, _) in KINDS.items()]
 )
-TABLE = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.MONTH,
-)
+TABLE = defined_by(SCHEMA, Granularity.MONTH)
 IDS = {column.name: column.id for column in TABLE.schema.numbered}
 ORDERED = tuple(name for name in KINDS if name != "raw")
 HASHED = tuple(name for name in KINDS if name not in {"half", "ratio"})

@@ -40,9 +40,9 @@ from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.table.upsert import records_of, upsert
-from airflow_provider_segtable.testing.clock import FakeClock
 from tests.every_reader import READERS, Reader, Rows, Shown, by_turns, disagreements, filled
 from tests.examples import examples
+from tests.support.clock import FakeClock
 
 FIRST_US = 1_356_998_400_000_000
 SCHEMA = pa.schema(

@@ -12,7 +12,6 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import PackedChunk, Timeline
 from airflow_provider_segtable.table.log import checkpoint_chunks
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
 from tests.property.overshadow_model import Instants, all_groups, segments
 from tests.property.test_overshadow_random import (
@@ -22,6 +21,7 @@ from tests.property.test_overshadow_random import (
     legal_family,
     some_chunks,
 )
+from tests.support.builders import created
 
 
 def packed(timeline: Timeline) -> Timeline:

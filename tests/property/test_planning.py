@@ -52,8 +52,8 @@ from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created
 from tests.examples import examples
+from tests.support.builders import BASE, DEFINITION, created
 
 HOURS = 30
 START = BASE - 10 * DAY_US

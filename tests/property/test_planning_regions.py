@@ -23,9 +23,9 @@ from airflow_provider_segtable.core.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time import DAY_US, Granularity, parse_instant
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
-from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.examples import examples
 from tests.property.test_planning import History, Row
+from tests.support.builders import DEFINITION, created
 from tests.unit.planning.one_kind import plan_of
 
 FIRST = parse_instant("2018-01-01")

@@ -23,7 +23,6 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.time import Interval, joined
-from airflow_provider_segtable.testing.builders import created
 from tests.examples import examples
 from tests.property.changes_model import script
 from tests.property.changes_played import Held, Ours
@@ -32,6 +31,7 @@ from tests.property.test_keyed_tables import World, keyed_table
 from tests.property.test_overshadow_random import LAST, legal_family, some_chunks, walk
 from tests.property.test_packed_chunks import packed
 from tests.property.test_windows import played
+from tests.support.builders import created
 from tests.unit.publishing.published_rows import published_rows
 
 

@@ -34,8 +34,8 @@ from airflow_provider_segtable.core.log.replacement import closed_region
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.examples import examples
+from tests.support.builders import DEFINITION, created
 
 Row = tuple[int, int]
 HOURS = 60

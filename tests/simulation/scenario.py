@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from airflow_provider_segtable.coordination.memory import MemoryService
@@ -98,12 +99,20 @@ def asker(world: World, _: int) -> Callable[[Actor], None]:
         (MajorPlan.kind, Granularity.HOUR),
     )
 
+    return asking(world, [(kind, {"granularity": cut}) for kind, cut in wishes])
+
+
+def asking(
+    world: World, wishes: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Callable[[Actor], None]:
+    """Return an actor that asks for compactions, drawn from kinds and options, now and then."""
+
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while world.asked < world.shape.asks:
             actor.sleep(actor.uniform() * WISHES_EVERY_S)
-            kind, granularity = wishes[int(actor.uniform() * len(wishes))]
-            wish = partial(request, ports, kind, granularity=granularity)
+            kind, options = wishes[int(actor.uniform() * len(wishes))]
+            wish = partial(request, ports, kind, **options)
             if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
                 world.asked += 1
 

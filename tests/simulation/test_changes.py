@@ -15,11 +15,11 @@ from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ROW, Segment
-from airflow_provider_segtable.data.jobs import concat as sifting
+from airflow_provider_segtable.data.jobs import concat
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.sort import blocks
 from airflow_provider_segtable.table import committer, scan
-from airflow_provider_segtable.table.changes import row_change as change
+from airflow_provider_segtable.table.changes import row_change
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import forgetful, lawless
@@ -152,7 +152,7 @@ def test_an_update_in_two_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
             right(ports, first.state, rest)
         return first
 
-    monkeypatch.setattr(change, "commit", halves)
+    monkeypatch.setattr(row_change, "commit", halves)
     assert caught()
 
 
@@ -160,13 +160,13 @@ def test_an_update_in_two_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
 def test_addresses_off_by_one_are_caught(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Did a compaction write wrong addresses down, later deletes would hit the row beside."""
     if kernel == "minor":
-        right = sifting.Tally.through
+        right = concat.Tally.through
 
-        def through(tally: sifting.Tally, row_filter: RowFilter) -> Any:
+        def through(tally: concat.Tally, row_filter: RowFilter) -> Any:
             change = right(tally, row_filter)
             return lambda rows, first: beside(change(rows, first))
 
-        monkeypatch.setattr(sifting.Tally, "through", through)
+        monkeypatch.setattr(concat.Tally, "through", through)
     else:
         read = blocks.sifted
 

@@ -21,13 +21,15 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.caretakers import NOTHING, tidied
 from tests.simulation.faults.faulty_storage import Faults, FaultyFiles, FaultyStorage
 from tests.simulation.scenario import build, run
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import Shape, World
+from tests.support.rooted import RootedFiles
+
+pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
 
 EVERYBODY = Shape(
     appenders=2,
@@ -41,12 +43,6 @@ EVERYBODY = Shape(
     taggers=1,
 )
 NO_TAGS = replace(EVERYBODY, taggers=0)
-
-
-@pytest.fixture(autouse=True)
-def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short logs expire."""
-    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
 
 
 @pytest.mark.parametrize("first", [0, pytest.param(3, marks=pytest.mark.long)])

@@ -9,13 +9,15 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.table import committer, dropping
+from airflow_provider_segtable.table import dropping
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.disasters import harsh, mixed, slow
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
 from tests.simulation.world import EVERYBODY, Shape
+
+pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
 
 ALL = replace(
     EVERYBODY,
@@ -35,12 +37,6 @@ SEEDS = 12
 FEW = Shape(
     appenders=2, appends_each=3, compactors=1, chunks=1, asks=1, changers=1, droppers=2, drops=2
 )
-
-
-@pytest.fixture(autouse=True)
-def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short logs expire."""
-    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from airflow_provider_segtable.core.log.families import (
     restore_events,
 )
 from airflow_provider_segtable.data.parquet import table_file
-from airflow_provider_segtable.health import repair as repairing
-from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.health import repair
 from airflow_provider_segtable.table.changes import run_change
 from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
 from tests.simulation.world import EVERYBODY, Shape
+
+pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
 
 ALL = replace(
     EVERYBODY,
@@ -37,12 +38,6 @@ LOADERS = Shape(appenders=1, appends_each=1, overwriters=4, overwrites_each=1, c
 RESTORERS = Shape(appenders=2, overwriters=1, changers=2, restorers=1, restores_each=4)
 REPAIRERS = Shape(appenders=1, appends_each=2, repairers=1)
 SEEDS = 6
-
-
-@pytest.fixture(autouse=True)
-def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short logs expire, and checkpoints keep what these events change."""
-    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
 
 
 def test_everybody_at_once() -> None:
@@ -110,8 +105,8 @@ def losses_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     def last(state: Any, _: Any) -> tuple[Any, ...]:
         return tuple(s for s in state.timeline.visible_segments() if s.path)[-1:]
 
-    monkeypatch.setattr(repairing, "lost_files", last)
-    monkeypatch.setattr(repairing.RepairPlan, "blocking", ())
+    monkeypatch.setattr(repair, "lost_files", last)
+    monkeypatch.setattr(repair.RepairPlan, "blocking", ())
 
 
 @pytest.mark.parametrize(

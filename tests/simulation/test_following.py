@@ -9,11 +9,13 @@ from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.services import cleaning
-from airflow_provider_segtable.table import committer, windows
+from airflow_provider_segtable.table import windows
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape
+
+pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
 
 FOLLOWED = Shape(
     appenders=2,
@@ -32,12 +34,6 @@ FOLLOWED = Shape(
     restores_each=2,
     followers=1,
 )
-
-
-@pytest.fixture(autouse=True)
-def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short logs expire."""
-    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
 
 
 def mixed(seed: int) -> Faults:

@@ -25,7 +25,6 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
 from tests.simulation.faults.faulty_storage import (
     Faults,
@@ -35,6 +34,7 @@ from tests.simulation.faults.faulty_storage import (
 from tests.simulation.indexes.index_oracle import IndexOracle
 from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
+from tests.support.rooted import RootedFiles
 
 SESSION_TIMEOUT_S = 10.0
 HOUR_US = 3_600_000_000

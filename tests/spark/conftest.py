@@ -11,9 +11,6 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.zookeeper import zookeeper
-
-__all__ = ["zookeeper"]
 
 MakeTable = Callable[..., Table]
 

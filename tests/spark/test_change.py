@@ -25,8 +25,8 @@ from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.spark_engine import delete, merge, overwrite, update
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable
+from tests.support.clock import FakeClock
 from tests.unit.table.test_change import Late
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.spark.driver.session import package_archive
 from airflow_provider_segtable.spark.writes.distribution import GROUP_BYTES, packed
-from airflow_provider_segtable.testing.builders import first
+from tests.support.builders import first
 
 MIB = 1024 * 1024
 

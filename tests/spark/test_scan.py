@@ -16,8 +16,8 @@ from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.spark_engine import delete
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
 from tests.spark.conftest import MakeTable
+from tests.support.clock import FakeClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 

@@ -1,8 +1,5 @@
 """Sorting in Spark tasks: the same stages, jobs and results as in one process."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +14,6 @@ from tests.unit.data.making import written
 from tests.unit.data.sort_making import events, named, spec
 
 pytestmark = pytest.mark.spark
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "sort_and_rollup.py"
 
 
 def in_tasks(
@@ -58,18 +53,3 @@ def test_spark_reads_what_tasks_sorted(spark: SparkSession, tmp_path: Path, memo
         assert number == SegmentId.parse(root).partition * 10_000_000 + row
     left = {str(path) for path in (tmp_path / "data").rglob("*") if path.is_file()}
     assert left == {str(tmp_path / segment.path) for segment in (*segments, *results)}
-
-
-@pytest.mark.long
-def test_the_benchmark_runs() -> None:
-    """A quick run measures every way of both tasks and checks every result's rows."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--quick", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert {task: len(found[task]["seconds"]) for task in found} == {"sort": 7, "rollup": 5}

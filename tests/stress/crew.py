@@ -19,9 +19,8 @@ from typing import Protocol
 import psutil
 
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
-from airflow_provider_segtable.testing.processes import importable
+from tests.support.processes import importable
 
-WORKER = "tests.stress.worker"
 PATIENCE_S = 90.0
 NAP_ENDS_S = 1.0
 DEEDS = ("kill", "kill", "sleep", "executor")
@@ -48,11 +47,11 @@ Launch = Callable[[str, str, str], Running]
 """Starts a worker, by its mode, name and table."""
 
 
-def launcher(address: str, folder: Path, session_s: int) -> Launch:
-    """Return what starts ``WORKER`` in a Python of its own."""
+def launcher(worker: str, address: str, folder: Path, session_s: int) -> Launch:
+    """Return a function that starts a module, the worker, in a Python of its own."""
 
     def launch(mode: str, name: str, uri: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", WORKER, mode, name, uri, address, str(folder)]
+        command = [sys.executable, "-m", worker, mode, name, uri, address, str(folder)]
         environ = {
             **os.environ,
             "PYTHONPATH": importable(),

@@ -139,7 +139,7 @@ def _run(
     folder = place / f"{title}-crew"
     folder.mkdir()
     address = ports.coordinator.address.removeprefix("zk://")
-    crew = Crew(launcher(address, folder, SESSION_S), folder, SESSION_S)
+    crew = Crew(launcher("tests.stress.worker", address, folder, SESSION_S), folder, SESSION_S)
     phase = _phase(crew, jobs, minutes * 60, given)
     yield from _finish(ports)
     yield from indexing.finish_indexes(ports)

@@ -6,10 +6,8 @@ import pytest
 
 from airflow_provider_segtable.health.publish_check import Verdict, check_published
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.s3 import LoopbackS3, s3
+from tests.support.s3 import LoopbackS3
 from tests.unit.cli.conftest import trips
-
-__all__ = ["s3"]
 
 
 @pytest.fixture

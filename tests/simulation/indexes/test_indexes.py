@@ -18,7 +18,6 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer, index_lifecycle
 from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import feeding, index_entries
-from airflow_provider_segtable.table.indexes import feeding as forwarding
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import harsh, mixed, slow, unheard
@@ -181,19 +180,19 @@ def builds_of_later_versions(monkeypatch: Patch) -> None:
 
 def copies_lose_one(monkeypatch: Patch) -> None:
     """The first of several feeds is not copied."""
-    right = forwarding._copy
+    right = feeding._copy
 
     def careless(ports: Any, state: Any, index: IndexState, put: Any) -> None:
         right(ports, state, replace(index, feeds=index.feeds[1:] or index.feeds), put)
 
-    monkeypatch.setattr(forwarding, "_copy", careless)
+    monkeypatch.setattr(feeding, "_copy", careless)
 
 
 def joins_lose_the_last(monkeypatch: Patch) -> None:
     """The last of several feeds is not in the file that takes their place."""
-    right = forwarding.write_joined
+    right = feeding.write_joined
     monkeypatch.setattr(
-        forwarding,
+        feeding,
         "write_joined",
         lambda ports, index, feeds: right(ports, index, feeds[:-1] or feeds),
     )

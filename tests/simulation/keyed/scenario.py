@@ -31,7 +31,6 @@ from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.index_lifecycle import request_index
@@ -47,7 +46,7 @@ from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.moving_ledger import MovingLedger
 from tests.simulation.keyed.records import BUCKETS, CHUNKS, KEY, SCHEMA
 from tests.simulation.keyed.writers import alterer, changer, streamer, upserter
-from tests.simulation.scenario import WISHES_EVERY_S, compactor, founded, planner, run
+from tests.simulation.scenario import asking, compactor, founded, planner, run
 from tests.simulation.seeds import main
 from tests.simulation.simulator import Actor
 from tests.simulation.world import Founding, Shape, World
@@ -75,18 +74,7 @@ MOVING = (*WISHES, *WISHES[-2:], *WISHES[-2:])
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who wants log files merged, base files made, or chunks divided anew, at any time."""
-
-    def run(actor: Actor) -> None:
-        ports = world.ports(actor)
-        wishes = MOVING if world.shape.hours else WISHES
-        while world.asked < world.shape.asks:
-            actor.sleep(actor.uniform() * WISHES_EVERY_S)
-            kind, options = wishes[int(actor.uniform() * len(wishes))]
-            wish = partial(request, ports, kind, **options)
-            if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
-                world.asked += 1
-
-    return run
+    return asking(world, MOVING if world.shape.hours else WISHES)
 
 
 def traveller(world: World, _: int) -> Callable[[Actor], None]:

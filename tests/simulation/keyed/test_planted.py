@@ -26,8 +26,7 @@ from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed import file_groups, merge_job, merging
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.key_groups import Order
-from airflow_provider_segtable.services import cleaning, compaction
-from airflow_provider_segtable.services import indexing as build_index
+from airflow_provider_segtable.services import cleaning, compaction, indexing
 from airflow_provider_segtable.table import chosen_files, committer, dropping, upsert
 from airflow_provider_segtable.table.changes import arrow_engine
 from airflow_provider_segtable.table.indexes import routing
@@ -198,7 +197,7 @@ def rivals_unseen(monkeypatch: Patch) -> None:
 
 def keys_unsettled(monkeypatch: Patch) -> None:
     """A run of an index of records leaves the rows that were there before it as they are."""
-    monkeypatch.setattr(build_index, "correct_keys", lambda *_: None)
+    monkeypatch.setattr(indexing, "correct_keys", lambda *_: None)
 
 
 @cache

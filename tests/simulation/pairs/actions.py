@@ -61,7 +61,6 @@ from airflow_provider_segtable.table.log_store.checkpointing import (
 )
 from airflow_provider_segtable.table.publishing.publisher import Refused
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock
 from tests.simulation.pairs.plain_model import (
     AT,
     FIRST_US,
@@ -73,6 +72,7 @@ from tests.simulation.pairs.plain_model import (
     Values,
     time_of,
 )
+from tests.support.clock import FakeClock
 
 ACTORS = 9
 """How many there are at most in one play: one that is held, and those that run meanwhile."""

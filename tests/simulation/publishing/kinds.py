@@ -32,7 +32,6 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.scan import Scan
@@ -41,7 +40,6 @@ from airflow_provider_segtable.table.table import Table
 from tests.every_reader import READERS, BasePromises, Rows, published, rows_of, rows_of_place
 from tests.simulation import scenario
 from tests.simulation.authors import SCHEMA, durably
-from tests.simulation.caretakers import tolerate
 from tests.simulation.definers import restorer
 from tests.simulation.droppers import creator, definition, dropper, spawn_each
 from tests.simulation.keyed import scenario as keyed
@@ -50,7 +48,7 @@ from tests.simulation.keyed.records import CHUNKS
 from tests.simulation.keyed.records import SCHEMA as KEYED_SCHEMA
 from tests.simulation.ledger import Ledger
 from tests.simulation.model import COUNT, Alter, Landing, Model, Row
-from tests.simulation.scenario import WISHES_EVERY_S, compactor, planner
+from tests.simulation.scenario import asking, compactor, planner
 from tests.simulation.world import (
     HOUR_US,
     Shape,
@@ -387,17 +385,7 @@ def _set(ports: TableContext, name: str, properties: Mapping[str, str]) -> bool:
 def major_asker(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who wants chunks rolled up perfectly, some of them cut otherwise."""
     cuts = (None, None, Granularity.DAY, Granularity.HOUR)
-
-    def run(actor: Actor) -> None:
-        ports = world.ports(actor)
-        while world.asked < world.shape.asks:
-            actor.sleep(actor.uniform() * WISHES_EVERY_S)
-            granularity = cuts[int(actor.uniform() * len(cuts))]
-            wish = partial(request, ports, MajorPlan.kind, granularity=granularity)
-            if tolerate(actor, "ask for major", wish) or world.settled_but_for_wishes():
-                world.asked += 1
-
-    return run
+    return asking(world, [(MajorPlan.kind, {"granularity": cut}) for cut in cuts])
 
 
 def spawn_rollup(world: World) -> None:

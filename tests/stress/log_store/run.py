@@ -37,13 +37,11 @@ from airflow_provider_segtable.core.log.families.log_store_events import bucket_
 from airflow_provider_segtable.services.log_directory import BUCKETS as CLAIMS
 from airflow_provider_segtable.services.log_directory import SERVICES
 from airflow_provider_segtable.table.context import (
-    SESSION_TIMEOUT_VARIABLE,
     TableContext,
     open_context,
 )
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.processes import importable
-from tests.stress.crew import Crew, Running
+from tests.stress.crew import Crew, Running, launcher
 from tests.stress.log_store.verdict import Names, notes, verdict
 from tests.stress.log_store.worker import BUCKETS, SCHEMA
 
@@ -180,7 +178,7 @@ def soak(place: Path, given: argparse.Namespace) -> dict[str, Any]:
     with EmbeddedZooKeeper(place / "zookeeper") as server:
         tables = {title: _table(place / title, server.address) for title in CREW}
         watch = Watch(tables, folder, given.memory)
-        crew = Crew(_launcher(server.address, folder), folder, SESSION_S)
+        crew = Crew(launcher(WORKER, server.address, folder, SESSION_S), folder, SESSION_S)
         faults = Faults(server, folder / "slow", random.Random(given.seed))
         try:
             _run(crew, tables, watch, faults, given)
@@ -219,22 +217,6 @@ def _table(place: Path, address: str) -> TableContext:
         },
     )
     return ports
-
-
-def _launcher(address: str, folder: Path) -> Any:
-    def launch(mode: str, name: str, uri: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", WORKER, mode, name, uri, address, str(folder)]
-        environ = {
-            **os.environ,
-            "PYTHONPATH": importable(),
-            SESSION_TIMEOUT_VARIABLE: str(SESSION_S),
-        }
-        with (folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, env=environ
-            )
-
-    return launch
 
 
 def _run(

@@ -17,6 +17,9 @@ Run = Callable[..., Result]
 HOUR_US = 3_600_000_000
 NEW_YEAR_US = 1_356_998_400_000_000  # 2013-01-01
 
+Facts = Callable[..., Any]
+"""Runs a command that must go well, and parses its ``--json`` answer."""
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
@@ -33,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def facts(run: Run) -> Callable[..., Any]:
+def facts(run: Run) -> Facts:
     """Return what runs a command that must go well, and parses its ``--json`` answer."""
 
     def invoke(*arguments: str) -> Any:

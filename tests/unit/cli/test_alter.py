@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-Facts = Callable[..., Any]
+from tests.unit.cli.conftest import Facts
 
 
 def test_columns_are_changed_in_one_event(facts: Facts, table: str, tmp_path: Any) -> None:

@@ -1,7 +1,6 @@
 """``delete``, ``update`` and ``merge`` in this process: rows, refusals, answers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from airflow_provider_segtable.table.changes.row_change import Selected
 from airflow_provider_segtable.table.changes.run_change import run_change
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from tests.unit.cli.conftest import Run, trips
+from tests.unit.cli.conftest import Facts, Run, trips
 from tests.unit.cli.test_bad_input import nothing_written, refused
 
-Facts = Callable[..., Any]
 KEYS = "table version kind dry_run engine event matched deleted inserted changed_before seconds"
 
 

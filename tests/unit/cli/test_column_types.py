@@ -1,6 +1,5 @@
 """Types that files bring: what a table is made like takes the very file, and keeps its values."""
 
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.table.table import Table
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Facts, Run
 
-Facts = Callable[..., Any]
 TEXTS = pa.array(["a", "b", "a"])
 
 AWKWARD = {

@@ -3,9 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.cli.app import app
-from tests.unit.cli.conftest import Run, trips
-
-Facts = Callable[..., Any]
+from tests.unit.cli.conftest import Facts, Run, trips
 
 
 def test_the_whole_way_of_a_table(facts: Facts, table: str) -> None:
@@ -176,17 +171,6 @@ def test_help_teaches_by_example() -> None:
             assert f"{path}" in command.help.split("\n\n", 1)[1], f"{path} --help has no example"
 
     walk(typer.main.get_command(app), "segtable")
-
-
-def test_help_is_cheap() -> None:
-    """Asking for help loads neither Arrow, Spark, Airflow nor ZooKeeper's client."""
-    heavy = "pyarrow numpy pyspark airflow kazoo obstore pandas psutil"
-    code = (
-        "import sys, airflow_provider_segtable.cli;"
-        f"print([name for name in '{heavy}'.split() if name in sys.modules])"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", ["compact", "ingest", "change"])

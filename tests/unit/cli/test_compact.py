@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Facts, Run
 from tests.unit.cli.test_bad_input import nothing_written, refused
-from tests.unit.cli.test_commands import Facts
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from airflow_provider_segtable.cli.display.output import Exit, exit_code
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Voided, line
 from airflow_provider_segtable.core.segment import ChunkKey, Shard
-from airflow_provider_segtable.testing.builders import CHUNK, after, created, first, merged
+from tests.support.builders import CHUNK, after, created, first, merged
 
 
 def test_an_event_is_summed_up_in_a_line() -> None:

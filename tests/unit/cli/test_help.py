@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import typer.main
 from rich.text import Text
 from typer.testing import CliRunner
@@ -23,25 +24,33 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield from commands(each, (*path, name))
 
 
-def test_every_command_explains_itself() -> None:
+EVERYTHING = list(commands(typer.main.get_command(app)))
+
+
+def test_there_are_commands() -> None:
+    """The commands are found in their groups."""
+    assert len(EVERYTHING) > 20
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"), [pytest.param(*each, id=" ".join(each[0])) for each in EVERYTHING]
+)
+def test_every_command_explains_itself(words: tuple[str, ...], shown: Any) -> None:
     """There is an example, no escaped bracket is left, and no option lacks its words."""
-    everything = list(commands(typer.main.get_command(app)))
-    assert len(everything) > 20
-    for words, shown in everything:
-        told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
-        command = " ".join(words)
-        about, _, options = told.partition("─ Options")
-        assert about.count(f"segtable {command}") > 1, f"{command}: usage, but no example"
-        assert "\\[" not in told, command
-        assert "\u2026" not in told, f"{command}: a word is cut at 80 columns"
-        assert not RIDDLES.search(told), command
-        for line in options.splitlines():
-            if re.match(r"│ \*? {1,5}--\w", line):
-                assert len(re.split(r"\s{2,}", line.strip("│* "))) > 1, f"{command}: {line}"
-        flags = [line for line in options.splitlines() if "<bool>" in line]
-        assert all("--help" in line for line in flags), f"{command}: a flag has no value"
-        examples = re.findall(r"^\[green\].*", shown.help, re.MULTILINE)
-        assert all(len(Text.from_markup(line).plain) < 79 for line in examples), command
+    told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).output
+    command = " ".join(words)
+    about, _, options = told.partition("─ Options")
+    assert about.count(f"segtable {command}") > 1, f"{command}: usage, but no example"
+    assert "\\[" not in told, command
+    assert "\u2026" not in told, f"{command}: a word is cut at 80 columns"
+    assert not RIDDLES.search(told), command
+    for line in options.splitlines():
+        if re.match(r"│ \*? {1,5}--\w", line):
+            assert len(re.split(r"\s{2,}", line.strip("│* "))) > 1, f"{command}: {line}"
+    flags = [line for line in options.splitlines() if "<bool>" in line]
+    assert all("--help" in line for line in flags), f"{command}: a flag has no value"
+    examples = re.findall(r"^\[green\].*", shown.help, re.MULTILINE)
+    assert all(len(Text.from_markup(line).plain) < 79 for line in examples), command
 
 
 def test_prose_is_wrapped_by_the_terminal() -> None:

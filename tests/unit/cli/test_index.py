@@ -6,8 +6,7 @@ import pytest
 
 from airflow_provider_segtable.cli.input.options import seconds_of
 from airflow_provider_segtable.core.errors import InvalidInput
-from tests.unit.cli.conftest import Run
-from tests.unit.cli.test_commands import Facts
+from tests.unit.cli.conftest import Facts, Run
 
 
 def test_the_status_of_an_index(run: Run, facts: Facts, table: str) -> None:

@@ -1,17 +1,13 @@
 """``segtable ingest --columns --cast``, and a rollup table that takes what it needs of a file."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.cli.conftest import Run, trips
+from tests.unit.cli.conftest import Facts, Run, trips
 from tests.unit.cli.test_bad_input import nothing_written, refused
-
-Facts = Callable[..., Any]
 
 
 def test_some_columns_under_other_names(facts: Facts, table: str, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Primary-key tables by the command line."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,8 @@ import pytest
 from airflow_provider_segtable.planning.findings import health_findings
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Facts, Run
 
-Facts = Callable[..., Any]
 SCHEMA = "id int not null, at timestamp, seq int, text string, seq_a int, a int"
 KEYED = ("--time", "at", "--schema", SCHEMA, "--granularity", "all", "--primary-key", "id")
 ORDERS = (*KEYED, "--buckets", "2", "--ordering", "seq")

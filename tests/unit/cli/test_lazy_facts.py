@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.core.timeline import PackedChunk
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.testing.builders import BASE, after, created, first
+from tests.support.builders import BASE, after, created, first
 
 DAYS = 20
 SMALL = int(Policy().small_size)

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.cli.conftest import Run, trips
+from tests.unit.cli.conftest import Facts, Run, trips
 
-Facts = Callable[..., Any]
 HEAD = "at,who,amount\n"
 LINES = [f"2013-01-01T0{n}:00:00Z,user {n},{n}\n" for n in range(5)]
 

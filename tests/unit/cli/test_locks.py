@@ -14,11 +14,9 @@ from airflow_provider_segtable.coordination.address import connect
 from airflow_provider_segtable.core.errors import LockLost
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.ports.coordination import Coordinator
-from airflow_provider_segtable.testing.builders import CHUNK
 from tests.contract.worlds import Running, append, eventually, request, time_chunk
-from tests.unit.cli.conftest import Run
-
-Facts = Callable[..., Any]
+from tests.support.builders import CHUNK
+from tests.unit.cli.conftest import Facts, Run
 
 
 @pytest.fixture

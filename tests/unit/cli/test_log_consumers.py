@@ -1,13 +1,9 @@
 """``segtable consumers list`` shows how far consumer groups have read the log store."""
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 from airflow_provider_segtable.library.table import Table
-from tests.unit.cli.conftest import Run, trips
-
-Facts = Callable[..., Any]
+from tests.unit.cli.conftest import Facts, Run, trips
 
 
 def test_a_group_is_listed_with_its_positions(run: Run, facts: Facts, table: str) -> None:

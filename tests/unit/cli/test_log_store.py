@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,9 +18,8 @@ from airflow_provider_segtable.log_store.flight_store import FlightLogStore, Fli
 from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
 from airflow_provider_segtable.ports.log_store import DeployMode, LogContext
 from airflow_provider_segtable.services.log_directory import ClaimedBuckets
-from tests.unit.cli.conftest import Run, trips
+from tests.unit.cli.conftest import Facts, Run, trips
 
-Facts = Callable[..., Any]
 ROWS = pa.record_batch([pa.array([1, 2], pa.int64())], names=["n"])
 
 

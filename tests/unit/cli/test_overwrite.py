@@ -5,8 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.guides import commands
-from tests.unit.cli.conftest import Run, trips
-from tests.unit.cli.test_commands import Facts
+from tests.unit.cli.conftest import Facts, Run, trips
 
 
 def test_the_commands_of_the_guide_load_a_day_again(run: Run, facts: Facts, tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
 """``segtable publish``: what is published, what other readers see of it, and how it ends."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_provider_segtable.cli.display.output import Exit
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.health.published_readers import READERS
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Facts, Run
 
-Facts = Callable[..., Any]
 ALL = tuple(word for name in FORMATS for word in ("--format", name))
 
 

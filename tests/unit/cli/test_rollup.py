@@ -1,14 +1,10 @@
 """Rollup tables by the command line."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from airflow_provider_segtable.table.table import Table
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Facts, Run
 
-Facts = Callable[..., Any]
 SCHEMA = "at timestamp[us, tz=UTC], word string, n int"
 FEW = ("--dimension", "word", "--metric", "rows=count", "--metric", "n = sum(n)")
 

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Facts, Run
 from tests.unit.cli.test_bad_input import refused
-from tests.unit.cli.test_commands import Facts
 
 
 @pytest.fixture

@@ -1,18 +1,14 @@
 """``segtable verify`` and ``segtable doctor``: answers, exit codes, and what people see."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_provider_segtable.cli.commands.health_commands import EXITS
 from airflow_provider_segtable.cli.display.output import Exit
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
-from tests.unit.cli.conftest import Run
-
-Facts = Callable[..., Any]
+from tests.unit.cli.conftest import Facts, Run
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.locks import (
     Revocation,
 )
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
-from airflow_provider_segtable.testing.builders import BASE, CHUNK
+from tests.support.builders import BASE, CHUNK
 
 CHUNKS = (CHUNK, ChunkKey(CHUNK.interval, BASE + 1))
 TOKEN = FencingToken("e", 7)

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, Sha
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, DEFINITION, major_plan
+from tests.support.builders import BASE, CHUNK, DEFINITION, major_plan
 
 BUCKET = ChunkKey(CHUNK.interval, BASE, 1)
 DIVIDED = ChunkKey(CHUNK.interval, BASE + 7, 5)

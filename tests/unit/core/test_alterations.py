@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
 )
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn, evolved
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     DEFINITION,
     after,
     created,

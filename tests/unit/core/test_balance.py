@@ -11,14 +11,14 @@ from airflow_provider_segtable.core.predicate import IsNull
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, roots_of, tombstone
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,
     JANUARY,
     created,
     first,
-    merged,
+    rewritten,
 )
 
 TWO = (first(0), first(1))
@@ -37,15 +37,7 @@ def table(*segments: Segment, n: int = 9, **deleted: int) -> State:
 
 def output(rows: int, through: int, inputs: tuple[Segment, ...] = TWO) -> Segment:
     """Return one output with hidden columns, of so many rows."""
-    whole = merged(32768, inputs)
-    return replace(
-        whole,
-        rows=rows,
-        events=rows,
-        lineage=(),
-        roots=roots_of(inputs),
-        deletes_applied_through=through,
-    )
+    return rewritten(inputs, rows, through)
 
 
 def told(inputs: tuple[Segment, ...], outputs: tuple[Segment, ...], state: State) -> list[str]:

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     JANUARY,

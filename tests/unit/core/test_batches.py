@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.events import (
     Tagged,
 )
 from airflow_provider_segtable.core.reads.effects import BatchLimits, Step, batch_end
-from airflow_provider_segtable.testing.builders import first
+from tests.support.builders import first
 
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=9).map(
     lambda sizes: [Step(n=10 * i, files=f, size=s) for i, (f, s) in enumerate(sizes)]

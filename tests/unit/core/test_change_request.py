@@ -1,11 +1,8 @@
-"""Change requests: refused when they are made, and the same after the way through arguments."""
+"""Change requests are refused when they are made."""
 
-import argparse
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import (
@@ -19,10 +16,8 @@ from airflow_provider_segtable.core.requests.change_request import (
     Unmatched,
     Update,
     action,
-    add_change_arguments,
     arguments_of,
     check_fits,
-    request_of,
     selected,
     with_rows,
 )
@@ -33,43 +28,6 @@ FILE = FileRows(path="rows.csv")
 SCHEMA = Schema(
     (Column(name="at", type="timestamp[us]", nullable=False), Column(name="n", type="int64"))
 )
-
-texts = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1)
-names = texts.filter(lambda text: not {"=", ","} & {*text})
-conditions = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1).filter(
-    lambda text: bool(text.strip())
-)
-keys = st.lists(names, max_size=3, unique=True).map(tuple)
-sets = st.dictionaries(names, conditions.map(Sql), min_size=1, max_size=3)
-files = st.builds(
-    FileRows, path=texts, format=st.none() | texts, options=st.dictionaries(st.just("sep"), texts)
-)
-named: dict[str, Any] = {"commit_id": st.none() | texts, "dry_run": st.booleans()}
-by_file: dict[str, Any] = {"where": st.none() | conditions, "rows": files, "on": keys}
-by_condition: dict[str, Any] = {"where": conditions}
-merges = st.builds(
-    Merge, source=files, on=keys.filter(len), set=st.none() | sets, **named
-) | st.builds(
-    Merge,
-    source=files,
-    on=keys.filter(len),
-    matched=st.sampled_from([Matched.DELETE, Matched.IGNORE]),
-    unmatched=st.just(Unmatched.INSERT),
-    **named,
-)
-requests = st.one_of(
-    *(st.builds(Delete, **by, **named) for by in (by_file, by_condition)),
-    *(st.builds(Update, set=sets, **by, **named) for by in (by_file, by_condition)),
-    merges,
-)
-
-
-@given(requests)
-def test_arguments_carry_a_request(request: ChangeRequest) -> None:
-    """The application makes the request that its caller made, whatever the texts hold."""
-    parser = argparse.ArgumentParser()
-    add_change_arguments(parser)
-    assert request_of(parser.parse_args(arguments_of(request))) == request
 
 
 @pytest.mark.parametrize(

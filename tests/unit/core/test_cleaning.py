@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     after,

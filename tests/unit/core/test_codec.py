@@ -78,7 +78,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

@@ -20,10 +20,10 @@ from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Compare, Compares
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, roots_of
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     CHUNK,
     DEFINITION,
     after,
@@ -31,6 +31,7 @@ from airflow_provider_segtable.testing.builders import (
     first,
     merged,
     minor_plan,
+    rewritten,
 )
 
 TWO = (first(0), first(1))
@@ -64,19 +65,6 @@ def completed(output: Segment) -> PlanCompleted:
     return PlanCompleted(plan_id=PLAN.id, attempt="a1", segments=(output,))
 
 
-def rewritten(rows: int, deletes_applied_through: int) -> Segment:
-    """Return an output with hidden columns, of so many rows."""
-    whole = merged(32768, TWO)
-    return replace(
-        whole,
-        rows=rows,
-        events=rows,
-        lineage=(),
-        roots=roots_of(TWO),
-        deletes_applied_through=deletes_applied_through,
-    )
-
-
 def test_a_deletion_applies_to_what_was_written_without_it() -> None:
     """Before the compaction or after its begin: the rows are known by their first name."""
     state = after(begun(), delete(3, p0=2), completed(merged(32768, TWO)))
@@ -95,7 +83,7 @@ def test_a_deletion_does_not_apply_where_it_was_applied() -> None:
     started = PlanInflight(
         plan_id=PLAN.id, attempt="a1", token=FencingToken("e", 1), outputs=(CHUNK.segment(32768),)
     )
-    state = after(before, started, completed(rewritten(18, deletes_applied_through=4)))
+    state = after(before, started, completed(rewritten(TWO, 18, 4)))
     (output,) = state.timeline.visible_segments()
     assert state.deletions(output) == {}
     assert state.deletions(TWO[0]) != {}
@@ -118,7 +106,7 @@ def test_deleted_rows_are_in_the_books(rows: int, deletes_applied_through: int, 
         plan_id=PLAN.id, attempt="a1", token=FencingToken("e", 1), outputs=(CHUNK.segment(32768),)
     )
     with pytest.raises(RowsOutOfBalance, match=words):
-        admit(completed(rewritten(rows, deletes_applied_through)), after(before, started))
+        admit(completed(rewritten(TWO, rows, deletes_applied_through)), after(before, started))
 
 
 def test_rows_may_not_lose_their_addresses() -> None:
@@ -154,7 +142,7 @@ def test_vectors_stay_as_long_as_any_present_segment_needs_them() -> None:
     """A hidden input counts: an older version shows it, and readers may fall back to it."""
     named = with_file({}, 4, vectors(p0=2, p1=1))
     assert needed(named, TWO) == named
-    deletes_applied_through = rewritten(17, deletes_applied_through=4)
+    deletes_applied_through = rewritten(TWO, 17, 4)
     assert needed(named, [deletes_applied_through]) == {}
     assert set(needed(named, [deletes_applied_through, TWO[1]])) == {CHUNK.segment(1)}
     moved = TWO[0].carried(ChunkKey(CHUNK.interval, CHUNK.version + 9).segment(5), core=1)
@@ -167,7 +155,7 @@ def test_cleaning_forgets_what_nobody_needs_and_remembers_that_it_did() -> None:
     started = PlanInflight(
         plan_id=PLAN.id, attempt="a1", token=FencingToken("e", 1), outputs=(CHUNK.segment(32768),)
     )
-    state = after(before, started, completed(rewritten(18, deletes_applied_through=4)))
+    state = after(before, started, completed(rewritten(TWO, 18, 4)))
     assert after(state, Cleaned(retained_from=5, ids=())).vectors == state.vectors
     cleaned = after(state, Cleaned(retained_from=5, ids=tuple(s.id for s in TWO)))
     assert cleaned.vectors == {}

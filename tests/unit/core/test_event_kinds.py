@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.reads.effects import Step
 from airflow_provider_segtable.core.recovery.diagnosis import violations_since
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
-from airflow_provider_segtable.testing.builders import BASE, created, first
+from tests.support.builders import BASE, created, first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time import DAY_US, Interval
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, after, created, first
+from tests.support.builders import BASE, CHUNK, JANUARY, after, created, first
 
 NEWER = ChunkKey(JANUARY, BASE + 1)
 

@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import LastPart, LoadPart, with_part
 from airflow_provider_segtable.table.log.checkpoint import decode_head, encode_head
-from airflow_provider_segtable.testing.builders import after, created, first
+from tests.support.builders import after, created, first
 
 FIRST = LoadPart(load="z/day.csv", start=0, end=2, total=5, checksum="00")
 SECOND = replace(FIRST, start=2, end=5)

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, Shard
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import GroupState, Timeline
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
+from tests.support.builders import BASE, CHUNK, JANUARY, first, merged
 
 LATER = 32768
 THIRD = Interval.parse("2013-01-03/2013-01-04")

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.plan import PlanStatus
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     after,

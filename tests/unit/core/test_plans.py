@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.log.plan import Complete, PlanState, Rewrite
 from airflow_provider_segtable.core.segment import ChunkKey, Place, Shard, tombstone
 from airflow_provider_segtable.core.time import ALL_TIME, DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     JANUARY,

@@ -21,15 +21,8 @@ from airflow_provider_segtable.core.predicate import (
     reach,
 )
 from airflow_provider_segtable.core.time import DAY_US
+from tests.unit.core.test_predicate_bounds import COMPARED
 
-COMPARED = {
-    Compares.EQUAL: lambda a, b: a == b,
-    Compares.UNEQUAL: lambda a, b: a != b,
-    Compares.LESS: lambda a, b: a < b,
-    Compares.AT_MOST: lambda a, b: a <= b,
-    Compares.MORE: lambda a, b: a > b,
-    Compares.AT_LEAST: lambda a, b: a >= b,
-}
 SIMPLE: list[Predicate] = [
     *(Compare("at", how, Moment(us)) for how in Compares for us in (1, 3)),
     Among("at", ()),

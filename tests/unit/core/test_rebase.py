@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, Shard
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.segment import (
     replaced,
 )
 from airflow_provider_segtable.core.time import Granularity, Layout
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
+from tests.support.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)
 OLD = tuple(first(p) for p in range(3))

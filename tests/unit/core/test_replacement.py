@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.time import (
     Interval,
     Layout,
 )
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     JANUARY,

@@ -34,7 +34,7 @@ from airflow_provider_segtable.core.segment import (
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.core.time import DAY_US, Granularity, GranularityOverride, Interval
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

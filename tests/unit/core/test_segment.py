@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
-from airflow_provider_segtable.testing.builders import CHUNK, first, merged
+from tests.support.builders import CHUNK, first, merged
 
 instants = st.integers(MIN_INSTANT, MAX_INSTANT)
 chunks = st.builds(

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.predicate import IsNull
 from airflow_provider_segtable.core.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     JANUARY,

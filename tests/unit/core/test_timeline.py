@@ -7,7 +7,7 @@ from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
 from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import GroupState, PackedChunk, Timeline
-from airflow_provider_segtable.testing.builders import first, merged
+from tests.support.builders import first, merged
 
 ROOT = GroupKey(0, 1, 0)
 

@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.time import (
     Layout,
     united,
 )
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
+from tests.support.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)
 FEBRUARY = ChunkKey(Interval.parse("2013-02-01/2013-03-01"), BASE)

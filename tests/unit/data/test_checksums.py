@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.segment import FooterChecksum, Segment
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.open_files import HELD, JoiningFile, MemoryFiles
-from airflow_provider_segtable.data.parquet import descriptor as crc
+from airflow_provider_segtable.data.parquet import descriptor
 from airflow_provider_segtable.data.parquet.descriptor import (
     BLOCK,
     CHECKSUMS_KEY,
@@ -45,7 +45,9 @@ def large(files: MemoryFiles, turns: int = 2) -> list[Segment]:
 def test_isal_and_zlib_agree() -> None:
     """A file may be written with one and read with the other."""
     data = random.Random(2).randbytes(10_000)
-    assert crc.crc32(data, crc.crc32(b"before")) == zlib.crc32(data, zlib.crc32(b"before"))
+    assert descriptor.crc32(data, descriptor.crc32(b"before")) == zlib.crc32(
+        data, zlib.crc32(b"before")
+    )
 
 
 def test_ranges_are_what_was_written() -> None:

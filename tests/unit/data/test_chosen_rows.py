@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run
 from airflow_provider_segtable.data.row_filter import RowFilter, RowSets, bits_of
-from airflow_provider_segtable.testing.builders import CHUNK
+from tests.support.builders import CHUNK
 
 OLD, NEW = CHUNK.segment(0), CHUNK.segment(1)
 RUNS = (Run(OLD, 0, 4), Run(NEW, 0, 3), Run(OLD, 4, 2))

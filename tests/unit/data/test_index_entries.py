@@ -47,8 +47,8 @@ from airflow_provider_segtable.core.tables.evolution import (
     evolved,
 )
 from airflow_provider_segtable.core.time import Granularity
+from airflow_provider_segtable.data import indexes
 from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.indexes import entries as index_job
 from airflow_provider_segtable.data.indexes.entries import (
     IndexJob,
     entries,
@@ -60,6 +60,7 @@ from airflow_provider_segtable.data.jobs import segment_writer
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.sketches import estimated
 from airflow_provider_segtable.ports.job import cost_of, run_one
+from tests.support.in_memory import defined_by
 from tests.unit.data.making import START, written
 
 SCHEMA = pa.schema(
@@ -70,13 +71,7 @@ SCHEMA = pa.schema(
         pa.field("name", pa.string()),
     ]
 )
-TABLE = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.MONTH,
-)
+TABLE = defined_by(SCHEMA, Granularity.MONTH)
 AT, N, PRICE, NAME = 1, 2, 3, 4
 STATS = ColumnStats(columns=(AT, N, PRICE, NAME))
 BLOOM = BloomFilter(columns=(N, NAME))
@@ -352,9 +347,9 @@ def test_files_are_shared_out_to_jobs_by_their_size(monkeypatch: pytest.MonkeyPa
     files = MemoryFiles()
     segments = stored(files, *[rows((n, 1.0, "a")) for n in range(5)])
     cost = cost_of(segments[:1])
-    monkeypatch.setattr(index_job, "JOB_BYTES", 2 * cost + 100)
+    monkeypatch.setattr(indexes.entries, "JOB_BYTES", 2 * cost + 100)
     assert [len(some) for some in in_jobs(segments)] == [2, 2, 1]
-    monkeypatch.setattr(index_job, "JOB_BYTES", 1)
+    monkeypatch.setattr(indexes.entries, "JOB_BYTES", 1)
     assert [*in_jobs(segments)] == [(each,) for each in segments]
 
 

@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.predicate import Compare, Compares
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, SegmentId
 from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter, bits_of, hidden_of
-from airflow_provider_segtable.testing.builders import CHUNK, first
+from tests.support.builders import CHUNK, first
 
 ROOTS = [CHUNK.segment(number) for number in range(3)]
 Address = tuple[SegmentId, int]

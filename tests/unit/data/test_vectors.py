@@ -21,7 +21,7 @@ from airflow_provider_segtable.data.vector_file import (
     united,
     write_vectors,
 )
-from airflow_provider_segtable.testing.builders import CHUNK, after, created, first
+from tests.support.builders import CHUNK, after, created, first
 
 ROOTS = [CHUNK.segment(number) for number in range(3)]
 

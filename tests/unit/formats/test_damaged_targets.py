@@ -14,14 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core import publishing as shown_rules
+from airflow_provider_segtable.core import publishing
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, TableGone
-from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.formats.delta.delta_target import FEWEST
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path, commit_path
 from airflow_provider_segtable.formats.formats import FORMATS
@@ -32,8 +27,6 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing import revising
@@ -43,18 +36,12 @@ from airflow_provider_segtable.table.publishing.publisher import (
     PublishOutcome,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from tests.examples import examples
+from tests.support.in_memory import context_in_memory, defined_by
 from tests.unit.services.repairing import ports_at
 from tests.unit.table.conftest import SCHEMA, rows
 
-DEFINITION = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.HOUR,
-)
+DEFINITION = defined_by(SCHEMA)
 HEADS = {"delta": "_delta_log/", "iceberg": METADATA}
 """Where versions are put, by format."""
 NOW = Retention(hours=0, versions=1, orphan_hours=0)
@@ -374,7 +361,7 @@ def test_files_that_an_older_segtable_chose_are_compared_once(
     plans = [known.plan.id for known in request(table.ports, "semi-major")]
     compact(table.ports, plans, in_process(table.ports.files))
     with monkeypatch.context() as older:
-        older.setattr(shown_rules, "base_groups", lambda _: ())
+        older.setattr(publishing, "base_groups", lambda _: ())
         older.setattr(revising, "RULES", 0)
         publish(table, name)
     assert seen(table, name) == []
@@ -418,16 +405,7 @@ def test_a_torn_version_is_published_over(tmp_path: Path, name: str, *, full: bo
 @cache
 def memory_table(name: str) -> tuple[Table, Mapping[str, bytes]]:
     """Return a published table in memory, with deletes, and the files of its target."""
-    clock = FakeClock()
-    ports = TableContext(
-        uri="memory://t",
-        storage=MemoryStorage(clock=clock),
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
+    ports = context_in_memory()
     table = create_table(ports, DEFINITION)
     for turn in range(3):
         table.append(rows(range(turn * 10, turn * 10 + 10)))

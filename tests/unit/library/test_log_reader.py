@@ -50,12 +50,6 @@ def process(table: Table, service: MemoryService) -> Table:
 
 
 @pytest.fixture
-def service() -> MemoryService:
-    """The coordinator that all processes share."""
-    return MemoryService()
-
-
-@pytest.fixture
 def table(service: MemoryService) -> Table:
     """An empty table with two buckets."""
     return process(new_table(buckets="2"), service)

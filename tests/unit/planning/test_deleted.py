@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.time import DAY_US, MINUTE_US, Interval
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

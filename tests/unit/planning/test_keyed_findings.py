@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.timeline import slices
-from airflow_provider_segtable.planning.findings import index_findings as findings
+from airflow_provider_segtable.planning.findings import index_findings
 from airflow_provider_segtable.planning.findings.health_findings import Observed
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
@@ -40,13 +40,13 @@ def seen(place: Path, *, writes: int, buckets: int = 1, planned: bool = False) -
 
 def codes(observed: Observed) -> list[str]:
     """Return the findings' codes."""
-    return [each.code for each in findings.keyed_findings(observed)]
+    return [each.code for each in index_findings.keyed_findings(observed)]
 
 
 def test_a_bucket_of_log_files_is_reported_unless_it_is_planned(tmp_path: Path) -> None:
     """A few small log files are nothing; many are, with the compaction that ends it."""
     assert codes(seen(tmp_path / "few", writes=3)) == []
-    (found,) = findings.keyed_findings(seen(tmp_path / "many", writes=4))
+    (found,) = index_findings.keyed_findings(seen(tmp_path / "many", writes=4))
     assert (found.code, found.where[-8:]) == ("log-heavy-bucket", "bucket 0")
     assert "4 log files" in found.what
     assert "--kind semi-major" in found.do
@@ -58,14 +58,14 @@ def test_buckets_far_from_the_size_of_a_chunk_are_reported(
 ) -> None:
     """The finding names a better number."""
     many = seen(tmp_path / "many", writes=1, buckets=40)
-    (found,) = findings.keyed_findings(many)
+    (found,) = index_findings.keyed_findings(many)
     assert (found.code, found.do.endswith(" --buckets 1")) == ("many-buckets", True)
     few = seen(tmp_path / "few", writes=1)
     (each,) = slices(few.state.timeline)
-    monkeypatch.setattr(findings, "BUCKET_BYTES", each.size // 10)
-    (found,) = findings.keyed_findings(few)
+    monkeypatch.setattr(index_findings, "BUCKET_BYTES", each.size // 10)
+    (found,) = index_findings.keyed_findings(few)
     assert (found.code, found.do.endswith(" --buckets 11")) == ("few-buckets", True)
-    monkeypatch.setattr(findings, "BUCKET_BYTES", each.size // 7)
+    monkeypatch.setattr(index_findings, "BUCKET_BYTES", each.size // 7)
     assert codes(few) == []
 
 

@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.time import (
 )
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     DEFINITION,

@@ -17,7 +17,7 @@ from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first
+from tests.support.builders import BASE, CHUNK, after, created, first
 from tests.unit.planning.one_kind import plan_of
 
 POLICY = Policy(target_size=1000, min_segments=4)

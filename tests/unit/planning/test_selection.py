@@ -19,7 +19,7 @@ from airflow_provider_segtable.planning.selection import (
     choose,
     skipped_plan,
 )
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, major_plan, minor_plan
+from tests.support.builders import BASE, CHUNK, major_plan, minor_plan
 from tests.unit.planning.test_minor import sized, table
 
 FEB = ChunkKey(Granularity.MONTH.chunk(CHUNK.interval.end), BASE)

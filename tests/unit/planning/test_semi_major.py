@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.segment import Segment, tombstone
 from airflow_provider_segtable.core.time import MINUTE_US
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged
+from tests.support.builders import BASE, CHUNK, after, created, first, merged
 from tests.unit.planning.one_kind import plan_of
 from tests.unit.planning.test_minor import partitions, reasons, sized, table
 

@@ -20,7 +20,7 @@ from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Candidate, Skipped, joined
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     JANUARY,

@@ -6,26 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeRandomness
+from tests.support.in_memory import context_in_memory, defined_by
 from tests.unit.publishing.plain_format import PlainFormat
 from tests.unit.table.conftest import SCHEMA
 
-DEFINITION = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.HOUR,
-)
+DEFINITION = defined_by(SCHEMA)
 
 
 class Plain(PlainFormat):
@@ -39,20 +28,6 @@ class Plain(PlainFormat):
         return f"schema {found[0]} has a column 'person': drop it" if found else ""
 
 
-def new_ports() -> TableContext:
-    """Return the ports of an empty place in memory, whose only format is that of these tests."""
-    clock = FakeClock()
-    return TableContext(
-        uri="memory://t",
-        storage=MemoryStorage(clock=clock),
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
-
-
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publish in one format, the smallest."""
@@ -64,14 +39,14 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def table() -> Table:
     """An empty table by the hour that is not published yet."""
-    return create_table(new_ports(), DEFINITION)
+    return create_table(context_in_memory(), DEFINITION)
 
 
 @pytest.fixture
 def published() -> Table:
     """An empty table by the hour, published after each commit."""
     definition = replace(DEFINITION, properties={"publish.delta": "on"})
-    return create_table(new_ports(), definition)
+    return create_table(context_in_memory(), definition)
 
 
 def again(table: Table, seed: int = 1) -> Table:

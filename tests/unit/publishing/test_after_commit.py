@@ -20,7 +20,8 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log_store.union_scan import over
 from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
 from airflow_provider_segtable.table.table import Table, create_table
-from tests.unit.publishing.conftest import DEFINITION, Plain, again, new_ports
+from tests.support.in_memory import context_in_memory
+from tests.unit.publishing.conftest import DEFINITION, Plain, again
 from tests.unit.publishing.plain_format import FOLDER, PlainTarget
 from tests.unit.publishing.test_publisher import Beside, is_published, target, versions
 from tests.unit.table.conftest import numbers, rows
@@ -205,7 +206,7 @@ def test_a_table_that_cannot_be_published_is_refused(table: Table, *, changed: b
     with pytest.raises(PublishingRefused, match=message):
         table.alter(set={"publish.delta": "on"})
     schema = replace(table.state().table.schema, number=0)
-    ports = new_ports()
+    ports = context_in_memory()
     with pytest.raises(PublishingRefused, match=message):
         create_table(ports, replace(DEFINITION, schema=schema, properties={"publish.delta": "on"}))
     assert isinstance(ports.storage, MemoryStorage)

@@ -13,7 +13,7 @@ from airflow_provider_segtable.formats.format import NewFile, Revision
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 from tests.unit.publishing.plain_format import FOLDER, PlainTarget
 from tests.unit.table.conftest import rows
 

@@ -7,7 +7,8 @@ from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
 from airflow_provider_segtable.table.table import Table, create_table
-from tests.unit.publishing.conftest import DEFINITION, Plain, new_ports
+from tests.support.in_memory import context_in_memory
+from tests.unit.publishing.conftest import DEFINITION, Plain
 from tests.unit.table.conftest import rows
 
 OFF = {"publish.on_commit": "off"}
@@ -25,7 +26,7 @@ class Broken(Plain):
 
 def test_a_format_that_fails_does_not_keep_back_another() -> None:
     """Whatever it raises is named; what is published already is published once."""
-    ports = replace(new_ports(), formats={"iceberg": Broken(), "delta": Plain()})
+    ports = replace(context_in_memory(), formats={"iceberg": Broken(), "delta": Plain()})
     switched = {"publish.delta": "on", "publish.iceberg": "on", **OFF}
     table = create_table(ports, replace(DEFINITION, properties=switched))
     table.append(rows(range(10)))

@@ -14,7 +14,8 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from tests.unit.publishing.conftest import DEFINITION, new_ports
+from tests.support.in_memory import context_in_memory
+from tests.unit.publishing.conftest import DEFINITION
 from tests.unit.publishing.plain_format import PlainTarget
 from tests.unit.publishing.published_rows import compacted, stored
 from tests.unit.table.conftest import rows
@@ -211,7 +212,7 @@ def test_nothing_published_is_nothing_to_compare(filled: Table) -> None:
 def test_what_another_log_published_cannot_be_compared(filled: Table) -> None:
     """Neither a version of a rebuilt log, nor an unreadable one, is read by anyone."""
     filled.publish(formats="delta")
-    fresh = create_table(new_ports(), DEFINITION)
+    fresh = create_table(context_in_memory(), DEFINITION)
     for entry in filled.ports.storage.list("_plain"):
         fresh.ports.storage.create(entry.path, filled.ports.storage.read(entry.path))
     check = seen(fresh)

@@ -23,7 +23,8 @@ from airflow_provider_segtable.table.publishing.publisher import (
 )
 from airflow_provider_segtable.table.publishing.revising import everything, revision
 from airflow_provider_segtable.table.table import Table, create_table
-from tests.unit.publishing.conftest import DEFINITION, again, new_ports
+from tests.support.in_memory import context_in_memory
+from tests.unit.publishing.conftest import DEFINITION, again
 from tests.unit.publishing.plain_format import FOLDER, PlainTarget
 from tests.unit.table.conftest import rows
 
@@ -227,7 +228,7 @@ def test_another_log_is_published_in_full(table: Table, *, rebuilt: bool) -> Non
         table.append(rows(range(turn * 10, turn * 10 + 10)))
     publish(table)
     table_id = DEFINITION.table_id if rebuilt else "other"
-    fresh = create_table(new_ports(), replace(DEFINITION, table_id=table_id))
+    fresh = create_table(context_in_memory(), replace(DEFINITION, table_id=table_id))
     fresh.append(rows(range(10)))
     fresh.append(rows(range(10)))
     for entry in table.ports.storage.list(FOLDER):

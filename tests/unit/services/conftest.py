@@ -1,53 +1,23 @@
 """A table in memory with its coordinator, and rows to append."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.in_memory import context_in_memory, defined_by, in_another_process
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 HOUR_US = 3_600_000_000
 
 
 @pytest.fixture
-def service() -> MemoryService:
-    return MemoryService()
-
-
-@pytest.fixture
 def ports(service: MemoryService) -> TableContext:
     """Two hours with four small segments each."""
-    clock = FakeClock()
-    made = TableContext(
-        uri="memory://t",
-        storage=MemoryStorage(clock=clock),
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, service),
-    )
-    create_table(
-        made,
-        TableDefinition(
-            table_id="t",
-            name="t",
-            schema=from_arrow(SCHEMA),
-            time_column="at",
-            granularity=Granularity.HOUR,
-            properties={"compaction.min_segments": "2", "compaction.max_attempts": "2"},
-        ),
-    )
+    made = context_in_memory(service)
+    properties = {"compaction.min_segments": "2", "compaction.max_attempts": "2"}
+    create_table(made, defined_by(SCHEMA, properties=properties))
     for turn in range(4):
         Table(made).append(rows(turn))
     return made
@@ -56,10 +26,7 @@ def ports(service: MemoryService) -> TableContext:
 @pytest.fixture
 def other(ports: TableContext, service: MemoryService) -> TableContext:
     """Another process with a session of its own."""
-    client = MemoryCoordinator(ports.clock, service)
-    return replace(
-        ports, author="second", randomness=FakeRandomness(1), optional_coordinator=client
-    )
+    return in_another_process(ports, service)
 
 
 def rows(turn: int) -> pa.Table:

@@ -1,32 +1,20 @@
 """A table with an index, log and data below one root."""
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.in_memory import context_in_memory
 from tests.unit.services.conftest import rows
 from tests.unit.services.test_cleaning import DEFINITION
 
 
 def indexed_table(service: MemoryService) -> TableContext:
     """Return a table of two hours with four small segments each, fed into an index."""
-    clock = FakeClock()
-    storage = MemoryStorage(clock=clock)
-    made = TableContext(
-        uri="memory://t",
-        storage=storage,
-        files=RootedFiles(storage),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, service),
-    )
+    made = context_in_memory(service, rooted=True)
     create_table(made, DEFINITION)
     request_index(made, "files", FileList())
     for turn in range(4):

@@ -12,7 +12,7 @@ from airflow_provider_segtable.ports.log_store import LogContext, LogStore, LogW
 from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store.checkpointing import begin_epoch, log_schema
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 from tests.unit.table.committing import Trap, traps
 from tests.unit.table.conftest import new_table
 from tests.unit.table.logged import rows_of

@@ -12,16 +12,15 @@ import pyarrow as pa
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.invariants import violations
-from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.services.attempt import Done, in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.in_memory import defined_by
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 DAYS = 3
@@ -72,17 +71,8 @@ class World:
                 kind=rollup,
             )
         else:
-            create_table(
-                ports,
-                TableDefinition(
-                    table_id="t",
-                    name="t",
-                    schema=from_arrow(SCHEMA),
-                    time_column="at",
-                    granularity=granularity,
-                    properties={"compaction.min_segments": "2"},
-                ),
-            )
+            properties = {"compaction.min_segments": "2"}
+            create_table(ports, defined_by(SCHEMA, granularity, properties))
         return World(ports=ports, random=Random(seed))
 
     @property

@@ -19,7 +19,7 @@ from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     after,

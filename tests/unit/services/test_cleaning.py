@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     ClockSkew,
@@ -25,9 +24,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
-from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.attempt import Done, in_process
@@ -46,18 +43,14 @@ from airflow_provider_segtable.table.log.event_log import (
     tag_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock
+from tests.support.in_memory import context_in_memory, defined_by
+from tests.support.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, rows
 
 NOW = Retention(hours=0, versions=1, orphan_hours=0)
-DEFINITION = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.HOUR,
-    properties={"compaction.min_segments": "2", "compaction.tier_ratio": "1e9"},
+DEFINITION = defined_by(
+    SCHEMA, properties={"compaction.min_segments": "2", "compaction.tier_ratio": "1e9"}
 )
 
 
@@ -74,17 +67,7 @@ def ports() -> TableContext:
 
 
 def made_ports() -> TableContext:
-    clock = FakeClock()
-    storage = MemoryStorage(clock=clock)
-    made = TableContext(
-        uri="memory://t",
-        storage=storage,
-        files=RootedFiles(storage),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
+    made = context_in_memory(rooted=True)
     create_table(made, DEFINITION)
     for turn in range(4):
         Table(made).append(rows(turn))

@@ -7,27 +7,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, TableRepaired
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock
+from tests.support.in_memory import context_in_memory, defined_by
 from tests.unit.services.conftest import HOUR_US, SCHEMA
 
 NOW = Retention(hours=0, versions=1, orphan_hours=0)
@@ -36,27 +31,8 @@ NOW = Retention(hours=0, versions=1, orphan_hours=0)
 @pytest.fixture
 def ports() -> TableContext:
     """Two hours with three small segments each, log and files below one root."""
-    clock = FakeClock()
-    storage = MemoryStorage(clock=clock)
-    made = TableContext(
-        uri="memory://t",
-        storage=storage,
-        files=RootedFiles(storage),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="test",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
-    create_table(
-        made,
-        TableDefinition(
-            table_id="t",
-            name="t",
-            schema=from_arrow(SCHEMA),
-            time_column="at",
-            granularity=Granularity.HOUR,
-        ),
-    )
+    made = context_in_memory(author="test", rooted=True)
+    create_table(made, defined_by(SCHEMA))
     for turn in range(3):
         numbers = range(10 * turn, 10 * turn + 10)
         times = [n % 2 * HOUR_US + n for n in numbers]

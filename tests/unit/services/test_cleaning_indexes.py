@@ -38,11 +38,6 @@ NOW = Retention(hours=0, versions=1)
 
 
 @pytest.fixture
-def service() -> MemoryService:
-    return MemoryService()
-
-
-@pytest.fixture
 def ports(service: MemoryService) -> TableContext:
     return indexed_table(service)
 

@@ -14,9 +14,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Granularity, Instant
-from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.health.delete_recovery import Verdict
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
@@ -33,21 +31,17 @@ from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.clocks import FOLDER, SKEW_VARIABLE, VALID_S, ClockCheck
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeClock, FakeRandomness
+from tests.support.in_memory import context_in_memory, defined_by
+from tests.support.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, contents, rows
 
 DAY_US = 24 * 3_600_000_000
 YEARS_73_US = 73 * 365 * DAY_US
 BOUND_US = 60_000_000
 MOMENTS = (0, 1, 2, 4, 8)
-DEFINITION = TableDefinition(
-    table_id="t",
-    name="t",
-    schema=from_arrow(SCHEMA),
-    time_column="at",
-    granularity=Granularity.HOUR,
-    properties={"compaction.min_segments": "2", "compaction.max_attempts": "1"},
+DEFINITION = defined_by(
+    SCHEMA, properties={"compaction.min_segments": "2", "compaction.max_attempts": "1"}
 )
 
 
@@ -81,16 +75,8 @@ class World:
     def empty() -> "World":
         """Return one without a table."""
         clock = FakeClock()
-        storage, service = MemoryStorage(clock=clock), MemoryService(clock)
-        ports = TableContext(
-            uri="memory://t",
-            storage=storage,
-            files=RootedFiles(storage),
-            clock=clock,
-            randomness=FakeRandomness(),
-            author="right",
-            optional_coordinator=MemoryCoordinator(clock, service),
-        )
+        service = MemoryService(clock)
+        ports = context_in_memory(service, clock=clock, author="right", rooted=True)
         return World(clock, service, ports)
 
     def elsewhere(self, looks: int, off_us: int) -> TableContext:

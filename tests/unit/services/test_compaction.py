@@ -28,7 +28,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.builders import created
+from tests.support.builders import created
 from tests.unit.services.conftest import HOUR_US, contents, rows
 from tests.unit.table.conftest import SCHEMA, new_table
 
@@ -250,7 +250,7 @@ def test_wrong_clock_is_refused(ports: TableContext) -> None:
 def _hour_ahead(ports: TableContext) -> TableContext:
     from dataclasses import replace
 
-    from airflow_provider_segtable.testing.clock import FakeClock
+    from tests.support.clock import FakeClock
 
     return replace(ports, clock=FakeClock(ports.clock.now() + HOUR_US))
 

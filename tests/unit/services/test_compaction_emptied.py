@@ -48,11 +48,6 @@ class Files(LocalFiles):
         super().delete(path)
 
 
-@pytest.fixture
-def service() -> MemoryService:
-    return MemoryService()
-
-
 def emptied(folder: Path, service: MemoryService, rollup: Rollup | None = None) -> TableContext:
     """Two hours of three segments; all rows of the first hour are deleted."""
     uri = str(folder / "table")

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Metric, MetricKind
@@ -24,7 +23,6 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.log.event_log import (
@@ -36,8 +34,9 @@ from airflow_provider_segtable.table.log.event_log import (
     tag_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.support.clock import FakeRandomness
+from tests.support.in_memory import context_in_memory
+from tests.support.rooted import RootedFiles
 
 SCHEMA = pa.schema(
     [
@@ -65,19 +64,6 @@ def batch(turn: int) -> pa.Table:
     return pa.table(values, SCHEMA)
 
 
-def empty_ports() -> TableContext:
-    clock = FakeClock()
-    return TableContext(
-        uri="memory://t",
-        storage=MemoryStorage(clock=clock),
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
-
-
 def definition(*, rollup: bool) -> TableDefinition:
     schema, how = from_arrow(SCHEMA), Append()
     if rollup:
@@ -100,7 +86,7 @@ def definition(*, rollup: bool) -> TableDefinition:
 @cache
 def made(history: str) -> TableContext:
     """Return a table that was appended to, compacted and deleted from; never change it."""
-    ports = empty_ports()
+    ports = context_in_memory()
     create_table(ports, definition(rollup=history == "rollup"))
     for turn in range(TURNS):
         columns = given_schema(Table(ports).state().table).names
@@ -117,7 +103,7 @@ def made(history: str) -> TableContext:
 
 def copied(ports: TableContext) -> TableContext:
     """Return an equal table that may be changed."""
-    fresh, given, files = empty_ports(), ports.storage, MemoryFiles()
+    fresh, given, files = context_in_memory(), ports.storage, MemoryFiles()
     files.store.update(store(ports))
     for entry in given.list("_segtable"):
         fresh.storage.create(entry.path, given.read(entry.path))

@@ -1,7 +1,5 @@
 """Where the buckets of a log store are served."""
 
-import pytest
-
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.ports.log_store import DeployMode
 from airflow_provider_segtable.services.log_directory import (
@@ -14,11 +12,6 @@ from airflow_provider_segtable.services.log_directory import (
 from airflow_provider_segtable.storage.system_clock import SystemClock
 
 TABLE = "some-table"
-
-
-@pytest.fixture
-def service() -> MemoryService:
-    return MemoryService()
 
 
 def client(service: MemoryService) -> MemoryCoordinator:

@@ -19,7 +19,7 @@ from airflow_provider_segtable.table.append import AppendTicket, append
 from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 from tests.unit.services.conftest import rows
 
 

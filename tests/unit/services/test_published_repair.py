@@ -15,7 +15,7 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 from tests.unit.services.repairing import World
 
 NOTHING = Retention(hours=0, versions=1, orphan_hours=0)

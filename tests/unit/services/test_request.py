@@ -18,7 +18,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 from tests.unit.services.conftest import HOUR_US, contents, rows
 
 ROWS = [0, 1, 2, 3, 100, 101, 102, 103]

@@ -7,7 +7,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.spark.driver.file_locations import place
 from airflow_provider_segtable.spark.writes.dataframe_merge import rooted
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.testing.builders import first
+from tests.support.builders import first
 from tests.unit.cli.test_lazy_facts import day, decoded, given
 
 

@@ -9,10 +9,10 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.spark.source.source_options import FollowRequest, to_follow
 from airflow_provider_segtable.spark.source.source_reading import SourceFeed
 from airflow_provider_segtable.table.table import Table
-from tests.unit.table.conftest import rows, service, table
+from tests.unit.table.conftest import rows, table
 from tests.unit.table.test_windows import cleaned, compacted
 
-__all__ = ["service", "table"]
+__all__ = ["table"]
 
 
 def follow(**options: str) -> FollowRequest:

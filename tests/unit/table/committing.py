@@ -17,8 +17,8 @@ from airflow_provider_segtable.table.committer import Change
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.builders import BASE, DEFINITION, first
+from tests.support.clock import FakeClock, FakeRandomness
 
 
 @dataclass(slots=True)

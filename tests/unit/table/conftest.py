@@ -1,19 +1,12 @@
 """A table in memory with its coordinator: two hours, four segments each, ten rows a segment."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import HOUR_US, Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
-from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.in_memory import context_in_memory, defined_by, in_another_process
 
 SCHEMA = pa.schema(
     [
@@ -27,30 +20,7 @@ SCHEMA = pa.schema(
 
 def new_table(service: MemoryService) -> Table:
     """Return an empty table by the hour."""
-    clock = FakeClock()
-    ports = TableContext(
-        uri="memory://t",
-        storage=MemoryStorage(clock=clock),
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, service),
-    )
-    definition = TableDefinition(
-        table_id="t",
-        name="t",
-        schema=from_arrow(SCHEMA),
-        time_column="at",
-        granularity=Granularity.HOUR,
-        properties={},
-    )
-    return create_table(ports, definition)
-
-
-@pytest.fixture
-def service() -> MemoryService:
-    return MemoryService()
+    return create_table(context_in_memory(service), defined_by(SCHEMA))
 
 
 @pytest.fixture
@@ -65,12 +35,7 @@ def table(service: MemoryService) -> Table:
 @pytest.fixture
 def other(table: Table, service: MemoryService) -> Table:
     """The same table in another process, with a session of its own."""
-    client = MemoryCoordinator(table.ports.clock, service)
-    return Table(
-        replace(
-            table.ports, author="second", randomness=FakeRandomness(1), optional_coordinator=client
-        )
-    )
+    return Table(in_another_process(table.ports, service))
 
 
 def rows(numbers: range) -> pa.Table:

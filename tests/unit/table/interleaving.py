@@ -13,7 +13,7 @@ from itertools import count
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE
-from airflow_provider_segtable.testing.clock import FakeRandomness
+from tests.support.clock import FakeRandomness
 
 _SEEDS = count(1000)
 

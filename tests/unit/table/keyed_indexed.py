@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.testing.clock import START, FakeRandomness
+from tests.support.clock import START, FakeRandomness
 
 SCHEMA = pa.schema(
     [("key", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("seq", pa.int64()), ("v", pa.int64())]

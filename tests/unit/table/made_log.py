@@ -14,7 +14,7 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
     number,
 )
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first
+from tests.support.builders import BASE, DEFINITION, first
 
 SECOND = 1_000_000
 

@@ -44,7 +44,7 @@ from airflow_provider_segtable.table.append import (
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.builders import first
+from tests.support.builders import first
 from tests.unit.table.conftest import SCHEMA, files, numbers, rows
 
 HOUR = Interval(0, HOUR_US)

@@ -48,7 +48,7 @@ from airflow_provider_segtable.table.log.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from airflow_provider_segtable.testing.builders import (
+from tests.support.builders import (
     BASE,
     CHUNK,
     JANUARY,

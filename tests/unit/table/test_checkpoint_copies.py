@@ -14,8 +14,8 @@ from airflow_provider_segtable.health.verify import same_state
 from airflow_provider_segtable.table.log import checkpoint_chunks
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
-from airflow_provider_segtable.testing.builders import created, first
 from tests.golden import make_checkpoint
+from tests.support.builders import created, first
 
 CHUNKS = [ChunkKey(Interval(hour, hour + 1), 1) for hour in range(6)]
 

@@ -21,13 +21,9 @@ from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.table import create_table
 
+pytestmark = pytest.mark.usefixtures("memory_zookeeper")
+
 AT = ("at", pa.timestamp("us", "UTC"))
-
-
-@pytest.fixture(autouse=True)
-def coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator in memory."""
-    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
 
 
 def _create(*columns: tuple[str, pa.DataType], **given: str) -> Table:

@@ -32,8 +32,8 @@ from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.golden.make_table import PLACE
+from tests.support.clock import FakeRandomness
 from tests.unit.services.repairing import ports_at
 from tests.unit.table.conftest import MemoryService, new_table, rows
 

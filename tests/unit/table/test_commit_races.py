@@ -15,7 +15,7 @@ from airflow_provider_segtable.table.committer import (
     commit_or_raise,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.testing.builders import DEFINITION
+from tests.support.builders import DEFINITION
 from tests.unit.table.committing import append, load, lost_reply, memory_context, rival, traps
 
 

@@ -31,7 +31,7 @@ from airflow_provider_segtable.table.committer import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first, minor_plan
+from tests.support.builders import BASE, DEFINITION, JANUARY, first, minor_plan
 from tests.unit.table.committing import append, full, load, lost_reply, memory_context, rival, traps
 
 

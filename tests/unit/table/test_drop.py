@@ -44,10 +44,10 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
 from tests.simulation.faults.faulty_storage import Faults, FaultyStorage
 from tests.simulation.simulator import Actor, Simulation
+from tests.support.rooted import RootedFiles
 from tests.unit.table.conftest import new_table, numbers, rows
 
 ALL = [n for n in range(40) if n != 3]

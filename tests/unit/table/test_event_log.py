@@ -22,7 +22,7 @@ from airflow_provider_segtable.table.log.event_log import (
     number,
     tag_path,
 )
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first
+from tests.support.builders import BASE, DEFINITION, first
 from tests.unit.table.made_log import SECOND, Made, Noted
 
 ABSENT = 99

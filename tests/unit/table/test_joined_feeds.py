@@ -31,7 +31,6 @@ from airflow_provider_segtable.table.committer import (
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.indexes import feeding, index_entries
-from airflow_provider_segtable.table.indexes import feeding as forwarding
 from airflow_provider_segtable.table.indexes.feeding import Put, forward
 from airflow_provider_segtable.table.indexes.index_entries import (
     entries_in,
@@ -214,7 +213,7 @@ def test_a_late_copy_undoes_no_tombstone(fed: Table, other: Table) -> None:
 
 def test_much_in_events_is_joined_early(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """States and checkpoints carry a bounded number of bytes, not only of feeds."""
-    monkeypatch.setattr(forwarding, "MOST_INLINE_BYTES", 1_500)
+    monkeypatch.setattr(feeding, "MOST_INLINE_BYTES", 1_500)
     request_index(table.ports, "files", FileList())
     for turn in range(4, 14):
         table.append(rows(range(turn * 10, turn * 10 + 10)))

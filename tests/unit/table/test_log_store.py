@@ -33,8 +33,8 @@ from airflow_provider_segtable.table.log_store.file_reader import (
     read_committed,
 )
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
 from tests.property.test_keyed_tables import FIRST_US, GONE, batch, keyed_table
+from tests.support.clock import FakeClock
 from tests.unit.table.committing import Trap, lost_reply, rival, traps
 from tests.unit.table.conftest import files, new_table
 from tests.unit.table.logged import Logged, bucket_cut, numbers_in, tail

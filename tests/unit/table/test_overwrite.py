@@ -25,7 +25,7 @@ from airflow_provider_segtable.table.changes.arrow_engine import (
 from airflow_provider_segtable.table.changes.run_change import at_one_time, run_overwrite
 from airflow_provider_segtable.table.log.checkpoint import decode_head, encode_head
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 from tests.unit.table.conftest import SCHEMA, files, new_table, numbers, rows
 
 FIRST_HOUR = Interval(0, HOUR_US)

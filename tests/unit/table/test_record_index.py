@@ -1,7 +1,6 @@
 """The index of records: a fact about each record of a primary-key table, and no other table."""
 
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -19,12 +18,9 @@ from airflow_provider_segtable.table.committer import forward_feeds
 from tests.unit.table.test_keyed_merge import NOW, SCHEMA, rows
 from tests.unit.table.test_keyed_merge import table as keyed_table
 
+pytestmark = pytest.mark.usefixtures("memory_zookeeper")
+
 DAY = 86_400_000_000
-
-
-@pytest.fixture(autouse=True)
-def _coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
 
 
 def facts(made: Table) -> list[tuple[Any, ...]]:

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -37,10 +36,7 @@ from tests.unit.table.keyed_indexed import (
     writer,
 )
 
-
-@pytest.fixture(autouse=True)
-def _coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
+pytestmark = pytest.mark.usefixtures("memory_zookeeper")
 
 
 def test_a_key_moves_to_the_time_chunk_of_its_newest_record(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
-from airflow_provider_segtable.testing.builders import created, first
+from tests.support.builders import created, first
 
 ONE, TWO, LATER = (first(partition) for partition in range(3))
 VECTORS = Deletion(n=1, path="deletes/a.vectors", rows=1, checksum="")

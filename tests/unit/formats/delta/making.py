@@ -24,7 +24,7 @@ from airflow_provider_segtable.formats.format import (
     Revision,
 )
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first
+from tests.support.builders import BASE, DEFINITION, JANUARY, first
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 COLUMNS = Schema(

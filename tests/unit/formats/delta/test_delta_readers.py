@@ -45,12 +45,6 @@ def carriers(*shown: tuple[int, Iterable[int]]) -> list[str]:
     return sorted(every[number][row] for number, rows in shown for row in rows)
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """An empty root."""
-    return Lake(tmp_path)
-
-
 @pytest.mark.parametrize("read", READERS)
 def test_each_version_is_read_right(lake: Lake, read: Read) -> None:
     """Files added, removed and with other hidden rows, at every step, with old versions gone."""

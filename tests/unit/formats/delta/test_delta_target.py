@@ -24,17 +24,11 @@ from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path
 from airflow_provider_segtable.storage import MemoryStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.testing.builders import BASE, first
 from tests.contract.test_targets import new_file, revision
+from tests.support.builders import BASE, first
 from tests.unit.formats.delta.making import TABLE, Lake
 
 LOG = "_delta_log"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """An empty root."""
-    return Lake(tmp_path)
 
 
 def actions(lake: Lake, number: int) -> dict[str, list[Any]]:

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.publishing import ColumnStats, FileStats, Sh
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.formats.delta.delta_commit import Statistics
 from airflow_provider_segtable.formats.format import NewFile
-from airflow_provider_segtable.testing.builders import first
+from tests.support.builders import first
 from tests.unit.formats.delta.making import TABLE
 
 TS = "timestamp[us, tz=UTC]"

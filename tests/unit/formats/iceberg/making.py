@@ -10,9 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.publishing import ShownFile, difference, shown_files
-from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.publishing import hidden_rows, stats_of
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
@@ -20,6 +18,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table, create_table
+from tests.support.in_memory import defined_by
 from tests.unit.services.repairing import ports_at
 
 EPOCH = datetime(2013, 1, 1, tzinfo=UTC)
@@ -96,15 +95,7 @@ def lake_at(
     folder: Path, schema: pa.Schema = SCHEMA, granularity: Granularity = Granularity.DAY
 ) -> Lake:
     """Return an empty table."""
-    definition = TableDefinition(
-        table_id="t",
-        name="t",
-        schema=from_arrow(schema),
-        time_column="at",
-        granularity=granularity,
-        properties={},
-    )
-    return Lake(create_table(ports_at(folder), definition))
+    return Lake(create_table(ports_at(folder), defined_by(schema, granularity)))
 
 
 def rows(numbers: Iterable[int], schema: pa.Schema = SCHEMA) -> pa.Table:

@@ -14,7 +14,7 @@ from pyiceberg.utils.config import Config
 
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.formats.format import Published
-from airflow_provider_segtable.formats.iceberg import catalog as module
+from airflow_provider_segtable.formats.iceberg.catalog import register
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat
 from airflow_provider_segtable.table.table import Table
 from tests.unit.formats.iceberg.making import Lake, lake_at, rows
@@ -114,7 +114,7 @@ def test_what_goes_wrong_is_a_reason(
     database.create_table(NAME, Schema(NestedField(1, "x", LongType())))
     assert "segtable did not publish" in registered(lake.known)
     assert lake.known is not None
-    assert "namespace.table" in module.register(lake.known, "test", "trips")
-    assert "did not take event 1 of table 'a.b'" in module.register(lake.known, "none", "a.b")
+    assert "namespace.table" in register(lake.known, "test", "trips")
+    assert "did not take event 1 of table 'a.b'" in register(lake.known, "none", "a.b")
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
     assert "pip install 'airflow-provider-segtable[iceberg]'" in registered(lake.known)

@@ -24,8 +24,8 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.golden.make_table import PLACE
+from tests.support.clock import FakeRandomness
 from tests.unit.formats.iceberg.making import EPOCH, SCHEMA, Lake, lake_at, rows
 from tests.unit.services.repairing import ports_at
 from tests.unit.table.test_nested_ids import ids_of_columns_alone

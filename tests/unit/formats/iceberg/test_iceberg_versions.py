@@ -19,7 +19,7 @@ from airflow_provider_segtable.formats.iceberg import manifest, names
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat, IcebergTarget
 from airflow_provider_segtable.formats.iceberg.manifest import MANY
 from airflow_provider_segtable.storage import MemoryStorage
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, DEFINITION, JANUARY, first
+from tests.support.builders import BASE, CHUNK, DEFINITION, JANUARY, first
 
 
 class Lake:

@@ -1,6 +1,6 @@
 """The fake clock and chance."""
 
-from airflow_provider_segtable.testing.clock import START, FakeClock, FakeRandomness
+from tests.support.clock import START, FakeClock, FakeRandomness
 
 
 def test_sleeping_moves_both_clocks_at_once() -> None:

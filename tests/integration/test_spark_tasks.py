@@ -37,7 +37,7 @@ from airflow_provider_segtable.spark.tasks.writing import (
     run_group,
 )
 from airflow_provider_segtable.table.definition import of_kind
-from airflow_provider_segtable.testing.bare import bare_python
+from tests.support.bare import bare_python
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 PROGRAM = """

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.guides import commands
-from tests.unit.cli.conftest import Run, trips
-from tests.unit.cli.test_commands import Facts
+from tests.unit.cli.conftest import Facts, Run, trips
 
 
 def test_the_examples_of_the_guide_work(run: Run, facts: Facts, tmp_path: Path) -> None:

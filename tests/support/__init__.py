@@ -1,4 +1,4 @@
-"""Test support for segtable and its users: fakes and real servers.
+"""Fakes, builders of small values and real servers, for several suites and the demo.
 
 It imports none of its modules, because each needs other packages (see the ``test`` extra).
 """

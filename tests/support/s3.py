@@ -1,4 +1,4 @@
-"""A pytest fixture with an S3 server: ``pytest_plugins = ["...testing.s3"]``.
+"""A pytest fixture with an S3 server: ``pytest_plugins = ["tests.support.s3"]``.
 
 The server (moto's) starts on first use, once per session, on a free loopback port. Tests are
 isolated by their own prefixes.

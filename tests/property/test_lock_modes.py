@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.locks import (
 )
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Interval
-from tests.property.lockbox_model import ANY, Cell, Model, hours
+from tests.property.lock_model import ANY, Cell, Model, hours
 
 FIRST_NEW = 10
 

@@ -1,6 +1,7 @@
 """Small well-formed values for tests: chunks, segments, tables, whole histories."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from airflow_provider_segtable.core.log.events import Action, Event
 from airflow_provider_segtable.core.log.fold import apply
@@ -16,6 +17,7 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     concatenated,
     root_span,
+    roots_of,
 )
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity, Instant, Interval, parse_instant
@@ -86,6 +88,19 @@ def merged(
         time_max=max(part.time_max for part in parts),
         created=max(part.created for part in parts),
         lineage=concatenated(parts),
+    )
+
+
+def rewritten(inputs: Iterable[Segment], rows: int, through: int) -> Segment:
+    """Return the only output of a compaction that applied deletes: it has hidden columns."""
+    parts = tuple(inputs)
+    return replace(
+        merged(32768, parts),
+        rows=rows,
+        events=rows,
+        lineage=(),
+        roots=roots_of(parts),
+        deletes_applied_through=through,
     )
 
 

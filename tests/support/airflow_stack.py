@@ -32,8 +32,8 @@ import psutil
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import free_port
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.testing.airflow_api import POLL_S, AirflowApi, poll
-from airflow_provider_segtable.testing.processes import Marked, importable
+from tests.support.airflow_api import POLL_S, AirflowApi, poll
+from tests.support.processes import Marked, importable
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("--workers", "1"),

@@ -1,4 +1,4 @@
-"""Lock modes, revocation and the queue: rules 2 to 5 of ``lockbox``, claim by claim."""
+"""Lock modes, revocation and the queue: rules 2 to 5 of ``core.locks``, claim by claim."""
 
 from dataclasses import replace
 from typing import Any

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from airflow_provider_segtable.testing.airflow_api import AirflowApi
+from tests.support.airflow_api import AirflowApi
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import pytest
 
 from airflow_provider_segtable.library.table import Table
 from tests.guides import GUIDES, blocks, commands
-from tests.unit.cli.conftest import Run, trips
-from tests.unit.cli.test_commands import Facts
+from tests.unit.cli.conftest import Facts, Run, trips
 
 
 def well(run: Run, *found: list[str]) -> None:

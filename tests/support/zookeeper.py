@@ -1,4 +1,4 @@
-"""A pytest fixture with a real ZooKeeper: ``pytest_plugins = ["...testing.zookeeper"]``.
+"""A pytest fixture with a real ZooKeeper: ``pytest_plugins = ["tests.support.zookeeper"]``.
 
 The server starts on first use, once per session, on a free loopback port, and cannot outlive the
 test run. Tests are isolated by table id, or by their own chroot.

@@ -14,7 +14,6 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CommitConflict
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import PlanCompleted
@@ -40,7 +39,6 @@ from airflow_provider_segtable.core.tables.rollup_kind import Metric, MetricKind
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow, to_arrow
-from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.health.doctor import examine, lost_values
 from airflow_provider_segtable.health.verify import verify
@@ -49,14 +47,13 @@ from airflow_provider_segtable.ports.job import Done, Job, run_one
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.append import append, check_filled, incoming
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.table.upsert import records_of, upsert
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from tests.support.clock import FakeClock
+from tests.support.in_memory import context_in_memory
 
 SCHEMA = pa.schema(
     [
@@ -327,15 +324,7 @@ def _sorted(rows: pa.Table) -> list[Row]:
 def new_world(name: str) -> Beside:
     """Return an empty table in memory, with its oracle."""
     clock = FakeClock()
-    ports = TableContext(
-        uri="memory://t",
-        storage=MemoryStorage(clock=clock),
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
-    )
+    ports = context_in_memory(clock=clock)
     definition = TableDefinition(
         table_id="00000000-0000-0000-0000-000000000027",
         name="t",

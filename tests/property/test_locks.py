@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.locks import (
     decide,
 )
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
-from airflow_provider_segtable.testing.builders import BASE, CHUNK
+from tests.support.builders import BASE, CHUNK
 
 CHUNKS = (CHUNK, ChunkKey(CHUNK.interval, BASE + 1))
 PARTITIONS = (0, 1, 2, 32768, 32769)

@@ -1,4 +1,4 @@
-"""Lock rules and allocation: what the module header of ``lockbox`` says, claim by claim."""
+"""Lock rules and allocation: what the module header of ``core.locks`` says, claim by claim."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.locks import (
     decide,
 )
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.testing.builders import BASE, CHUNK
+from tests.support.builders import BASE, CHUNK
 
 OTHER_CHUNK = ChunkKey(CHUNK.interval, BASE + 1)
 

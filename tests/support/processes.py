@@ -16,9 +16,7 @@ from pathlib import Path
 
 import psutil
 
-import airflow_provider_segtable
-
-TOKEN = "SEGTABLE_STACK"  # noqa: S105  # a variable's name, not a secret
+TOKEN = "SEGTABLE_STACK"  # a variable's name, not a secret
 PATIENCE_S = 8.0
 
 
@@ -52,7 +50,7 @@ class Marked:
 
     def watch(self) -> subprocess.Popen[bytes]:
         """Start a process that ends the marked ones when this process ends, however it ends."""
-        command = [sys.executable, "-m", "airflow_provider_segtable.testing.processes", self.token]
+        command = [sys.executable, "-m", "tests.support.processes", self.token]
         env = {**os.environ, "PYTHONPATH": importable()}
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=env, start_new_session=True)
 
@@ -65,9 +63,9 @@ class Marked:
 
 
 def importable() -> str:
-    """Return a ``PYTHONPATH`` that finds this package, installed or not."""
-    here = str(Path(airflow_provider_segtable.__path__[0]).parent)
-    return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    """Return a ``PYTHONPATH`` that finds this checkout, installed or not."""
+    checkout = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, (checkout, os.environ.get("PYTHONPATH"))))
 
 
 if __name__ == "__main__":
