@@ -45,6 +45,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 DAY_US = 86_400_000_000
 HOUR_US = 3_600_000_000
+SECOND_US = 1_000_000
 
 
 def instant(moment: datetime) -> Instant:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.schema import Column, Schema, check_name, no_column
 
 
@@ -185,6 +186,15 @@ class ColumnsDiffer:
     gone: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     moved: bool = False
+
+    def facts(self) -> Facts:
+        """Return the differences as plain JSON values."""
+        return {
+            "back": list(self.back),
+            "gone": list(self.gone),
+            "renamed": dict(self.renamed),
+            "moved": self.moved,
+        }
 
     def __bool__(self) -> bool:
         """Return whether they differ."""
