@@ -1,17 +1,16 @@
-"""Draw facts as Rich tables, with the widest columns last for narrow terminals.
+"""Draw facts as Rich tables and lines, for people.
 
-Draw the facts of indexes (``index_facts``).
-
-Turn what is published in other formats into facts and words.
-
-The properties of a table, as the help of a command lists them.
+1. Each function draws the facts of one command, which ``--json`` prints as they are: a table, its
+   segments and events, plans and compactions, indexes, publications.
+2. Tables are for narrow terminals: the widest columns are the last ones, and a column without
+   information is left out.
+3. What is said of an index, a log store or a publication in one line is the same everywhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby, islice
 from shlex import quote
-from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -20,16 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.facts import index_line, keeps, log_store_line
-from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.planning.properties import DEFAULT, FAMILIES, INDEX_PREFIX
 from airflow_provider_segtable.planning.selection import joined, ranges
-
-if TYPE_CHECKING:
-    from airflow_provider_segtable.health.publish_check import PublishCheck
-    from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
-
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
@@ -189,7 +183,7 @@ def _small(small: int, visible: int, health: Facts) -> Text:
 
 
 def _published(facts: Facts) -> str:
-    """Describe what is published in a format: its event, its lag, the address to open."""
+    """Describe a publication: its event, its lag, the address to open."""
     trouble = facts["error"] or facts["refusal"]
     if facts["event"] is None:
         return trouble or "nothing is published yet"
@@ -197,14 +191,14 @@ def _published(facts: Facts) -> str:
     lag = f"{counted(facts['lag_events'] or 0, 'event')} behind ({late})"
     if facts["lag_events"] is None:
         lag = f"{late} old, by a version that the log does not have"
-    said = [f"event {facts['event']}", "up to date" if facts["lag_events"] == 0 else lag]
-    said += [] if facts["enabled"] else ["switched off"]
-    line = f"{', '.join(said)}; open {facts['address']}"
+    parts = [f"event {facts['event']}", "up to date" if facts["lag_events"] == 0 else lag]
+    parts += [] if facts["enabled"] else ["switched off"]
+    line = f"{', '.join(parts)}; open {facts['address']}"
     return f"{line}; {trouble}" if trouble else line
 
 
 def _log_files(groups: Facts) -> Text:
-    """Describe what readers of a primary-key table merge."""
+    """Describe the log files that readers of a primary-key table merge."""
     if not groups["log_files"]:
         return Text(f"none above the base files of {counted(groups['buckets'], 'bucket')}", "green")
     where = f"{short_interval(str(groups['worst_interval']))} bucket {groups['worst_bucket']}"
@@ -427,7 +421,7 @@ def _value(value: object) -> str:
 
 
 def drawn_runs(facts: Facts) -> RenderableType:
-    """Draw how the runs of indexes ended, and what they left."""
+    """Draw the outcome of index runs, and the chunks that they left."""
     if not facts["runs"]:
         return Text("There are no indexes.")
     numbers = ("pieces", "files", "chunks left")
@@ -485,20 +479,20 @@ def _next(facts: Facts) -> list[str]:
 
 
 def drawn_savings(facts: Facts) -> RenderableType:
-    """Draw what a read opens and reads without indexes, with each, and with all."""
+    """Draw the cost of a read without indexes, with each, and with all."""
     plans: Sequence[Facts] = facts["plans"]
     numbers = ("files opened", "row groups", "bytes read")
     title = f"{facts['where']} at version {facts['version']}"
     table = grid(title, "with", *numbers, "what", right=numbers)
     for each in plans:
         names, notes = each["indexes"], each["notes"]
-        what = notes[0]["text"] if notes and len(names) == 1 else ""
+        note = notes[0]["text"] if notes and len(names) == 1 else ""
         table.add_row(
             Text(_these(names)),
             f"{each['files_opened']:,} of {each['files']:,}",
             f"{each['row_groups_read']:,}",
             describe_size(each["bytes_read"]),
-            Text(what),
+            Text(note),
         )
     if len(plans) > 1:
         return table
@@ -521,31 +515,6 @@ VERDICTS = {
 }
 
 
-def status_facts(status: "PublishedStatus") -> Facts:
-    """Return what is published in a format, and how far it is behind."""
-    return {
-        "format": status.format,
-        "enabled": status.enabled,
-        "event": status.event,
-        "lag_events": status.lag_events,
-        "lag_s": status.lag_seconds,
-        "address": status.address or None,
-        "refusal": status.refusal or None,
-        "error": status.error or None,
-    }
-
-
-def outcome_facts(outcome: Any) -> Facts:
-    """Return the outcome of a publication; a key that it does not have is null."""
-    keys = ("format", "event", "number", "address", "shown", "gone", "reason")
-    return {
-        "outcome": type(outcome).__name__,
-        **{key: getattr(outcome, key, None) for key in keys},
-        "unregistered": getattr(outcome, "unregistered", "") or None,
-        "mended": getattr(outcome, "mended", "") or None,
-    }
-
-
 def outcome_line(facts: Facts) -> str:
     """Return the outcome of a publication in a line."""
     line = _LINES[facts["outcome"]].format_map(facts)
@@ -563,30 +532,8 @@ _LINES: Mapping[str, str] = {
 }
 
 
-def check_facts(check: "PublishCheck") -> Facts:
-    """Return what readers see of a format; findings are not in it."""
-    return {
-        "format": check.format,
-        "address": check.address or None,
-        "event": check.event,
-        "rows": check.rows,
-        "checksum": check.checksum or None,
-        "readers": [
-            {
-                "reader": each.reader,
-                "version": each.version or None,
-                "verdict": each.verdict.value,
-                "rows": each.rows,
-                "columns": list(each.columns),
-                "message": each.message or None,
-            }
-            for each in check.readers
-        ],
-    }
-
-
 def draw_checks(checks: Iterable[Facts]) -> RenderableType:
-    """Draw what readers see of each format."""
+    """Draw the verdict of each reader of each format."""
     parts: list[RenderableType] = []
     for check in checks:
         if check["event"] is None or not check["readers"]:

@@ -18,10 +18,8 @@ Exit codes for scripts, so that they need not parse messages:
 import json
 import os
 import sys
-from collections.abc import Mapping
 from enum import IntEnum
 from shlex import quote
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -47,10 +45,8 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     SegtableError,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.secret import redacted
-
-Facts = Mapping[str, Any]
-"""An answer as plain JSON values under stable keys."""
 
 WIDTH_WHEN_PIPED = 160
 

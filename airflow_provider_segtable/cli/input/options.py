@@ -1,23 +1,29 @@
 """Options and arguments that several commands share, each declared once.
 
-1. ``@option_groups`` replaces a command's parameters whose types are dataclasses by one option for
-   each of their fields.
-2. The command gets the dataclass; Typer, and so ``--help``, sees the single options in its place.
-3. Durations are written as people do: ``90``, ``90s``, ``15m``, ``2h``.
+1. An option is an alias (``Annotated``). Options that recur together are a group: a dataclass.
+2. ``@option_groups`` replaces each parameter that is a group by the options of its fields. The
+   command gets the dataclass. Typer, and so ``--help``, sees single options in its place, and the
+   arguments of groups before those of the command.
+3. ``CommonOptions`` open the table and print the answer; ``ZooKeeperOptions`` also end the session.
+4. Durations are numbers with a unit: ``90``, ``90s``, ``15m``, ``2h``.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from rich.console import RenderableType
 from rich.markup import escape
+from typer.models import ArgumentInfo
 
-from airflow_provider_segtable.cli.display.output import note
+from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.facts import Facts, Result
 from airflow_provider_segtable.core.indexes.index_kind import DEFAULT_RATE, ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import KINDS
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
@@ -80,6 +86,11 @@ StorageOptions = Annotated[
     ),
 ]
 
+IntervalOption = Annotated[
+    str | None,
+    typer.Option(help="Only this event time, ISO 8601 start/end.", metavar="START/END"),
+]
+
 CommitId = Annotated[
     str | None,
     typer.Option(
@@ -136,14 +147,17 @@ def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the fields of its dataclass parameters as options."""
     groups: dict[str, type] = {}
-    parameters: list[Parameter] = []
+    first: list[Parameter] = []
+    others: list[Parameter] = []
     for name, parameter in signature(command, eval_str=True).parameters.items():
         kind = parameter.annotation
         if isinstance(kind, type) and is_dataclass(kind):
             groups[name] = kind
-            parameters += _options(kind)
+            for each in _options(kind):
+                (first if _is_argument(each) else others).append(each)
         else:
-            parameters.append(parameter)
+            others.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+    parameters = [*first, *others]
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -172,6 +186,85 @@ def _options(kind: type) -> list[Parameter]:
         )
         for each in _fields(kind)
     ]
+
+
+def _is_argument(parameter: Parameter) -> bool:
+    return any(isinstance(each, ArgumentInfo) for each in get_args(parameter.annotation))
+
+
+# The options of nearly every command
+def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | None = None) -> Any:
+    """Open a table; imports ``Table`` only now."""
+    from airflow_provider_segtable.table.table import Table
+
+    options = store_options(storage_options)
+    return Table.open(uri, zookeeper=zookeeper, storage_options=options)
+
+
+@contextmanager
+def writable_table(
+    uri: str, storage_options: list[str] | None, zookeeper: str | None
+) -> Iterator[Any]:
+    """Open a table with a coordinator, if available, and end its session afterwards."""
+    from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
+
+    table = open_table(uri, storage_options, find_zookeeper(zookeeper))
+    try:
+        yield table
+    finally:
+        if table.ports.optional_coordinator is not None:
+            table.ports.optional_coordinator.close()
+
+
+class _Answer:
+    """The answer of a command about one table."""
+
+    __slots__ = ()
+    table: str
+    as_json: bool
+
+    def answer(self, facts: Facts, draw: Callable[[Facts], RenderableType]) -> None:
+        """Print facts as JSON, or draw them; the table's address comes first."""
+        answer = {"table": self.table, **facts}
+        print_json(answer) if self.as_json else show(draw(answer))
+
+    def report(self, result: Result, draw: Callable[[Facts], RenderableType], **more: Any) -> None:
+        """Print the facts of a result, with ``more`` that it does not know."""
+        self.answer({**result.facts(), **more}, draw)
+
+    def note(self, text: str) -> None:
+        """Print a remark (Rich markup), unless the answer is JSON."""
+        if not self.as_json:
+            note(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions(_Answer):
+    """A table, the options of its object store, and the form of the answer."""
+
+    table: TableUri
+    storage_options: StorageOptions = None
+    as_json: AsJson = False
+
+    def open(self) -> Any:
+        """Open the table, without ZooKeeper."""
+        return open_table(self.table, self.storage_options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperOptions(_Answer):
+    """The common options of a command that may need ZooKeeper."""
+
+    table: TableUri
+    zookeeper: ZooKeeper = None
+    storage_options: StorageOptions = None
+    as_json: AsJson = False
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Open the table with a coordinator, if available, and end its session afterwards."""
+        with writable_table(self.table, self.storage_options, self.zookeeper) as table:
+            yield table
 
 
 CSV = "CSV files"
