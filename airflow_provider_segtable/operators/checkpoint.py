@@ -75,7 +75,7 @@ class SegtableCheckpointOperator(AssetEventOperator):
             made.version,
             counted(len(made.services), "service"),
         )
-        return {"version": made.version, "records": records, "services": [*made.services]}
+        return {**made.facts(), "records": records}
 
     def _check(self) -> None:
         seconds("wait_s", self.wait_s)
