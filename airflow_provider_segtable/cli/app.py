@@ -50,7 +50,7 @@ A first journey, on this machine alone:
 Exit codes:
 
     0  done
-    1  failed; the message says what to do
+    1  failed; the message has the way out
     2  the command or a value is invalid; nothing was written
     3  something is missing: ZooKeeper, Java, a package
     4  conflict with another writer: run the command again

@@ -220,16 +220,16 @@ def merge(
     r"""Merge a file into a table by key, in one event; compactions and appends go on meanwhile.
 
     [green]segtable merge ./orders corrections.csv --on order_id[/]
-        update what is there, insert what is not
+        update present rows, insert new ones
     [green]segtable merge ./orders late.parquet --on order_id --matched ignore[/]
-        insert only what is not there yet
+        insert only new rows
     [green]segtable merge ./orders gone.csv --on order_id --matched delete \
         --unmatched ignore[/]
     [green]segtable merge ./stock sold.csv --on item --set "n=target.n - source.n" \
         --unmatched ignore[/]
-        take away what the file names; or compute with both sides
+        subtract the file's numbers: both sides can be computed with
 
-    Columns that the file lacks stay as they are; rows that come have their defaults, or null.
+    Columns that the file lacks stay as they are; inserted rows have their defaults, or null.
     A key must not be twice in the file if a row of the table has it.
     """
     request = Merge(

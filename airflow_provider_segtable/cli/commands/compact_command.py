@@ -55,7 +55,7 @@ def plan(
 
     Minor compaction joins small neighbours, semi-major sorts a chunk while appends
     go on, major replaces chunks that have gone cold by a new version. An index plan
-    builds what an index lacks; indexes of the policy (index.NAME) are requested.
+    builds missing entries of an index; indexes of the policy (index.NAME) are requested.
 
     The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
@@ -116,7 +116,7 @@ Wait = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindOptions:
+class RequestOptions:
     """One kind of compaction, now, and its settings."""
 
     kind: Annotated[
@@ -222,9 +222,9 @@ def compact(
     *,
     all_: Annotated[
         bool,
-        typer.Option("--all", help="Plan and run plans until all that is there is compacted."),
+        typer.Option("--all", help="Plan and run plans until all present rows are compacted."),
     ] = False,
-    one: KindOptions,
+    one: RequestOptions,
     engine: EngineOption = Engine.AUTO,
     master: MasterOption = None,
     wait: Wait = None,
@@ -254,15 +254,15 @@ def compact(
 
     --all goes on while compactions pay, also those that the first ones make
     possible or that more plans than compaction.max_plans left for later. It
-    compacts what was there when it began: plans over rows that are appended
+    compacts the rows that were there when it began: plans over rows that are appended
     meanwhile are left for the next run, and counted, as are plans that cannot
     end now (another process has their locks). The tables of indexes are
     compacted, too.
 
     Safe to run twice, also at once: a plan is finished once, and the other
     command reports that. Ends with 1 if a plan failed; "done already", "running
-    elsewhere", "overtaken" and "yielded" are no failures. Ends with 7 if all
-    that went wrong is an index that cannot be read: reads go on without it.
+    elsewhere", "overtaken" and "yielded" are no failures. Ends with 7 if the
+    only failure is an unreadable index: reads go on without it.
     """
     from airflow_provider_segtable.services.compact_table import (
         Rounds,

@@ -23,7 +23,6 @@ from airflow_provider_segtable.cli.display.output import (
     print_error,
     print_json,
     progress,
-    show,
 )
 from airflow_provider_segtable.cli.input.options import (
     CommonOptions,
@@ -82,10 +81,10 @@ def verify(
     Reads only, needs no ZooKeeper, and may run beside writers: it looks at the
     version that is newest when it starts.
 
-    Ends with 0 if all is well, 5 if something is wrong, and 6 if something
-    could not be looked at (and nothing else is wrong). Each finding says what to
-    do about it. First stop the compactions of the table and keep a copy of its
-    folder _segtable; then [green]segtable repair[/], which shows what it would do.
+    Ends with 0 if all is well, 5 if something is wrong, and 6 if something could
+    not be checked and the rest is sound. Each finding has the way out. First stop
+    the compactions of the table and keep a copy of its folder _segtable; then
+    [green]segtable repair[/], which shows its plan.
     """
     try:
         found = _run(common, threads, deep=deep, all_versions=all_versions)
@@ -223,8 +222,7 @@ def doctor(
     data itself is sound: [green]segtable verify ./flights[/]
 
     Ends by the worst severity: 0 nothing (or info), 7 warning, 6 something
-    could not be looked at, 5 critical. Each finding says why it matters and
-    what to do about it.
+    could not be checked, 5 critical. Each finding has its effect and the way out.
     """
     from airflow_provider_segtable.health.doctor import examine
 
@@ -303,10 +301,10 @@ def repair(
 
     Stop all writers first. The plan is shown before it is carried out, with all doubts.
 
-    [green]segtable repair ./flights[/]                     show what would be done
-    [green]segtable repair ./flights --yes[/]               do it
+    [green]segtable repair ./flights[/]                     show the plan
+    [green]segtable repair ./flights --yes[/]               carry it out
     [green]segtable repair ./flights --without FILE --yes[/] leave a doubtful file out
-    [green]segtable repair ./flights --deletes apply --yes[/] delete again what was deleted
+    [green]segtable repair ./flights --deletes apply --yes[/] delete the deleted rows again
     """
     from airflow_provider_segtable.health import repair as service
 
@@ -314,11 +312,8 @@ def repair(
     plan = service.plan_repair(ports, chosen.decisions(ports))
     wanted = yes and not dry_run and plan.needed and not plan.blocking
     done = service.repair(ports, plan) if wanted else None
-    if common.as_json:
-        aside = done.aside if done else ""
-        print_json({**plan.facts(), "done": done is not None, "aside": aside})
-    else:
-        show(draw_plan(plan, done=done is not None))
+    aside = done.aside if done else ""
+    common.report(plan, partial(_draw_plan, plan), done=done is not None, aside=aside)
     if plan.needed and not done and not dry_run:
         common.note(
             "Resolve the doubts above first."
@@ -328,13 +323,11 @@ def repair(
         raise typer.Exit(Exit.FAILED)
 
 
-def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
-    """Draw a plan."""
+def _draw_plan(plan: "RepairPlan", facts: Facts) -> Group:
     if not plan.needed:
         return Group(Text(f"{plan.table.name} needs no repair", style="green"))
-    facts = plan.facts()
     written = "a new log" if plan.fresh else f"one event after {facts['last_event']}"
-    head = f"{plan.table.name}: {'wrote' if done else 'would write'} {written}"
+    head = f"{plan.table.name}: {'wrote' if facts['done'] else 'would write'} {written}"
     lines = [
         Text(head, style="bold"),
         Text(f"  shows {counted(len(plan.shown), 'segment')}, {counted(facts['rows'], 'row')}"),

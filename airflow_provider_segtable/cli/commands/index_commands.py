@@ -1,7 +1,7 @@
 """``segtable index``: create, build, inspect, rebuild and drop indexes.
 
 1. An index is built by plans. ``schedule`` requests them, ``run`` also carries them out.
-2. ``status`` and ``show`` read what an index has, ``explain`` what it saves a read.
+2. ``status`` and ``show`` read the entries of an index, ``explain`` its savings for a read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ def explain(
     read: ReadOptions,
     common: CommonOptions,
 ) -> None:
-    """Show what indexes save a read: its plan without them, with each, and with all.
+    """Show the savings of indexes for a read: its plan without them, with each, and with all.
 
     [green]segtable index explain ./flights --where "tailnum = 'N328AA'"[/]
     [green]segtable index explain ./flights --where "dep_delay > 800" --json[/]
@@ -100,7 +100,7 @@ def _plan(scan: "Scan", indexes: Mapping[str, "IndexState"]) -> Facts:
 Timeout = Annotated[
     str | None,
     typer.Option(
-        help="Pause after this time, e.g. 90s, 15m, 2h: what is built stays, and the next run goes "
+        help="Pause after this time, e.g. 90s, 15m, 2h: built entries stay, and the next run goes "
         "on. The table's index.timeout_minutes by default.",
         metavar="DURATION",
         show_default=False,
@@ -117,7 +117,7 @@ def run(
     master: MasterOption = None,
     common: ZooKeeperOptions,
 ) -> None:
-    """Build what indexes lack, while writers and readers go on.
+    """Build missing entries of indexes, while writers and readers go on.
 
     [green]segtable index run ./flights[/]
     [green]segtable index run ./flights delays --timeout 15m[/]
@@ -147,7 +147,7 @@ def refuse_failed(runs: Sequence[Facts]) -> None:
 
 @option_groups
 def schedule(names: IndexNames = None, *, common: CommonOptions) -> None:
-    """Request plans for what indexes lack, for an index DAG run or for `index run`.
+    """Request plans for missing entries of indexes, for an index DAG run or for `index run`.
 
     [green]segtable index schedule ./flights[/]
     [green]segtable index schedule ./flights delays --json | jq -r '.plans[].plan'[/]
@@ -260,7 +260,7 @@ def create(
     files keeps sizes and numbers of rows. record_index keeps one row for each
     key of a primary-key table, whichever time chunks its records are in.
 
-    What is in the table already is built by the planner's DAG, by [green]segtable index
+    Entries of present files are built by the planner's DAG, by [green]segtable index
     run TABLE NAME[/], or at once with --run, while writers and readers go on. Until
     then reads open the files that the index does not know.
     """
@@ -283,13 +283,13 @@ indexes.command()(explain)
 @indexes.command()
 @option_groups
 def status(names: IndexNames = None, *, common: CommonOptions) -> None:
-    """Show what indexes keep, how far they are, and what they take.
+    """Show the columns, progress and size of indexes.
 
     [green]segtable index status ./flights[/]
     [green]segtable index status ./flights delays --json | jq '.indexes[0].lag_s'[/]
 
     An index is "building" until it knows all files, and "available" from then
-    on. "files" are those it knows, of those that reads see. It is behind if a
+    on. "files" counts those with entries, of those that reads see. It is behind if a
     commit could not feed it: reads open those files until the next run.
     """
     _show_indexes(common.open(), names, common)
@@ -365,7 +365,7 @@ def _show_indexes(
 
 
 def _coverage(table: Any, index: IndexState, state: State) -> Facts:
-    """Return what the index knows, or null values and the problem if it cannot be read."""
+    """Return the coverage of the index, or null values and the problem if it cannot be read."""
     from airflow_provider_segtable.table.index_lifecycle import Coverage, coverage
 
     try:

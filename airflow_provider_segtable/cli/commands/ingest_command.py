@@ -44,7 +44,7 @@ class LoadOptions:
         str | None,
         typer.Option(
             help="Only these columns of the files; NEW=OLD takes a column under another name. A "
-            "rollup table takes by default what it needs, other tables all columns.",
+            "rollup table takes by default the columns it needs, other tables all columns.",
             metavar="A,NEW=OLD,...",
             show_default=False,
         ),
@@ -175,7 +175,7 @@ def ingest(
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
     [green]segtable ingest ./flights s3://landing/2026/02/01.parquet[/]
     [green]segtable ingest ./flights night.csv --overwrite 2026-01-31/2026-02-01[/]
-        load a day again: its rows go, those of all files come, at once
+        load a day again: the rows of all files replace its rows, at once
     [green]segtable ingest ./flights ua.csv --overwrite-where "carrier = 'UA'" --dry-run[/]
     [green]segtable ingest ./orders changes.jsonl --deleted gone[/]
         upsert by the primary key; rows in which "gone" is true delete theirs

@@ -49,12 +49,12 @@ log_stores = typer.Typer(
 @log_stores.command("list")
 @option_groups
 def list_buckets(*, common: ZooKeeperOptions) -> None:
-    """List the buckets of a table's log store: who serves them, and what is not committed.
+    """List the buckets of a table's log store: their services and uncommitted records.
 
     [green]segtable logstore list ./trips[/]
     [green]segtable logstore list ./trips --json | jq '.buckets[].uncommitted_records'[/]
 
-    What is committed is read from the table's log, and the rest from the services
+    Committed offsets are read from the table's log, the others from the services
     that ZooKeeper names. A token and certificates for them: $SEGTABLE_LOG_STORE_OPTIONS.
     """
     from airflow_provider_segtable.library.log_stores import log_buckets
@@ -73,7 +73,7 @@ def checkpoint(
     ] = "60s",
     common: ZooKeeperOptions,
 ) -> None:
-    """Commit now what the services of a table's log store have buffered.
+    """Commit the buffered records of a table's log store now.
 
     [green]segtable logstore checkpoint ./trips[/]
     [green]segtable logstore checkpoint ./trips --wait 5m --json | jq .version[/]
@@ -226,7 +226,7 @@ def serve(
     session ends. Writers and readers find them by ZooKeeper, with the token in
     $SEGTABLE_LOG_STORE_OPTIONS.
 
-    It prints what it serves, what moves, and each checkpoint. SIGTERM and Ctrl-C make
+    It prints its buckets, their moves, and each checkpoint. SIGTERM and Ctrl-C make
     a last checkpoint. See the buckets: [green]segtable logstore list ./trips[/]
     """
     from airflow_provider_segtable.library.log_server import LogServer

@@ -1,4 +1,4 @@
-"""``segtable publish``: publish a table for readers of other formats, and check what they see."""
+"""``segtable publish``: publish a table for readers of other formats, and check their view."""
 
 from shlex import quote
 from typing import Annotated, Any
@@ -32,8 +32,8 @@ def publish(
         bool,
         typer.Option(
             "--check",
-            help="Publish nothing: read what is published by the libraries that are installed, "
-            "and compare it with the log.",
+            help="Publish nothing: read the published versions by the installed libraries, "
+            "and compare them with the log.",
         ),
     ] = False,
     full: Annotated[
@@ -45,7 +45,7 @@ def publish(
     remove: Annotated[
         bool,
         typer.Option(
-            "--remove", help="Switch formats off, and delete what is published; not the table."
+            "--remove", help="Switch formats off, and delete the published versions; not the table."
         ),
     ] = False,
     common: CommonOptions,
@@ -55,11 +55,11 @@ def publish(
     [green]segtable table set ./flights publish.delta=on[/]   with each commit
     [green]segtable publish ./flights[/]                      now, if a format is on
     [green]segtable publish ./flights --format iceberg[/]     once, in this format
-    [green]segtable publish ./flights --check[/]              what other readers see
+    [green]segtable publish ./flights --check[/]              compare readers with the log
     [green]segtable publish ./flights --format delta --remove[/]
 
-    Needs no ZooKeeper, and may run beside anything: only what changed since the
-    last publication is written, in one atomic step. A published version shows
+    Needs no ZooKeeper, and may run beside anything: only changes since the
+    last publication are written, in one atomic step. A published version shows
     exactly one version of the table, without deleted rows. Of a table with a
     primary key it has the base files: records since the last compaction of a
     bucket are not in it. "table describe" shows the addresses to open, and how
@@ -69,7 +69,7 @@ def publish(
     or its catalog does not have the version.
     --check ends as verify does: 0 if readers agree with the log, 5 if one shows
     other rows, 6 if no reader of a format could be asked. A reader that does not
-    support what is published is named, which is no damage.
+    support the published version is named, which is no damage.
     """
     if sum((check, full, remove)) > 1:
         raise InvalidInput("--check, --full and --remove exclude each other: give one of them")
@@ -141,7 +141,7 @@ def _check(opened: Any, names: tuple[str, ...], common: CommonOptions) -> None:
 
 def _remove(opened: Any, names: tuple[str, ...], common: CommonOptions) -> None:
     if not names:
-        raise InvalidInput("name what to remove: --format delta, --format iceberg, or both")
+        raise InvalidInput("name the formats to remove: --format delta, --format iceberg, or both")
     removed = {name: list(opened.unpublish(name)) for name in names}
     answer = {"table": common.table, "version": opened.state().n, "removed": removed}
     if common.as_json:

@@ -44,7 +44,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options that choose what is read."""
+    """The rows to read, as options."""
 
     columns: Annotated[
         str | None, typer.Option(help="Only these, in this order.", metavar="A,B,...")
@@ -93,7 +93,7 @@ class ReadOptions:
         bool,
         typer.Option(
             "--include-log",
-            help="Also what log stores hold and no commit has yet; needs ZooKeeper.",
+            help="Also uncommitted records of log stores; needs ZooKeeper.",
         ),
     ] = False
     unchecked: Annotated[
@@ -123,7 +123,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """The options that choose what is printed of it."""
+    """The form of the answer, as options."""
 
     limit: Annotated[
         int | None,
@@ -147,8 +147,8 @@ class AnswerOptions:
         bool,
         typer.Option(
             "--explain",
-            help="Read no rows: show which files are opened, what each step leaves out, and the "
-            "bytes to read.",
+            help="Read no rows: show the files to open, the savings of each step, and the bytes to "
+            "read.",
         ),
     ] = False
 

@@ -241,7 +241,7 @@ def describe(
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
 
     Read rows by "table scan", Python or Spark. Readers of Delta Lake and
-    Apache Iceberg open the addresses of what is published (segtable publish);
+    Apache Iceberg open the published addresses (segtable publish);
     other readers of the table's folder also see deleted and replaced rows.
     """
     opened = common.open()
@@ -267,7 +267,7 @@ def segments(
     ] = None,
     common: CommonOptions,
 ) -> None:
-    r"""List the visible segments: what a scan reads.
+    r"""List the visible segments, which a scan reads.
 
     [green]segtable table segments ./flights --interval 2013-01-01/2013-02-01[/]
     [green]segtable table segments ./flights --all[/]
@@ -334,7 +334,7 @@ def restore(
 
     [green]segtable table timeline ./flights[/]                 lists versions
     [green]segtable table restore ./flights --version 42[/]
-        shows what would change, and asks
+        shows the changes, and asks for confirmation
     [green]segtable table restore ./flights --as-of 2026-01-31T12:00 --yes[/]
     [green]segtable table restore ./flights --tag before-migration --columns[/]
 
@@ -414,11 +414,11 @@ def drop(
 ) -> None:
     """Delete a table for good: its rows, all its versions, its records in ZooKeeper.
 
-    [green]segtable table drop ./flights --dry-run[/]     shows what would be deleted
-    [green]segtable table drop ./flights[/]               shows it, and asks
+    [green]segtable table drop ./flights --dry-run[/]     shows its rows, files and size
+    [green]segtable table drop ./flights[/]               shows them, and asks
     [green]segtable table drop s3://lake/flights --yes[/]
 
-    The table is gone at once, for everyone. If the command is interrupted, run
+    The table is gone at once, for all readers and writers. If the command is interrupted, run
     it again. Files that segtable did not make stay, and are named. One small
     file stays, too: it stops a writer that was paused meanwhile. A new table
     may be created in the same place.

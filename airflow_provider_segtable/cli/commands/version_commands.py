@@ -46,7 +46,9 @@ class RetentionOptions:
     consumer_hours: Annotated[
         float | None,
         typer.Option(
-            help="Keep what consumers have yet to read for at most N hours.", metavar="N", min=0
+            help="Keep versions that consumers have yet to read for at most N hours.",
+            metavar="N",
+            min=0,
         ),
     ] = None
 
@@ -78,7 +80,7 @@ def clean(
     By default versions are kept as the table's properties say (retention.hours,
     retention.versions, retention.orphan_hours), which is 24 hours and 10
     versions, and 72 hours for files that the log does not name. A tagged
-    version is kept whatever its age, and what a consumer has yet to read for
+    version is kept at any age. Versions that a consumer has yet to read are kept for
     retention.consumer_hours (168). Indexes are cleaned, too. Needs no ZooKeeper, and may run beside
     anything. With --orphan-hours 0 an append that is just being written loses
     its files.
@@ -94,7 +96,7 @@ def clean(
 
 
 def _draw(facts: Facts) -> RenderableType:
-    taken = grid("To delete" if facts["dry_run"] else "Deleted", "what", "count", right=("count",))
+    taken = grid("To delete" if facts["dry_run"] else "Deleted", "files", "count", right=("count",))
     for noun, key in (
         ("hidden segments", "segments"),
         ("data files", "files"),
@@ -251,7 +253,7 @@ def _show_consumers(table: Any, common: CommonOptions) -> None:
 
 
 def _log_facts(state: State, consumer: Consumer) -> list[Facts]:
-    """Return how far a consumer group has read each bucket, of what is committed."""
+    """Return the progress of a consumer group in the committed records of each bucket."""
     ends = {bucket: LogEnd(known=bucket_of(state, bucket)) for bucket in consumer.log}
     return [
         {

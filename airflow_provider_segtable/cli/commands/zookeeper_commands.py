@@ -254,7 +254,9 @@ def _draw(facts: Facts) -> RenderableType:
 
 
 def _table(title: str, entries: Iterable[Facts]) -> RenderableType:
-    table = grid(title, "group", "state", "mode", "prio", "age", "what", "who", right=("prio",))
+    table = grid(
+        title, "group", "state", "mode", "prio", "age", "locked", "holder", right=("prio",)
+    )
     for entry in entries:
         progress = ", ".join(f"{key} {value}" for key, value in entry["progress"].items())
         revoked = f"revoked by {entry['revoked_by']}" if entry["revoked_by"] else ""

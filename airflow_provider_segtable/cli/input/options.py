@@ -96,7 +96,7 @@ CommitId = Annotated[
     typer.Option(
         "--commit-id",
         metavar="NAME",
-        help="A name for what this command commits. Repeated under the same name, it commits "
+        help="A name for the commit. Repeated under the same name, the command commits "
         "nothing more.",
         show_default=False,
     ),
@@ -267,10 +267,10 @@ class ZooKeeperOptions(_Answer):
             yield table
 
 
+# Formats of CSV files
 CSV = "CSV files"
 
 
-# Formats of CSV files
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
     """The form of CSV files, as options."""
@@ -278,8 +278,7 @@ class CsvOptions:
     delimiter: Annotated[
         str | None,
         typer.Option(
-            help="What separates fields: one character, or tab. A comma by default, in *.tsv a "
-            "tab.",
+            help="Separator of fields: one character, or tab. A comma by default, in *.tsv a tab.",
             metavar="CHARACTER",
             show_default=False,
             rich_help_panel=CSV,
@@ -323,11 +322,11 @@ class CsvOptions:
         )
 
 
+# Durations
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
 
 
-# Durations
 def seconds_of(text: str, option: str) -> float:
     """Return the seconds of a duration that an option gives.
 
@@ -341,6 +340,7 @@ def seconds_of(text: str, option: str) -> float:
     return float(number) * _SECONDS[unit]
 
 
+# Engines: where a command's work is done
 EngineOption = Annotated[
     Engine,
     typer.Option(
@@ -354,18 +354,18 @@ MasterOption = Annotated[
 ]
 
 
-# Engines: where a command's work is done
 def check_spark() -> None:
     """Check that Spark can start here, before a module that needs PySpark is imported.
 
     Raises:
-        JavaMissing, DependencyMissing: the message says what is missing and how to get it.
+        JavaMissing, DependencyMissing: the message names the missing part and how to get it.
     """
     from airflow_provider_segtable.spark.driver.session import check_machine
 
     check_machine()
 
 
+# Contents of an index
 IndexName = Annotated[
     str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)
 ]
@@ -376,13 +376,12 @@ IndexNames = Annotated[
 ]
 
 
-# Contents of an index
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:
     """The kind of an index, and its settings."""
 
     kind: Annotated[
-        str, typer.Option(help=f"What it keeps: {', '.join(sorted(KINDS))}.", metavar="KIND")
+        str, typer.Option(help=f"Kind of its entries: {', '.join(sorted(KINDS))}.", metavar="KIND")
     ] = ColumnStats.name
     columns: Annotated[
         str | None,
@@ -404,6 +403,7 @@ class KindOptions:
         return tuple(name for name in split_names(self.columns or "") if name)
 
 
+# Formats to publish in
 FormatNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -426,7 +426,6 @@ PublishFormats = Annotated[
 ]
 
 
-# Formats to publish in
 def checked_formats(given: list[str] | None) -> tuple[str, ...]:
     """Return the formats that were named, each once.
 
