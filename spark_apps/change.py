@@ -56,11 +56,7 @@ def work(app: App) -> Outcome:
     result = change(app.spark, app.ports, request, read, wait_s=app.arguments.wait_s)
     facts = {
         "kind": request.kind.value,
-        "event": result.n,
-        "matched": result.matched,
-        "deleted": result.deleted,
-        "inserted": result.inserted,
-        "dry_run": result.dry_run,
+        **result.facts(),
         "seconds": round(monotonic() - start, 3),
     }
     logged = result.n is not None and request.commit_id is not None

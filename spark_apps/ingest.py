@@ -216,14 +216,8 @@ def _overwritten(app: App, rows: DataFrame) -> Outcome:
         sizing=Sizing(rows_per_segment=given.rows_per_segment),
         wait_s=given.wait_s,
     )
-    facts = {
-        "event": done.n,
-        "matched": done.matched,
-        "deleted": done.deleted,
-        "inserted": done.inserted,
-        "dry_run": done.dry_run,
-    }
-    return Outcome(code=DONE, facts=facts if done.n is None else facts | _appended(app, done.n))
+    appended = {} if done.n is None else _appended(app, done.n)
+    return Outcome(code=DONE, facts={**done.facts(), **appended})
 
 
 def _appended(app: App, n: int) -> dict[str, int]:

@@ -3,7 +3,7 @@
 1. A command gathers *facts* (``facts``: plain JSON values under stable keys). It prints them
    (``--json``) or draws them as tables (``drawing``).
 2. Standard output has the answer only; progress, notes and errors go to standard error.
-3. A segtable error becomes one red line ``error: <what and the way out>``, the exit code of its
+3. A segtable error becomes one red line ``error: MESSAGE`` with the way out, the exit code of its
    family (``exits``), and with ``--json`` also ``{"error", "message"}``.
 4. Heavy modules (Arrow, Spark, Airflow) are imported only when a command needs them.
 """

@@ -33,7 +33,9 @@ def advise_like(file: "InputFile", time_column: str, granularity: str) -> None:
     starts = {now.chunk(at).start for at in times}
     advice = granularity_advice(now, starts, file.size())
     if advice is not None:
-        _tell(advice, f"create the table with --granularity {advice.better} if its rows are alike")
+        _advise(
+            advice, f"create the table with --granularity {advice.better} if its rows are alike"
+        )
 
 
 def advise_nulls(file: "InputFile", schema: "pa.Schema") -> None:
@@ -65,8 +67,8 @@ def advise_filled(uri: str, state: State) -> None:
     advice = granularity_advice(state.layout.granularity, starts, size)
     if advice is not None:
         way = f"segtable compact {quote(uri)} --kind major --granularity {advice.better}"
-        _tell(advice, f"{way} changes what is there, a new table also what comes")
+        _advise(advice, f"{way} changes the present rows, a new table also later ones")
 
 
-def _tell(advice: Advice, way_out: str) -> None:
+def _advise(advice: Advice, way_out: str) -> None:
     note(f"[yellow]advice:[/] {escape(f'{advice}; {way_out}')}")

@@ -14,7 +14,7 @@ from airflow_provider_segtable.cli.commands.index_commands import indexes
 from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.log_store_commands import log_stores, serve, tail
 from airflow_provider_segtable.cli.commands.publish_command import publish
-from airflow_provider_segtable.cli.commands.table_commands import drop, restore, tables
+from airflow_provider_segtable.cli.commands.table_commands import tables
 from airflow_provider_segtable.cli.commands.version_commands import clean, consumers, tag
 from airflow_provider_segtable.cli.commands.zookeeper_commands import locks, zookeeper
 from airflow_provider_segtable.cli.guard import GuardedGroup
@@ -50,7 +50,7 @@ A first journey, on this machine alone:
 Exit codes:
 
     0  done
-    1  failed; the message says what to do
+    1  failed; the message has the way out
     2  the command or a value is invalid; nothing was written
     3  something is missing: ZooKeeper, Java, a package
     4  conflict with another writer: run the command again
@@ -90,8 +90,6 @@ def root(
     """Hold the options of the command itself."""
 
 
-tables.command()(restore)
-tables.command()(drop)
 app.add_typer(tables, name="table")
 app.command()(ingest)
 app.command()(delete)

@@ -9,9 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_segtable.cli.display.output import (
-    print_warning,
-)
+from airflow_provider_segtable.cli.display.output import print_warning
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import LastPart
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
@@ -37,9 +35,9 @@ from airflow_provider_segtable.table.table import Table
 
 
 @contextmanager
-def session(master: str | None, what: str, table: Table) -> Iterator[SparkSession]:
+def session(master: str | None, work: str, table: Table) -> Iterator[SparkSession]:
     """Yield a session for one command over a table, and stop it at the end."""
-    spark = sessions.session(f"segtable {what} {table.state().table.name}", master)
+    spark = sessions.session(f"segtable {work} {table.state().table.name}", master)
     try:
         warning = local_root_warning(table.ports.uri, spark.sparkContext.master)
         if warning:

@@ -10,20 +10,23 @@
    plans are made. Spark starts when it is first chosen, once a command, and stops with it.
 """
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from time import monotonic
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.facts import change_facts
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
-from airflow_provider_segtable.cli.input.options import check_spark
+from airflow_provider_segtable.cli.display.output import note, progress
+from airflow_provider_segtable.cli.input.options import ZooKeeperOptions, check_spark
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, NotFound
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.planning.engine import (
@@ -40,15 +43,14 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.state import State
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.services.attempt import Execute
+    from airflow_provider_segtable.table.changes.row_change import ChangeResult
     from airflow_provider_segtable.table.load import FileColumns
 
 _DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
 _DONE = {"delete": "deleted", "update": "updated", "merge": "merged", "overwrite": "overwritten"}
 
 
-def changed(
-    uri: str, table: Any, request: ChangeRequest, engine: Engine, master: str | None
-) -> Facts:
+def changed(table: Any, request: ChangeRequest, engine: Engine, master: str | None) -> Facts:
     """Carry out a change, and return its result."""
     start = monotonic()
     if request.appends and table.state().table.kind.rules is None:
@@ -65,29 +67,46 @@ def changed(
             from airflow_provider_segtable.cli.on_spark import change_rows
 
             result = change_rows(table, request, master)
-    return change_facts(
-        uri, result, kind=request.kind.value, engine=used, before=before, start=start
-    )
+    return _facts(result, request.kind.value, used, before=before, start=start)
 
 
-def tell(facts: Facts, *, as_json: bool) -> None:
+def _facts(
+    result: "ChangeResult", kind: str, engine: Engine, *, before: bool, start: float
+) -> Facts:
+    """Return the result of a change that began at ``start``, by the monotonic clock.
+
+    ``before`` says that an event with its commit id was in the log already.
+    """
+    return {
+        "version": result.state.n,
+        "kind": kind,
+        "dry_run": result.dry_run,
+        "engine": engine.value,
+        **result.facts(),
+        "changed_before": before,
+        "seconds": round(monotonic() - start, 3),
+    }
+
+
+def show_change(facts: Facts, common: ZooKeeperOptions) -> None:
     """Print the result of a change."""
-    if as_json:
-        print_json(facts)
-        return
+    common.answer(facts, _draw)
+    if facts["dry_run"]:
+        common.note("[dim]a dry run: nothing was written[/]")
+
+
+def _draw(facts: Facts) -> Text:
     matched = f"{counted(facts['matched'], 'row')} matched"
     moved = f", {facts['deleted'] or 0:,} deleted, {facts['inserted']:,} inserted"
     # deletes by predicate are not counted
     counts = f"{matched}{'' if facts['deleted'] is None else moved}"
     if facts["dry_run"]:
-        show(Text(counts))
-        note("[dim]a dry run: nothing was written[/]")
-    elif facts["event"] is None:
-        show(Text(f"{matched}: nothing to {facts['kind']}, nothing was written"))
-    else:
-        line = f": {counts}: event {facts['event']}"
-        again = " before, under this name" if facts["changed_before"] else ""
-        show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
+        return Text(counts)
+    if facts["event"] is None:
+        return Text(f"{matched}: nothing to {facts['kind']}, nothing was written")
+    again = " before, under this name" if facts["changed_before"] else ""
+    verb = f"{_DONE[facts['kind']]}{again}"
+    return Text.assemble((verb, "green"), f": {counts}: event {facts['event']}")
 
 
 def _engine(table: Any, request: ChangeRequest, wanted: Engine) -> Engine:
@@ -129,7 +148,7 @@ EngineFor = Callable[["State", Sequence[str]], ChosenEngine]
 
 
 @contextmanager
-def engines(table: Any, wish: Engine, master: str | None, what: str) -> Iterator[EngineFor]:
+def engines(table: Any, wish: Engine, master: str | None, work: str) -> Iterator[EngineFor]:
     """Yield the choice of an engine for plans of a table."""
     from airflow_provider_segtable.services.attempt import in_process
 
@@ -141,7 +160,7 @@ def engines(table: Any, wish: Engine, master: str | None, what: str) -> Iterator
 
             from airflow_provider_segtable.cli.on_spark import session
 
-            return held.enter_context(session(master, what, table))
+            return held.enter_context(session(master, work, table))
 
         def engine_for(state: "State", plans: Sequence[str]) -> ChosenEngine:
             if _chosen(state, plans, wish).local:
@@ -165,7 +184,6 @@ def _chosen(state: "State", plans: Sequence[str], wish: Engine) -> Choice:
 
 
 def overwritten(
-    uri: str,
     table: Any,
     files: "Sequence[InputFile]",
     columns: "FileColumns",
@@ -193,14 +211,20 @@ def overwritten(
             from airflow_provider_segtable.cli.on_spark import overwrite_by_files
 
             result = overwrite_by_files(table, files, columns, request, master)
-    return change_facts(
-        uri,
-        result,
-        kind="overwrite",
-        engine=Engine.LOCAL if local else Engine.SPARK,
-        before=before,
-        start=start,
-    )
+    engine = Engine.LOCAL if local else Engine.SPARK
+    return _facts(result, "overwrite", engine, before=before, start=start)
+
+
+def end_signal() -> threading.Event:
+    """Return an event that SIGTERM and Ctrl-C set."""
+    ended = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, end)
+    return ended
 
 
 def spark_reason(table: Any, request: Overwrite) -> str:
@@ -211,7 +235,6 @@ def spark_reason(table: Any, request: Overwrite) -> str:
 
 
 def _rows(table: Any, files: "Sequence[InputFile]", columns: "FileColumns") -> Any:
-
     import pyarrow as pa
 
     definition = table.state().table

@@ -51,6 +51,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageError,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.log.events import PlanCompleted, segments_of
@@ -62,6 +63,8 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     damaged_vectors,
     unread,
     unread_vectors,
+    worst,
+    worst_first,
 )
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -279,6 +282,16 @@ class Examination:
     version: int
     coordinator: str | None
     findings: tuple[Finding, ...]
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        most = worst(self.findings)
+        return {
+            "version": self.version,
+            "coordinator": self.coordinator,
+            "worst": most.value if most else None,
+            "findings": [finding.facts() for finding in worst_first(self.findings)],
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError, StorageError, VersionExpired
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
@@ -67,6 +68,17 @@ class ReaderCheck:
     columns: tuple[str, ...] = ()
     message: str = ""
 
+    def facts(self) -> Facts:
+        """Return the check as plain JSON values."""
+        return {
+            "reader": self.reader,
+            "version": self.version or None,
+            "verdict": self.verdict.value,
+            "rows": self.rows,
+            "columns": list(self.columns),
+            "message": self.message or None,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishCheck:
@@ -89,6 +101,17 @@ class PublishCheck:
     checksum: str = ""
     readers: tuple[ReaderCheck, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    def facts(self) -> Facts:
+        """Return the check as plain JSON values, without its findings."""
+        return {
+            "format": self.format,
+            "address": self.address or None,
+            "event": self.event,
+            "rows": self.rows,
+            "checksum": self.checksum or None,
+            "readers": [each.facts() for each in self.readers],
+        }
 
 
 def check_published(

@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     OutcomeUnknown,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_table import folder, name_of
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import Event, TableRepaired
@@ -181,6 +182,48 @@ class RepairPlan:
     accept_loss: bool = False
     deletes: DeletesLeft = field(default_factory=DeletesLeft)
     delete_recovery: DeleteRecovery = field(default_factory=DeleteRecovery)
+
+    def facts(self) -> Facts:
+        """Return the plan as plain JSON values."""
+        event = self.event
+        return {
+            "table": self.table.name,
+            "needed": self.needed,
+            "new_log": self.fresh,
+            "last_event": self.log.state.n if self.log.state else None,
+            "put_aside": [entry.path for entry in self.log.torn],
+            "lost_files": [segment.path for segment in self.lost],
+            "adopted": [segment.path for segment in event.segments if segment.path]
+            if event
+            else [],
+            "left_out": [str(segment_id) for segment_id in event.lost] if event else [],
+            "foreign": list(self.files.foreign),
+            "unreadable": dict(self.files.unreadable),
+            "leftovers": list(self.files.leftovers),
+            "deletes": [
+                {
+                    "path": path,
+                    "rows": sum(len(each) for each in rows.values()),
+                    "rows_there": self.delete_recovery.there.get(path, 0),
+                    "proven": path in self.deletes.proven,
+                }
+                for path, rows in sorted(self.deletes.files.items())
+            ],
+            "unreadable_deletes": dict(self.deletes.unreadable),
+            "deleted_again": sum(len(rows) for rows in self.delete_recovery.rows.values()),
+            "rows": sum(segment.rows for segment in self.shown),
+            "doubts": [
+                {
+                    "reason": doubt.reason.value,
+                    "interval": str(doubt.interval),
+                    "note": doubt.note,
+                    "rows": doubt.rows,
+                    "paths": list(doubt.paths),
+                    "blocking": doubt in self.blocking,
+                }
+                for doubt in self.doubts
+            ],
+        }
 
     @property
     def blocking(self) -> tuple[Doubt, ...]:

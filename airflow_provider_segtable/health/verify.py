@@ -38,6 +38,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     UnsupportedFormat,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Appended, Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
@@ -55,6 +56,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     shared_files,
     violations_since,
     worst,
+    worst_first,
     wrong_checkpoint,
 )
 from airflow_provider_segtable.core.segment import Segment
@@ -109,6 +111,21 @@ class Verification:
     rows: int
     findings: tuple[Finding, ...]
     keyed: bool = False
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "version": self.version,
+            "first_event": self.first,
+            "checked": {
+                "versions": self.versions,
+                "checkpoints": self.checkpoints,
+                "files": self.files,
+                "rows": 0 if self.keyed else self.rows,
+                "records": self.rows if self.keyed else 0,
+            },
+            "findings": [finding.facts() for finding in worst_first(self.findings)],
+        }
 
     @property
     def sound(self) -> bool:

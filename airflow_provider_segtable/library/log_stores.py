@@ -35,12 +35,13 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     SegtableError,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Epoch, Offset
 from airflow_provider_segtable.core.log_store.reading import BucketStatus
 from airflow_provider_segtable.core.secret import Secret
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.disk import text_of, variable_text
 from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
@@ -157,6 +158,10 @@ class LogCheckpoint:
     services: tuple[str, ...]
     version: int | None
 
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {"services": list(self.services), "version": self.version}
+
 
 def checkpoint_log(ports: TableContext, *, wait_s: float) -> LogCheckpoint:
     """Have everything committed that was appended to a table's log store before.
@@ -218,6 +223,26 @@ class LogBucket:
     def waiting_since(self) -> Instant | None:
         """Return when the oldest of them was appended, or earlier, by the service's clock."""
         return self.status.uncommitted_since if self.status and self.waiting else None
+
+    def facts(self, now: Instant) -> Facts:
+        """Return the bucket, its service and its waiting records as plain JSON values.
+
+        ``end`` and ``uncommitted_...`` are null if no service answers.
+        """
+        at, status, since = self.at, self.status, self.waiting_since
+        return {
+            "bucket": self.bucket,
+            "epoch": self.epoch,
+            "committed": self.committed,
+            "service": at.service if at else None,
+            "address": at.address if at else None,
+            "deploy_mode": at.deploy_mode.value if at else None,
+            "end": status.end.offset if status else None,
+            "uncommitted_records": self.waiting if status else None,
+            "uncommitted_bytes": status.uncommitted_bytes if status else None,
+            "uncommitted_s": None if since is None else max(0, now - since) / SECOND_US,
+            "trouble": self.trouble or None,
+        }
 
 
 def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBucket]:

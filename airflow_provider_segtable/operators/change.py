@@ -88,14 +88,13 @@ class SegtableChangeOperator(SegtableCommitOperator):
             return None
         self.refuse_reader_options()
         done = Table(ports).change(request, wait_s=self.wait_s)
-        facts = {
-            "event": done.n,
-            "matched": done.matched,
-            "deleted": done.deleted,
-            "inserted": done.inserted,
+        return {
+            "kind": self.kind,
+            **done.facts(),
+            "seconds": round(monotonic() - start, 3),
+            "dry_run": self.only_look,
+            self.before: False,
         }
-        told = {"kind": self.kind, **facts, "seconds": round(monotonic() - start, 3)}
-        return {**told, "dry_run": self.only_look, self.before: False}
 
     def _choice(self, request: ChangeRequest, snapshot: Snapshot) -> Choice:
         from airflow_provider_segtable.table.changes.arrow_engine import size_of, why_spark

@@ -63,7 +63,7 @@ class SegtableCheckpointOperator(AssetEventOperator):
             self.emit(context, ports, "checkpoint", made=commits, counts={"records": records})
         rows, services = counted(records, "record"), counted(len(made.services), "service")
         self.log.info("checkpoint: %s committed, version %s, by %s", rows, made.version, services)
-        return {"version": made.version, "records": records, "services": [*made.services]}
+        return {**made.facts(), "records": records}
 
     def _check(self) -> None:
         seconds("wait_s", self.wait_s)

@@ -49,18 +49,19 @@ class SegtableCleanOperator(AssetEventOperator):
         with self.opened(context, f"cleaning {self.table}") as ports:
             retention, begun = self._retention(ports), ports.log.load().n
             run = clean(ports, retention=retention, dry_run=self.only_look)
-            removed = {name: summary(run)[name] for name in ("segments", "files", "bytes")}
+            counts = summary(run)
+            removed = {name: counts[name] for name in ("segments", "files", "bytes")}
             self.emit(context, ports, "clean", made=own_events(ports, begun), counts=removed)
-        self._log_run(run)
-        return {**summary(run), "dry_run": self.only_look}
+        self._log_run(run, counts)
+        return {**counts, "dry_run": run.dry_run}
 
     def _retention(self, ports: TableContext) -> Retention:
         given = {f"retention.{name}": str(value) for name, value in (self.retention or {}).items()}
         properties = ports.log.load().table.properties
         return Retention.read({**properties, **given})
 
-    def _log_run(self, run: CleaningRun) -> None:
-        for name, count in summary(run).items():
+    def _log_run(self, run: CleaningRun, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
             self.log.info("%s: %s", name, describe_size(count) if name == "bytes" else count)
         for why, count in Counter(run.kept.values()).items():
             self.log.info("%s kept: %s", counted(count, "hidden segment"), why)
@@ -78,14 +79,11 @@ class SegtableCleanOperator(AssetEventOperator):
 
 
 def summary(run: CleaningRun) -> dict[str, int]:
-    """Return a cleaning as plain values."""
+    """Return the facts of a cleaning as numbers: XCom has no lists of files."""
+    facts = run.facts()
+    lists = ("segments", "files", "vectors", "orphans", "log_files")
     return {
-        "version": run.version,
-        "retained_from": run.retained_from,
-        "segments": len(run.segments),
-        "files": len(run.files),
-        "vectors": len(run.vectors),
-        "orphans": len(run.orphans),
-        "log_files": len(run.log_files),
-        "bytes": run.bytes_freed,
+        **{name: facts[name] for name in ("version", "retained_from")},
+        **{name: len(facts[name]) for name in lists},
+        "bytes": facts["bytes"],
     }

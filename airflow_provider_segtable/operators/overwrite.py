@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
-from airflow_provider_segtable.operators.ingest import SegtableFilesOperator
+from airflow_provider_segtable.operators.ingest import NOTHING, SegtableFilesOperator
 from airflow_provider_segtable.table.context import TableContext
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         )
         if done.n is not None:
             return self.logged(ports, done.n)
-        return self._counted(done.matched, done.deleted, done.inserted)
+        return self._counted(done.facts())
 
     def logged(self, ports: TableContext, n: int) -> dict[str, Any]:
         """Return the overwrite of event ``n``."""
@@ -145,8 +145,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         """Return the overwrite that an application reports."""
         if facts.get("event") is not None or "matched" not in facts:
             return super().reported(ports, facts)
-        told = self._counted(facts["matched"], facts.get("deleted"), facts.get("inserted", 0))
-        return self.with_aside(told, facts)
+        return self.with_aside(self._counted(facts), facts)
 
     def sentence(self, told: Mapping[str, Any]) -> str:
         """Return a result in one line."""
@@ -158,15 +157,13 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         gone = "" if told["matched"] is None else f", instead of {counted(told['matched'], 'row')}"
         return f"{super().sentence(told)}{gone}"
 
-    def _counted(self, matched: int, deleted: int | None, inserted: int) -> dict[str, Any]:
+    def _counted(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of an overwrite that made no event."""
         return {
-            "event": None,
-            "segments": 0,
-            "rows": inserted,
-            "bytes": 0,
-            "matched": matched,
-            "deleted": deleted,
+            **NOTHING,
+            "rows": facts.get("inserted", 0),
+            "matched": facts["matched"],
+            "deleted": facts.get("deleted"),
             "dry_run": self.only_look,
         }
 

@@ -87,10 +87,9 @@ def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:
                     f"{outcome.unregistered}"
                 )
             case PublishedNow() | AlreadyPublished():
+                facts = outcome.facts()
                 shown[outcome.format] = {
-                    "event": outcome.event,
-                    "number": outcome.number,
-                    "address": outcome.address,
+                    **{name: facts[name] for name in ("event", "number", "address")},
                     "new": isinstance(outcome, PublishedNow),
                 }
     return {"event": min(each["event"] for each in shown.values()), "formats": shown}

@@ -27,10 +27,11 @@ from typing import Self
 
 from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB, counted, describe_size
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.plan_kinds import smallest
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.properties import Policy
 
@@ -70,6 +71,16 @@ class Skipped:
     partitions: tuple[int, ...]
     reason: str
     kind: str = field(default_factory=lambda: smallest().kind)
+
+    def facts(self) -> Facts:
+        """Return the skipped part of the table, with the reason, as plain JSON values."""
+        return {
+            "kind": self.kind,
+            "interval": str(self.chunk.interval),
+            "bucket": None if self.chunk.bucket == NO_BUCKET else self.chunk.bucket,
+            "partitions": list(self.partitions),
+            "reason": self.reason,
+        }
 
     @property
     def obstacle(self) -> Obstacle | None:

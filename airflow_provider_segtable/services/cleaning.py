@@ -63,6 +63,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageFull,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.event import Conflict
@@ -79,7 +80,7 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.core.time import HOUR_US, Instant
+from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.storage import Entry
@@ -127,6 +128,7 @@ class CleaningRun:
         entries: by index, the number of entries deleted, because their files are gone.
         indexes: by index, the cleaning of its own table.
         failed: by index, the error that kept its own table from being cleaned.
+        dry_run: whether nothing was deleted.
     """
 
     version: int
@@ -145,6 +147,39 @@ class CleaningRun:
     entries: Mapping[str, int] = field(default_factory=dict)
     indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "version": self.version,
+            "dry_run": self.dry_run,
+            "retained_from": self.retained_from,
+            "bytes": self.bytes_freed,
+            "segments": [
+                {"id": str(each.id), "path": each.path, "rows": each.rows, "bytes": each.size}
+                for each in self.segments
+            ],
+            "kept": [{"id": str(key), "reason": why.value} for key, why in self.kept.items()],
+            "files": list(self.files),
+            "vectors": [{"path": each.path, "bytes": each.size} for each in self.vectors],
+            "vectors_kept": self.vectors_kept,
+            "orphans": [
+                {"path": each.path, "bytes": each.size, "modified": iso(each.modified)}
+                for each in self.orphans
+            ],
+            "young": self.young,
+            "published": list(self.published),
+            "targets": {name: list(paths) for name, paths in self.targets.items()},
+            "log_from": self.log_from,
+            "log_files": list(self.log_files),
+            "entries": dict(self.entries),
+            "indexes": {
+                name: {"table": f"index {name}", **run.facts()}
+                for name, run in self.indexes.items()
+            },
+            "failed": dict(self.failed),
+        }
 
     def __repr__(self) -> str:
         """Return the counts, on one line."""
@@ -340,7 +375,8 @@ def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
     going = look.going
     entries = gone_entries(cleaning.ports, look.head, going) if going else ()
     counts = {index.definition.name: gone.num_rows for index, gone in entries}
-    return replace(look.run, entries=counts, targets=_swept(cleaning, look.keep, dry_run=True))
+    targets = _swept(cleaning, look.keep, dry_run=True)
+    return replace(look.run, entries=counts, targets=targets, dry_run=True)
 
 
 def _clean_one(cleaning: _Cleaning) -> CleaningRun:

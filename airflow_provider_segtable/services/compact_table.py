@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     SegtableError,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event, IndexBuilt, segments_of
 from airflow_provider_segtable.core.log.index_plan import newest_plan
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
@@ -149,6 +150,13 @@ class Rounds:
     results: tuple[PlanResult, ...]
     failed: tuple[PlanResult, ...]
     unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "plans": [result.facts() for result in self.results],
+            "unreadable_indexes": dict(self.unreadable),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,6 +381,18 @@ class IndexRun:
     left: int = 0
     plans: tuple[str, ...] = ()
     settled: int = 0
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "ended": self.ended.value,
+            "message": self.message,
+            "pieces": self.pieces,
+            "files": self.files,
+            "left": self.left,
+            "settled": self.settled,
+            "plans": list(self.plans),
+        }
 
 
 def run_index(

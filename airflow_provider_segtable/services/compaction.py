@@ -60,6 +60,7 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
     SegtableError,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.plan import BuildIndex, Complete, PlanStatus, Rewrite
@@ -320,6 +321,18 @@ class PlanResult:
     segments_out: int = 0
     rows: int = 0
     size: int = 0
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "plan": self.plan_id,
+            "ended": self.ended.value,
+            "message": self.message,
+            "segments_in": self.segments_in,
+            "segments_out": self.segments_out,
+            "rows": self.rows,
+            "bytes": self.size,
+        }
 
 
 @dataclass(slots=True)

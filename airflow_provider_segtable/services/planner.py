@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.locks import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
@@ -60,6 +61,19 @@ class Launch:
     interval: Interval | None = None
     yields: int = 0
 
+    def facts(self) -> Facts:
+        """Return the launch as plain JSON values."""
+        return {
+            "plan": self.plan_id,
+            "kind": str(self.kind),
+            "interval": str(self.interval) if self.interval else None,
+            "run_id": self.run_id,
+            "segments": self.segments,
+            "bytes": self.size,
+            "reason": self.reason,
+            "yields": self.yields,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRun:
@@ -78,6 +92,22 @@ class PlannerRun:
     yielded: Mapping[str, str] = field(default_factory=dict)
     voided: tuple[SegmentId, ...] = ()
     indexes: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "version": self.version,
+            "dry_run": self.dry_run,
+            "chosen": [launch.facts() for launch in self.launches],
+            "skipped": [skipped.facts() for skipped in self.skipped],
+            "running": dict(self.running),
+            "yielded": dict(self.yielded),
+            "aborted": list(self.aborted),
+            "abort_reasons": dict(self.aborted),
+            "voided": [str(segment_id) for segment_id in self.voided],
+            "requested_indexes": dict(self.indexes),
+        }
 
 
 def plan_table(
@@ -131,6 +161,7 @@ def plan_table(
         },
         voided=abandoned,
         indexes={each.name: each.reason for each in wanted},
+        dry_run=dry_run,
     )
 
 

@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     TableInUse,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.locks import Lock, LockRequest
 from airflow_provider_segtable.core.log.codec import encode
@@ -207,6 +208,18 @@ class DropResult:
     bytes: int
     kept: tuple[str, ...] = ()
     locks: tuple[Lock, ...] = field(default=(), repr=False)
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "name": self.name,
+            "event": self.n,
+            "rows": self.rows,
+            "segments": self.segments,
+            "files": self.files,
+            "bytes": self.bytes,
+            "kept": list(self.kept),
+        }
 
 
 def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> DropResult:

@@ -34,6 +34,8 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
+from airflow_provider_segtable.core.facts import Facts
+from airflow_provider_segtable.core.log.events import Appended, line
 from airflow_provider_segtable.core.log.state import LastPart, LoadPart, State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_outside, unquoted
@@ -55,6 +57,7 @@ from airflow_provider_segtable.table.append import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.upsert import records_of, upsert_rows
 
 if TYPE_CHECKING:
@@ -256,6 +259,28 @@ class Loaded:
     file: str
     result: AppendResult
     before: bool = False
+
+    def facts(self, log: EventLog) -> Facts:
+        """Return the part as plain JSON values; ``version`` is null without rows to append."""
+        done = self.result
+        facts = {
+            "file": self.file,
+            "version": done.n if done.segments != 0 else None,
+            "appended_before": self.before,
+            "segments": done.segments,
+            "rows": done.rows,
+        }
+        if done.segments == 0:
+            return {**facts, "bytes": 0, "summary": "no rows: nothing to append"}
+        event = log.event(done.n)
+        if event is None or not isinstance(event.action, Appended):
+            return {**facts, "bytes": None, "summary": "appended before: its event was cleaned"}
+        summary = line(event.action)
+        return {
+            **facts,
+            "bytes": sum(segment.size for segment in event.action.segments),
+            "summary": f"appended before: {summary}" if self.before else summary,
+        }
 
 
 def load_name(commit_id: str | None, file: InputFile) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, RestoreRefused, VersionExpired
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.families import restore_events
@@ -52,6 +53,19 @@ class RestoreResult:
     columns: ColumnsDiffer = field(default_factory=ColumnsDiffer)
     columns_n: int | None = None
     state: State = field(repr=False)
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "restored": self.version,
+            "event": self.n,
+            "intervals": [str(interval) for interval in self.regions],
+            "segments": self.segments,
+            "rows": self.rows,
+            "columns_event": self.columns_n,
+            "columns": self.columns.facts(),
+            "columns_summary": str(self.columns) if self.columns else "",
+        }
 
     def __str__(self) -> str:
         """Return e.g. ``version 3 restored in 2 regions of time: event 9``."""

@@ -6,18 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
     CommitId,
     MasterOption,
-    StorageOptions,
-    TableUri,
-    ZooKeeper,
+    ZooKeeperOptions,
     option_groups,
     pairs,
 )
-from airflow_provider_segtable.cli.running import changed, tell
+from airflow_provider_segtable.cli.running import changed, show_change
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
@@ -69,9 +65,6 @@ class ChangeOptions:
         ),
     ] = Engine.AUTO
     master: MasterOption = None
-    zookeeper: ZooKeeper = None
-    storage_options: StorageOptions = None
-    as_json: AsJson = False
 
     def file(self, path: str) -> FileRows:
         """Return the rows of a file, with the options of its reader."""
@@ -82,11 +75,11 @@ class ChangeOptions:
         """Return the fields that all requests have."""
         return {"commit_id": self.commit_id, "dry_run": self.dry_run}
 
-    def run(self, table: str, request: ChangeRequest) -> None:
+    def run(self, request: ChangeRequest, common: ZooKeeperOptions) -> None:
         """Carry out a request, and print its result."""
-        with writable_table(table, self.storage_options, self.zookeeper) as opened:
-            told = changed(table, opened, request, self.engine, self.master)
-            tell(told, as_json=self.as_json)
+        with common.open() as table:
+            facts = changed(table, request, self.engine, self.master)
+        show_change(facts, common)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +117,10 @@ class RowOptions:
 
 @option_groups
 def delete(
-    table: TableUri,
     *,
     rows: RowOptions,
     change: ChangeOptions,
+    common: ZooKeeperOptions,
 ) -> None:
     """Delete rows, in one event; compactions and appends go on meanwhile.
 
@@ -144,12 +137,11 @@ def delete(
     and [green]segtable clean[/] has removed the old files. Of a rollup table
     only dimensions and the event time can be asked for.
     """
-    change.run(table, Delete(**rows.selection(change), **change.named()))
+    change.run(Delete(**rows.selection(change), **change.named()), common)
 
 
 @option_groups
 def update(
-    table: TableUri,
     *,
     sets: Annotated[
         list[str],
@@ -162,6 +154,7 @@ def update(
     ],
     rows: RowOptions,
     change: ChangeOptions,
+    common: ZooKeeperOptions,
 ) -> None:
     r"""Set columns of rows, in one event; compactions and appends go on meanwhile.
 
@@ -178,12 +171,11 @@ def update(
     later one looks again, a few times, and then ends with 4: run it again.
     """
     request = Update(set=_assigned(sets), **rows.selection(change), **change.named())
-    change.run(table, request)
+    change.run(request, common)
 
 
 @option_groups
 def merge(
-    table: TableUri,
     source: Annotated[
         str,
         typer.Argument(
@@ -223,20 +215,21 @@ def merge(
         ),
     ] = None,
     change: ChangeOptions,
+    common: ZooKeeperOptions,
 ) -> None:
     r"""Merge a file into a table by key, in one event; compactions and appends go on meanwhile.
 
     [green]segtable merge ./orders corrections.csv --on order_id[/]
-        update what is there, insert what is not
+        update present rows, insert new ones
     [green]segtable merge ./orders late.parquet --on order_id --matched ignore[/]
-        insert only what is not there yet
+        insert only new rows
     [green]segtable merge ./orders gone.csv --on order_id --matched delete \
         --unmatched ignore[/]
     [green]segtable merge ./stock sold.csv --on item --set "n=target.n - source.n" \
         --unmatched ignore[/]
-        take away what the file names; or compute with both sides
+        subtract the file's numbers: both sides can be computed with
 
-    Columns that the file lacks stay as they are; rows that come have their defaults, or null.
+    Columns that the file lacks stay as they are; inserted rows have their defaults, or null.
     A key must not be twice in the file if a row of the table has it.
     """
     request = Merge(
@@ -247,7 +240,7 @@ def merge(
         set=_assigned(sets) or None,
         **change.named(),
     )
-    change.run(table, request)
+    change.run(request, common)
 
 
 def _assigned(sets: list[str] | None) -> Mapping[str, Sql]:

@@ -1,34 +1,21 @@
-"""``segtable compact``: request compactions, and carry out plans.
+"""``segtable plan`` and ``segtable compact``: show and request compactions, and carry out plans."""
 
-``segtable plan``: show which compactions pay, and why others do not.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display import drawing
-from airflow_provider_segtable.cli.display.facts import skipped_facts
-from airflow_provider_segtable.cli.display.output import (
-    Exit,
-    Facts,
-    in_shell,
-    note,
-    print_json,
-    progress,
-    show,
-)
+from airflow_provider_segtable.cli.display.output import Exit, in_shell, note, progress, show
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
     EngineOption,
     MasterOption,
     Properties,
-    StorageOptions,
-    TableUri,
-    ZooKeeper,
+    ZooKeeperOptions,
+    option_groups,
     pairs,
 )
 from airflow_provider_segtable.cli.running import engines
@@ -40,14 +27,13 @@ from airflow_provider_segtable.planning.properties import COMPACTION_PROPERTIES,
 from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.services.compact_table import CarryOut, Rounds
+    from airflow_provider_segtable.services.compact_table import CarryOut
     from airflow_provider_segtable.services.compaction import PlanResult
-    from airflow_provider_segtable.services.planner import PlannerRun
     from airflow_provider_segtable.table.context import TableContext
 
 
+@option_groups
 def plan(
-    table: TableUri,
     *,
     request: Annotated[
         bool,
@@ -58,9 +44,7 @@ def plan(
         ),
     ] = False,
     properties: Properties = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
     r"""Show worthwhile compactions, best first, and why other chunks are skipped.
 
@@ -71,31 +55,26 @@ def plan(
 
     Minor compaction joins small neighbours, semi-major sorts a chunk while appends
     go on, major replaces chunks that have gone cold by a new version. An index plan
-    builds what an index lacks; indexes of the policy (index.NAME) are requested.
+    builds missing entries of an index; indexes of the policy (index.NAME) are requested.
 
     The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
     """
     from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
 
-    with writable_table(table, storage_options, zookeeper) as opened:
+    with common.open() as opened:
         policy = policy_of(opened.state().table.properties, properties)
         found = plan_table(opened.ports, policy=policy, dry_run=not request)
         inner = dict(plan_inner_tables(opened.ports, dry_run=not request))
     indexes = [
-        planner_facts(f"{table}/{folder}", each, dry_run=not request)
-        for folder, each in inner.items()
+        {"table": f"{common.table}/{folder}", **each.facts()} for folder, each in inner.items()
     ]
-    answer = {**planner_facts(table, found, dry_run=not request), "indexes": indexes}
-    if as_json:
-        print_json(answer)
-        return
-    show(drawing.plan(answer))
-    for each in indexes:
+    common.report(found, drawing.plan, indexes=indexes)
+    for each in () if common.as_json else indexes:
         note(f"[dim]the index in {each['table']}[/]")
         show(drawing.plan(each))
-    if answer["chosen"]:
-        note(_next_step(table, request=request))
+    if found.launches:
+        common.note(_next_step(common.table, request=request))
 
 
 def policy_of(of_table: object, overrides: list[str] | None) -> Policy:
@@ -106,35 +85,6 @@ def policy_of(of_table: object, overrides: list[str] | None) -> Policy:
         if key not in (*COMPACTION_PROPERTIES, *RETENTION):
             Policy.read({f"compaction.{key.removeprefix('compaction.')}": given[key]})
     return Policy.read({**dict(of_table), **given})  # type: ignore[call-overload]
-
-
-def planner_facts(uri: str, found: "PlannerRun", *, dry_run: bool) -> Facts:
-    """Return a planner run as facts."""
-    return {
-        "table": uri,
-        "version": found.version,
-        "dry_run": dry_run,
-        "chosen": [
-            {
-                "plan": launch.plan_id,
-                "kind": str(launch.kind),
-                "interval": str(launch.interval) if launch.interval else None,
-                "run_id": launch.run_id,
-                "segments": launch.segments,
-                "bytes": launch.size,
-                "reason": launch.reason,
-                "yields": launch.yields,
-            }
-            for launch in found.launches
-        ],
-        "skipped": [skipped_facts(entry) for entry in found.skipped],
-        "running": dict(found.running),
-        "yielded": dict(found.yielded),
-        "aborted": list(found.aborted),
-        "abort_reasons": dict(found.aborted),
-        "voided": [str(segment_id) for segment_id in found.voided],
-        "requested_indexes": dict(found.indexes),
-    }
 
 
 def _next_step(table: str, *, request: bool) -> str:
@@ -155,63 +105,6 @@ PlanIds = Annotated[
         metavar="PLAN", help="Plan ids; all pending ones if left out.", show_default=False
     ),
 ]
-Kind = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Compact now by this kind, whatever the policy: {named(kinds())}.",
-        show_default=False,
-    ),
-]
-OfInterval = Annotated[
-    str | None,
-    typer.Option(
-        help="With --kind: only chunks that overlap this event time.", metavar="START/END"
-    ),
-]
-Chosen = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--segment",
-        help="With --kind: only this segment, as `table segments` prints its id; repeat. Minor "
-        "joins exactly these, other kinds take the chunks that they lie in.",
-        metavar="ID",
-        show_default=False,
-    ),
-]
-Cut = Annotated[
-    str | None,
-    typer.Option(
-        help=f"With --kind {with_option('granularity')}: repartition time by hour, day, week, "
-        "month, year or all.",
-        show_default=False,
-    ),
-]
-Clustering = Annotated[
-    str | None,
-    typer.Option(
-        help=f"With --kind {with_option('clustering')}: sort rows by these columns, e.g. "
-        '"carrier,origin" or "zorder(carrier,origin)"; "" is by event time. The '
-        "table's own (compaction.clustering) if left out.",
-        metavar="COLUMNS",
-        show_default=False,
-    ),
-]
-Buckets = Annotated[
-    int | None,
-    typer.Option(
-        help=f"With --kind {with_option('buckets')}, for tables with a primary key: the new number "
-        "of buckets of these chunks.",
-        show_default=False,
-    ),
-]
-RollupWish = Annotated[
-    str | None,
-    typer.Option(
-        help="With --kind, for rollup tables: perfect "
-        f"({named(k for k in kinds() if k.starts_version)} only) or best-effort.",
-        show_default=False,
-    ),
-]
 Wait = Annotated[
     float | None,
     typer.Option(
@@ -222,28 +115,121 @@ Wait = Annotated[
 ]
 
 
-def compact(  # noqa: PLR0913 - each is an option
-    table: TableUri,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """One kind of compaction, now, and its settings."""
+
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Compact now by this kind, whatever the policy: {named(kinds())}.",
+            show_default=False,
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            help="With --kind: only chunks that overlap this event time.", metavar="START/END"
+        ),
+    ] = None
+    segments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--segment",
+            help="With --kind: only this segment, as `table segments` prints its id; repeat. Minor "
+            "joins exactly these, other kinds take the chunks that they lie in.",
+            metavar="ID",
+            show_default=False,
+        ),
+    ] = None
+    granularity: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --kind {with_option('granularity')}: repartition time by hour, day, week, "
+            "month, year or all.",
+            show_default=False,
+        ),
+    ] = None
+    clustering: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --kind {with_option('clustering')}: sort rows by these columns, e.g. "
+            '"carrier,origin" or "zorder(carrier,origin)"; "" is by event time. The '
+            "table's own (compaction.clustering) if left out.",
+            metavar="COLUMNS",
+            show_default=False,
+        ),
+    ] = None
+    buckets: Annotated[
+        int | None,
+        typer.Option(
+            help=f"With --kind {with_option('buckets')}, for tables with a primary key: the new "
+            "number of buckets of these chunks.",
+            show_default=False,
+        ),
+    ] = None
+    rollup: Annotated[
+        str | None,
+        typer.Option(
+            help="With --kind, for rollup tables: perfect "
+            f"({named(k for k in kinds() if k.starts_version)} only) or best-effort.",
+            show_default=False,
+        ),
+    ] = None
+
+    def check(self, plans: Sequence[str] | None, *, all_: bool) -> None:
+        """Refuse a kind beside plans, and settings without a kind."""
+        if plans and all_:
+            raise InvalidInput("give plan ids or --all, not both")
+        if self.kind is not None and (plans or all_):
+            other = "--all" if all_ else "plan ids"
+            raise InvalidInput(
+                f"--kind {self.kind} and {other} exclude each other: leave out one of them"
+            )
+        given = {**self._settings(), "interval": self.interval, "segment": self.segments}
+        for name, value in given.items():
+            if self.kind is None and value is not None:
+                raise InvalidInput(
+                    f"--{name} {value!r} was given without --kind: choose a kind ({named(kinds())})"
+                )
+
+    def request(self, table: Any, kind: str, policy: Policy) -> list[str]:
+        """Request the compactions; return the ids of their plans."""
+        from airflow_provider_segtable.services.request import request
+
+        asked = request(
+            table.ports,
+            kind,
+            interval=Interval.parse(self.interval) if self.interval else None,
+            segments=self.segments,
+            policy=policy,
+            **self._settings(),
+        )
+        return [known.plan.id for known in asked]
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "granularity": self.granularity,
+            "clustering": self.clustering,
+            "buckets": self.buckets,
+            "rollup": self.rollup,
+        }
+
+
+@option_groups
+def compact(
     plans: PlanIds = None,
     *,
     all_: Annotated[
         bool,
-        typer.Option("--all", help="Plan and run plans until all that is there is compacted."),
+        typer.Option("--all", help="Plan and run plans until all present rows are compacted."),
     ] = False,
-    kind: Kind = None,
-    interval: OfInterval = None,
-    segments: Chosen = None,
-    granularity: Cut = None,
-    clustering: Clustering = None,
-    buckets: Buckets = None,
-    rollup: RollupWish = None,
+    one: RequestOptions,
     engine: EngineOption = Engine.AUTO,
     master: MasterOption = None,
     wait: Wait = None,
     properties: Properties = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
     r"""Carry out compaction plans; appends and reads go on meanwhile.
 
@@ -268,98 +254,44 @@ def compact(  # noqa: PLR0913 - each is an option
 
     --all goes on while compactions pay, also those that the first ones make
     possible or that more plans than compaction.max_plans left for later. It
-    compacts what was there when it began: plans over rows that are appended
+    compacts the rows that were there when it began: plans over rows that are appended
     meanwhile are left for the next run, and counted, as are plans that cannot
     end now (another process has their locks). The tables of indexes are
     compacted, too.
 
     Safe to run twice, also at once: a plan is finished once, and the other
     command reports that. Ends with 1 if a plan failed; "done already", "running
-    elsewhere", "overtaken" and "yielded" are no failures. Ends with 7 if all
-    that went wrong is an index that cannot be read: reads go on without it.
+    elsewhere", "overtaken" and "yielded" are no failures. Ends with 7 if the
+    only failure is an unreadable index: reads go on without it.
     """
-    wishes = {
-        "granularity": granularity,
-        "clustering": clustering,
-        "buckets": buckets,
-        "rollup": rollup,
-    }
-    _check(
-        plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval, "segment": segments}
+    from airflow_provider_segtable.services.compact_table import (
+        Rounds,
+        compact_all,
+        failed_of,
+        pending,
     )
+
+    one.check(plans, all_=all_)
     with (
-        writable_table(table, storage_options, zookeeper) as opened,
+        common.open() as opened,
         _carry_out(opened, engine, master, wait) as carry_out,
     ):
         _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
+        policy = partial(policy_of, opened.state().table.properties, properties)
         if all_:
-            rounds = _all(opened, carry_out, properties)
-        elif kind is not None:
-            asked = _request(opened, kind, interval, segments, properties, wishes)
-            rounds = _one_round(carry_out(opened.ports, asked))
+            rounds = compact_all(opened.ports, carry_out, policy())
         else:
-            rounds = _one_round(carry_out(opened.ports, plans or _pending(opened)))
-        answer = _facts(table, opened, rounds)
-    print_json(answer) if as_json else show(drawing.compaction(answer))
+            asked = plans or pending(opened.state())
+            if one.kind is not None:
+                asked = one.request(opened, one.kind, policy())
+            results = carry_out(opened.ports, asked)
+            rounds = Rounds(results=results, failed=failed_of(results))
+        state = opened.state()
+    common.report(rounds, drawing.compaction, version=state.n, left=list(pending(state)))
     if rounds.failed:
         raise typer.Exit(Exit.FAILED)
     if rounds.unreadable:
         raise typer.Exit(Exit.WARNED)
-
-
-def _check(
-    plans: Sequence[str] | None, *, all_: bool, kind: str | None, wishes: Mapping[str, object]
-) -> None:
-    if plans and all_:
-        raise InvalidInput("give plan ids or --all, not both")
-    if kind is not None and (plans or all_):
-        what = "--all" if all_ else "plan ids"
-        raise InvalidInput(f"--kind {kind} and {what} exclude each other: leave out one of them")
-    for name, value in wishes.items():
-        if kind is None and value is not None:
-            raise InvalidInput(
-                f"--{name} {value!r} was given without --kind: choose a kind ({named(kinds())})"
-            )
-
-
-def _all(table: Any, carry_out: "CarryOut", properties: list[str] | None) -> "Rounds":
-    from airflow_provider_segtable.services.compact_table import compact_all
-
-    policy = policy_of(table.state().table.properties, properties)
-    return compact_all(table.ports, carry_out, policy)
-
-
-def _one_round(results: tuple["PlanResult", ...]) -> "Rounds":
-    from airflow_provider_segtable.services.compact_table import Rounds, failed_of
-
-    return Rounds(results=results, failed=failed_of(results))
-
-
-def _pending(table: Any) -> Sequence[str]:
-    from airflow_provider_segtable.services.compact_table import pending
-
-    return pending(table.state())
-
-
-def _request(
-    table: Any,
-    kind: str,
-    interval: str | None,
-    segments: list[str] | None,
-    properties: list[str] | None,
-    wishes: Mapping[str, str | int | None],
-) -> list[str]:
-    from airflow_provider_segtable.services.request import request
-
-    asked = request(
-        table.ports,
-        kind,
-        interval=Interval.parse(interval) if interval else None,
-        segments=segments,
-        policy=policy_of(table.state().table.properties, properties),
-        **wishes,  # type: ignore[arg-type]
-    )
-    return [known.plan.id for known in asked]
 
 
 @contextmanager
@@ -372,7 +304,7 @@ def _carry_out(
     with engines(table, engine, master, "compact") as engine_for, progress() as bar:
         task = bar.add_task("compacting", total=0)
 
-        def tell(_: "PlanResult") -> None:
+        def report(_: "PlanResult") -> None:
             bar.advance(task)
 
         def run(ports: "TableContext", plans: Sequence[str]) -> tuple["PlanResult", ...]:
@@ -386,28 +318,7 @@ def _carry_out(
                 chosen.execute,
                 wait_s=wait_s,
                 parallelism=chosen.parallelism,
-                report=tell,
+                report=report,
             )
 
         yield run
-
-
-def _facts(uri: str, table: Any, rounds: "Rounds") -> Facts:
-    return {
-        "table": uri,
-        "version": table.state().n,
-        "plans": [
-            {
-                "plan": result.plan_id,
-                "ended": result.ended.value,
-                "message": result.message,
-                "segments_in": result.segments_in,
-                "segments_out": result.segments_out,
-                "rows": result.rows,
-                "bytes": result.size,
-            }
-            for result in rounds.results
-        ],
-        "left": list(_pending(table)),
-        "unreadable_indexes": dict(rounds.unreadable),
-    }

@@ -1,13 +1,15 @@
-"""``segtable verify``: check a table against its log; and the drawing of findings.
+"""``segtable verify``, ``doctor`` and ``repair``: check and mend a table.
 
-Findings are shown worst first, here and in ``segtable doctor``; their ``code`` is for scripts.
-
-``segtable doctor``: check a table's operation: plans, workers, locks, clocks, left-overs.
-
-``segtable repair``: rebuild a log from files, replace lost outputs by inputs; never guess.
+1. ``verify`` compares a table's log with its files. ``doctor`` looks at the table's operation:
+   plans, workers, locks, clocks, left-overs. Both only read.
+2. Their findings are shown worst first, and decide the exit code; a ``code`` is for scripts.
+3. ``repair`` rebuilds a log from the files, and replaces lost outputs by their inputs. It shows its
+   plan first, and asks about every doubt: it never guesses.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,34 +17,30 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.output import (
     Exit,
-    Facts,
     error_facts,
-    note,
     print_error,
     print_json,
     progress,
-    show,
 )
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
-    StorageOptions,
-    TableUri,
-    ZooKeeper,
+    CommonOptions,
+    ZooKeeperOptions,
+    option_groups,
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
-from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity, worst
+from airflow_provider_segtable.core.facts import Facts
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity, worst, worst_first
 from airflow_provider_segtable.planning.findings.health_findings import Bounds
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.tables.definition import TableDefinition
     from airflow_provider_segtable.health.delete_recovery import Verdict
     from airflow_provider_segtable.health.doctor import Examination
-    from airflow_provider_segtable.health.repair import RepairPlan
+    from airflow_provider_segtable.health.repair import Decisions, RepairPlan
     from airflow_provider_segtable.health.verify import Verification
     from airflow_provider_segtable.table.context import TableContext
 
@@ -55,8 +53,8 @@ STYLES = {
 }
 
 
+@option_groups
 def verify(
-    table: TableUri,
     *,
     all_versions: Annotated[
         bool,
@@ -71,8 +69,7 @@ def verify(
     threads: Annotated[
         int, typer.Option(help="Number of files read in parallel.", metavar="N", min=1, max=64)
     ] = 4,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: CommonOptions,
 ) -> None:
     """Check a table's log, its files, and that both agree.
 
@@ -84,37 +81,28 @@ def verify(
     Reads only, needs no ZooKeeper, and may run beside writers: it looks at the
     version that is newest when it starts.
 
-    Ends with 0 if all is well, 5 if something is wrong, and 6 if something
-    could not be looked at (and nothing else is wrong). Each finding says what to
-    do about it. First stop the compactions of the table and keep a copy of its
-    folder _segtable; then [green]segtable repair[/], which shows what it would do.
+    Ends with 0 if all is well, 5 if something is wrong, and 6 if something could
+    not be checked and the rest is sound. Each finding has the way out. First stop
+    the compactions of the table and keep a copy of its folder _segtable; then
+    [green]segtable repair[/], which shows its plan.
     """
     try:
-        found = _run(table, storage_options, threads, deep=deep, all_versions=all_versions)
+        found = _run(common, threads, deep=deep, all_versions=all_versions)
     except InvalidInput:
         raise
     except SegtableError as error:
         print_error(error)
-        if as_json:
+        if common.as_json:
             print_json(error_facts(error))
         raise typer.Exit(Exit.UNCHECKED) from None
-    answer = _verify_facts(table, found, deep=deep, all_versions=all_versions)
-    print_json(answer) if as_json else show(_draw(answer, found))
+    common.report(found, partial(_draw, found), all_versions=all_versions, deep=deep)
     raise typer.Exit(exit_of(found.findings))
 
 
-def _run(
-    table: str,
-    storage_options: list[str] | None,
-    threads: int,
-    *,
-    deep: bool,
-    all_versions: bool,
-) -> "Verification":
+def _run(common: CommonOptions, threads: int, *, deep: bool, all_versions: bool) -> "Verification":
     from airflow_provider_segtable.health import verify as service
-    from airflow_provider_segtable.table.context import open_context
 
-    ports = open_context(table, storage_options=store_options(storage_options))
+    ports = _context(common)
     with progress() as bar:
         tasks = {stage: bar.add_task(stage, total=None) for stage in ("log", "files")}
 
@@ -126,6 +114,12 @@ def _run(
         )
 
 
+def _context(common: CommonOptions) -> "TableContext":
+    from airflow_provider_segtable.table.context import open_context
+
+    return open_context(common.table, storage_options=store_options(common.storage_options))
+
+
 def exit_of(findings: Sequence[Finding]) -> Exit:
     """Return the exit code of findings."""
     severities = {finding.severity for finding in findings}
@@ -134,54 +128,19 @@ def exit_of(findings: Sequence[Finding]) -> Exit:
     return Exit.UNCHECKED if Severity.UNCHECKED in severities else Exit.DONE
 
 
-def _verify_facts(uri: str, found: "Verification", *, deep: bool, all_versions: bool) -> Facts:
-    return {
-        "table": uri,
-        "version": found.version,
-        "first_event": found.first,
-        "all_versions": all_versions,
-        "deep": deep,
-        "checked": {
-            "versions": found.versions,
-            "checkpoints": found.checkpoints,
-            "files": found.files,
-            "rows": 0 if found.keyed else found.rows,
-            "records": found.rows if found.keyed else 0,
-        },
-        "findings": [finding_facts(finding) for finding in by_severity(found.findings)],
-    }
-
-
-def by_severity(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings worst first; equal severities keep their order."""
-    return sorted(findings, key=lambda finding: -finding.severity.rank)
-
-
-def finding_facts(finding: Finding) -> Facts:
-    """Return a finding as plain values."""
-    return {
-        "code": finding.code,
-        "severity": finding.severity.value,
-        "where": finding.where,
-        "what": finding.what,
-        "why": finding.why,
-        "do": finding.do,
-    }
-
-
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
     """Draw findings, worst first."""
     lines: list[RenderableType] = []
-    for finding in by_severity(findings):
+    for finding in worst_first(findings):
         head = Text(f"{finding.severity.value} ", style=STYLES[finding.severity])
         head.append(f"{finding.code}  {finding.where}", style="bold")
         lines.append(head)
-        for label, said in (("", finding.what), ("why: ", finding.why), ("do:  ", finding.do)):
-            lines.append(Text(f"    {label}{said}"))
+        for label, text in (("", finding.what), ("why: ", finding.why), ("do:  ", finding.do)):
+            lines.append(Text(f"    {label}{text}"))
     return Group(*lines)
 
 
-def _draw(facts: Facts, found: "Verification") -> RenderableType:
+def _draw(found: "Verification", facts: Facts) -> RenderableType:
     checked = facts["checked"]
     unit = "record" if found.keyed else "row"
     rows = f", {counted(checked[f'{unit}s'], unit)}" if facts["deep"] else ""
@@ -190,10 +149,10 @@ def _draw(facts: Facts, found: "Verification") -> RenderableType:
     span = f"events {facts['first_event']} to {facts['version']}"
     summary = f"{span}, {checkpoints}, {files}{rows}"
     if worst(found.findings) in (None, Severity.INFO):
-        said = Text(f"sound: {summary}", style="green")
+        verdict = Text(f"sound: {summary}", style="green")
     else:
-        said = Text(f"{counted(len(found.findings), 'finding')} in {summary}", style="bold")
-    return Group(draw_findings(found.findings), said)
+        verdict = Text(f"{counted(len(found.findings), 'finding')} in {summary}", style="bold")
+    return Group(draw_findings(found.findings), verdict)
 
 
 EXITS = {
@@ -205,8 +164,38 @@ EXITS = {
 }
 
 
-def doctor(  # noqa: PLR0913 - each is an option
-    table: TableUri,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundOptions:
+    """The bounds of ``doctor``, as options; named as in ``Bounds``."""
+
+    pending_minutes: Annotated[
+        float, typer.Option(help="Minutes that a plan may wait for a worker.", metavar="N", min=0)
+    ] = Bounds().pending_minutes
+    lock_minutes: Annotated[
+        float, typer.Option(help="Minutes that a lock may be held.", metavar="N", min=0)
+    ] = Bounds().lock_minutes
+    checkpoint_events: Annotated[
+        int, typer.Option(help="Events that may follow the newest checkpoint.", metavar="N", min=1)
+    ] = Bounds().checkpoint_events
+    clock_skew_s: Annotated[
+        float,
+        typer.Option("--clock-skew-s", help="Seconds that clocks may differ.", metavar="N", min=0),
+    ] = Bounds().clock_skew_s
+    idle_minutes: Annotated[
+        float,
+        typer.Option(help="Minutes that a worthwhile compaction may wait.", metavar="N", min=0),
+    ] = Bounds().idle_minutes
+    orphan_hours: Annotated[
+        float,
+        typer.Option(help="Hours before an unreferenced file is reported.", metavar="N", min=0),
+    ] = Bounds().orphan_hours
+    index_minutes: Annotated[
+        float, typer.Option(help="Minutes that an index may lack entries.", metavar="N", min=0)
+    ] = Bounds().index_minutes
+
+
+@option_groups
+def doctor(
     *,
     watch: Annotated[
         float,
@@ -217,33 +206,8 @@ def doctor(  # noqa: PLR0913 - each is an option
             max=600,
         ),
     ] = 0.0,
-    pending_minutes: Annotated[
-        float, typer.Option(help="Minutes that a plan may wait for a worker.", metavar="N", min=0)
-    ] = Bounds().pending_minutes,
-    lock_minutes: Annotated[
-        float, typer.Option(help="Minutes that a lock may be held.", metavar="N", min=0)
-    ] = Bounds().lock_minutes,
-    checkpoint_events: Annotated[
-        int, typer.Option(help="Events that may follow the newest checkpoint.", metavar="N", min=1)
-    ] = Bounds().checkpoint_events,
-    clock_skew_s: Annotated[
-        float,
-        typer.Option("--clock-skew-s", help="Seconds that clocks may differ.", metavar="N", min=0),
-    ] = Bounds().clock_skew_s,
-    idle_minutes: Annotated[
-        float,
-        typer.Option(help="Minutes that a worthwhile compaction may wait.", metavar="N", min=0),
-    ] = Bounds().idle_minutes,
-    orphan_hours: Annotated[
-        float,
-        typer.Option(help="Hours before an unreferenced file is reported.", metavar="N", min=0),
-    ] = Bounds().orphan_hours,
-    index_minutes: Annotated[
-        float, typer.Option(help="Minutes that an index may lack entries.", metavar="N", min=0)
-    ] = Bounds().index_minutes,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    bounds: BoundOptions,
+    common: ZooKeeperOptions,
 ) -> None:
     """Report operational problems of a table, their effects and their remedies.
 
@@ -258,166 +222,112 @@ def doctor(  # noqa: PLR0913 - each is an option
     data itself is sound: [green]segtable verify ./flights[/]
 
     Ends by the worst severity: 0 nothing (or info), 7 warning, 6 something
-    could not be looked at, 5 critical. Each finding says why it matters and
-    what to do about it.
+    could not be checked, 5 critical. Each finding has its effect and the way out.
     """
     from airflow_provider_segtable.health.doctor import examine
 
-    bounds = Bounds(
-        pending_minutes=pending_minutes,
-        lock_minutes=lock_minutes,
-        checkpoint_events=checkpoint_events,
-        clock_skew_s=clock_skew_s,
-        idle_minutes=idle_minutes,
-        orphan_hours=orphan_hours,
-        index_minutes=index_minutes,
-    )
-    with writable_table(table, storage_options, zookeeper) as opened:
-        found = examine(opened.ports, bounds, watch_s=watch)
-    answer = _doctor_facts(table, found)
-    if as_json:
-        print_json(answer)
-    elif found.findings:
-        show(draw_findings(found.findings))
-    else:
-        show(Group(Text(f"healthy as of version {found.version}", style="green")))
+    with common.open() as opened:
+        found = examine(opened.ports, Bounds(**asdict(bounds)), watch_s=watch)
+    common.report(found, partial(_draw_examination, found))
     raise typer.Exit(EXITS[worst(found.findings)])
 
 
-def _doctor_facts(uri: str, found: "Examination") -> Facts:
-    most = worst(found.findings)
-    return {
-        "table": uri,
-        "version": found.version,
-        "coordinator": found.coordinator,
-        "worst": most.value if most else None,
-        "findings": [finding_facts(finding) for finding in by_severity(found.findings)],
-    }
+def _draw_examination(found: "Examination", _: Facts) -> RenderableType:
+    if found.findings:
+        return draw_findings(found.findings)
+    return Text(f"healthy as of version {found.version}", style="green")
 
 
-def repair(  # noqa: PLR0913 - each is an option
-    table: TableUri,
-    *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan; write nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Carry out the plan.")] = False,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionOptions:
+    """Decisions on the doubts of a repair, as options."""
+
     without: Annotated[
         list[str] | None,
         typer.Option("--without", metavar="FILE", help="Exclude this file from the table."),
-    ] = None,
+    ] = None
     also: Annotated[
         list[str] | None,
         typer.Option(
             "--with", metavar="FILE", help="Include this file although another file has its id."
         ),
-    ] = None,
+    ] = None
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Continue without rows that no file contains.")
-    ] = False,
+    ] = False
     deletes: Annotated[
         str | None,
         typer.Option(
             metavar="apply|ignore",
             help="Whether unconfirmed deletion vectors are applied.",
         ),
-    ] = None,
+    ] = None
     time: Annotated[
         str | None,
         typer.Option(help="The event time column, if no file has the table's definition."),
-    ] = None,
+    ] = None
     granularity: Annotated[
         str, typer.Option(help="The table's time granularity, if no file has its definition.")
-    ] = "day",
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    ] = "day"
+
+    def decisions(self, ports: "TableContext") -> "Decisions":
+        """Return the decisions.
+
+        Raises:
+            InvalidInput: a value is unknown, or does not fit the files.
+        """
+        from airflow_provider_segtable.health.repair import Decisions
+
+        return Decisions(
+            without=frozenset(self.without or ()),
+            also=frozenset(self.also or ()),
+            accept_loss=self.accept_loss,
+            definition=_definition(ports, self.time, self.granularity) if self.time else None,
+            deletes=_verdict(self.deletes),
+        )
+
+
+@option_groups
+def repair(
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan; write nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Carry out the plan.")] = False,
+    chosen: DecisionOptions,
+    common: CommonOptions,
 ) -> None:
     """Rebuild a lost or torn log from the files, and replace lost files by their inputs.
 
     Stop all writers first. The plan is shown before it is carried out, with all doubts.
 
-    [green]segtable repair ./flights[/]                     show what would be done
-    [green]segtable repair ./flights --yes[/]               do it
+    [green]segtable repair ./flights[/]                     show the plan
+    [green]segtable repair ./flights --yes[/]               carry it out
     [green]segtable repair ./flights --without FILE --yes[/] leave a doubtful file out
-    [green]segtable repair ./flights --deletes apply --yes[/] delete again what was deleted
+    [green]segtable repair ./flights --deletes apply --yes[/] delete the deleted rows again
     """
     from airflow_provider_segtable.health import repair as service
-    from airflow_provider_segtable.table.context import open_context
 
-    ports = open_context(table, storage_options=store_options(storage_options))
-    decisions = service.Decisions(
-        without=frozenset(without or ()),
-        also=frozenset(also or ()),
-        accept_loss=accept_loss,
-        definition=_definition(ports, time, granularity) if time else None,
-        deletes=_verdict(deletes),
-    )
-    plan = service.plan_repair(ports, decisions)
+    ports = _context(common)
+    plan = service.plan_repair(ports, chosen.decisions(ports))
     wanted = yes and not dry_run and plan.needed and not plan.blocking
     done = service.repair(ports, plan) if wanted else None
-    facts = {**plan_facts(plan), "done": done is not None, "aside": done.aside if done else ""}
-    if as_json:
-        print_json(facts)
-    else:
-        show(draw_plan(plan, done=done is not None))
+    aside = done.aside if done else ""
+    common.report(plan, partial(_draw_plan, plan), done=done is not None, aside=aside)
     if plan.needed and not done and not dry_run:
-        if not as_json:
-            note(
-                "Resolve the doubts above first."
-                if plan.blocking
-                else "Add --yes to carry out the plan."
-            )
+        common.note(
+            "Resolve the doubts above first."
+            if plan.blocking
+            else "Add --yes to carry out the plan."
+        )
         raise typer.Exit(Exit.FAILED)
 
 
-def plan_facts(plan: "RepairPlan") -> Facts:
-    """Return a plan as facts."""
-    event = plan.event
-    return {
-        "table": plan.table.name,
-        "needed": plan.needed,
-        "new_log": plan.fresh,
-        "last_event": plan.log.state.n if plan.log.state else None,
-        "put_aside": [entry.path for entry in plan.log.torn],
-        "lost_files": [segment.path for segment in plan.lost],
-        "adopted": [segment.path for segment in event.segments if segment.path] if event else [],
-        "left_out": [str(segment_id) for segment_id in event.lost] if event else [],
-        "foreign": list(plan.files.foreign),
-        "unreadable": dict(plan.files.unreadable),
-        "leftovers": list(plan.files.leftovers),
-        "deletes": [
-            {
-                "path": path,
-                "rows": sum(len(each) for each in rows.values()),
-                "rows_there": plan.delete_recovery.there.get(path, 0),
-                "proven": path in plan.deletes.proven,
-            }
-            for path, rows in sorted(plan.deletes.files.items())
-        ],
-        "unreadable_deletes": dict(plan.deletes.unreadable),
-        "deleted_again": sum(len(rows) for rows in plan.delete_recovery.rows.values()),
-        "rows": sum(segment.rows for segment in plan.shown),
-        "doubts": [
-            {
-                "reason": doubt.reason.value,
-                "interval": str(doubt.interval),
-                "note": doubt.note,
-                "rows": doubt.rows,
-                "paths": list(doubt.paths),
-                "blocking": doubt in plan.blocking,
-            }
-            for doubt in plan.doubts
-        ],
-    }
-
-
-def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
-    """Draw a plan."""
+def _draw_plan(plan: "RepairPlan", facts: Facts) -> Group:
     if not plan.needed:
         return Group(Text(f"{plan.table.name} needs no repair", style="green"))
-    facts = plan_facts(plan)
-    what = "a new log" if plan.fresh else f"one event after {facts['last_event']}"
-    head = f"{plan.table.name}: {'wrote' if done else 'would write'} {what}"
+    written = "a new log" if plan.fresh else f"one event after {facts['last_event']}"
+    head = f"{plan.table.name}: {'wrote' if facts['done'] else 'would write'} {written}"
     lines = [
         Text(head, style="bold"),
         Text(f"  shows {counted(len(plan.shown), 'segment')}, {counted(facts['rows'], 'row')}"),
@@ -428,8 +338,8 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
     unreadable = {**plan.files.unreadable, **plan.deletes.unreadable}
     lines += [Text(f"  unreadable: {path}: {why}") for path, why in unreadable.items()]
     for each in facts["deletes"]:
-        what = f"{counted(each['rows'], 'row')}, {each['rows_there']} of them still present"
-        lines.append(Text(f"  deletes: {each['path']}: {what}"))
+        rows = f"{counted(each['rows'], 'row')}, {each['rows_there']} of them still present"
+        lines.append(Text(f"  deletes: {each['path']}: {rows}"))
     if facts["deleted_again"]:
         lines.append(Text(f"  deleted again: {counted(facts['deleted_again'], 'row')}"))
     for doubt in plan.doubts:
@@ -441,7 +351,6 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
 
 
 def _verdict(deletes: str | None) -> "Verdict | None":
-    from airflow_provider_segtable.core.errors import InvalidInput
     from airflow_provider_segtable.health.delete_recovery import Verdict
 
     if deletes is not None and deletes not in list(Verdict):
@@ -456,7 +365,6 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableDef
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from airflow_provider_segtable.core.errors import InvalidInput
     from airflow_provider_segtable.core.tables.definition import TableDefinition
     from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
     from airflow_provider_segtable.core.time import Granularity

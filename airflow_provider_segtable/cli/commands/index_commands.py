@@ -1,8 +1,7 @@
-"""``segtable index``: entries about files that let reads open fewer of them.
+"""``segtable index``: create, build, inspect, rebuild and drop indexes.
 
-``segtable index explain``: what indexes save a read.
-
-``segtable index run`` and ``schedule``: build what indexes lack, now or by a DAG run.
+1. An index is built by plans. ``schedule`` requests them, ``run`` also carries them out.
+2. ``status`` and ``show`` read the entries of an index, ``explain`` its savings for a read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ import typer
 from rich.markup import escape
 
 from airflow_provider_segtable.cli.commands.scan_command import ReadOptions
-from airflow_provider_segtable.cli.commands.table_commands import open_table, writable_table
 from airflow_provider_segtable.cli.display.drawing import (
     drawn_indexes,
     drawn_requests,
@@ -24,29 +22,25 @@ from airflow_provider_segtable.cli.display.drawing import (
 from airflow_provider_segtable.cli.display.facts import index_facts
 from airflow_provider_segtable.cli.display.output import (
     Exit,
-    Facts,
     in_shell,
     note,
-    print_json,
     progress,
-    show,
 )
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
     CommitId,
+    CommonOptions,
     EngineOption,
     IndexName,
     IndexNames,
     KindOptions,
     MasterOption,
-    StorageOptions,
-    TableUri,
-    ZooKeeper,
+    ZooKeeperOptions,
     option_groups,
     seconds_of,
 )
 from airflow_provider_segtable.cli.running import EngineFor, engines
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning.engine import Engine
@@ -55,19 +49,16 @@ from airflow_provider_segtable.planning.properties import OFF, Policy
 if TYPE_CHECKING:
     from airflow_provider_segtable.ports.job import Done, Job
     from airflow_provider_segtable.services.attempt import Execute
-    from airflow_provider_segtable.services.compact_table import IndexRun
     from airflow_provider_segtable.table.scan import Scan
 
 
 @option_groups
 def explain(
-    table: TableUri,
     *,
     read: ReadOptions,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: CommonOptions,
 ) -> None:
-    """Show what indexes save a read: its plan without them, with each, and with all.
+    """Show the savings of indexes for a read: its plan without them, with each, and with all.
 
     [green]segtable index explain ./flights --where "tailnum = 'N328AA'"[/]
     [green]segtable index explain ./flights --where "dep_delay > 800" --json[/]
@@ -77,14 +68,13 @@ def explain(
     """
     if read.where is None:
         raise InvalidInput("an index only helps a read with a condition: give --where SQL")
-    scan = open_table(table, storage_options).read(read.request())
+    scan = common.open().read(read.request())
     answer = {
-        "table": table,
         "version": scan.version,
         "where": read.where,
         "plans": [_plan(scan, some) for some in _choices(scan.state.indexes)],
     }
-    print_json(answer) if as_json else show(drawn_savings(answer))
+    common.answer(answer, drawn_savings)
 
 
 def _choices(indexes: Mapping[str, "IndexState"]) -> Iterator[Mapping[str, "IndexState"]]:
@@ -110,7 +100,7 @@ def _plan(scan: "Scan", indexes: Mapping[str, "IndexState"]) -> Facts:
 Timeout = Annotated[
     str | None,
     typer.Option(
-        help="Pause after this time, e.g. 90s, 15m, 2h: what is built stays, and the next run goes "
+        help="Pause after this time, e.g. 90s, 15m, 2h: built entries stay, and the next run goes "
         "on. The table's index.timeout_minutes by default.",
         metavar="DURATION",
         show_default=False,
@@ -118,18 +108,16 @@ Timeout = Annotated[
 ]
 
 
+@option_groups
 def run(
-    table: TableUri,
     names: IndexNames = None,
     *,
     timeout: Timeout = None,
     engine: EngineOption = Engine.AUTO,
     master: MasterOption = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
-    """Build what indexes lack, while writers and readers go on.
+    """Build missing entries of indexes, while writers and readers go on.
 
     [green]segtable index run ./flights[/]
     [green]segtable index run ./flights delays --timeout 15m[/]
@@ -141,10 +129,10 @@ def run(
     leaves it to that one. Ends with 1 if a run failed.
     """
     timeout_s = None if timeout is None else seconds_of(timeout, "--timeout")
-    with writable_table(table, storage_options, zookeeper) as opened:
+    with common.open() as opened:
         runs = build(opened, names, engine=engine, master=master, timeout_s=timeout_s)
-        answer = {"table": table, "version": opened.state().n, "runs": runs}
-    print_json(answer) if as_json else show(drawn_runs(answer))
+        answer = {"version": opened.state().n, "runs": runs}
+    common.answer(answer, drawn_runs)
     refuse_failed(runs)
 
 
@@ -157,14 +145,9 @@ def refuse_failed(runs: Sequence[Facts]) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def schedule(
-    table: TableUri,
-    names: IndexNames = None,
-    *,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Request plans for what indexes lack, for an index DAG run or for `index run`.
+@option_groups
+def schedule(names: IndexNames = None, *, common: CommonOptions) -> None:
+    """Request plans for missing entries of indexes, for an index DAG run or for `index run`.
 
     [green]segtable index schedule ./flights[/]
     [green]segtable index schedule ./flights delays --json | jq -r '.plans[].plan'[/]
@@ -175,7 +158,7 @@ def schedule(
     """
     from airflow_provider_segtable.services.indexing import requested_plan
 
-    opened = open_table(table, storage_options)
+    opened = common.open()
     found = {name: requested_plan(opened.ports, name) for name in wanted(opened, names)}
     plans = [
         {
@@ -186,11 +169,11 @@ def schedule(
         }
         for name, known in found.items()
     ]
-    answer = {"table": table, "version": opened.state().n, "plans": plans}
-    print_json(answer) if as_json else show(drawn_requests(answer))
-    if not as_json and any(each["plan"] for each in plans):
-        note(
-            f"requested. Next: the planner's DAG, or [green]segtable index run {in_shell(table)}[/]"
+    common.answer({"version": opened.state().n, "plans": plans}, drawn_requests)
+    if any(each["plan"] for each in plans):
+        common.note(
+            "requested. Next: the planner's DAG, or "
+            f"[green]segtable index run {in_shell(common.table)}[/]"
         )
 
 
@@ -231,7 +214,7 @@ def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None
             bar.advance(task, files)
 
         done = run_index(table.ports, name, _counting(execute, counted), timeout_s=timeout_s)
-    return run_facts(name, done)
+    return {"index": name, **done.facts()}
 
 
 def _counting(execute: "Execute", counted: Any) -> "Execute":
@@ -245,20 +228,6 @@ def _counting(execute: "Execute", counted: Any) -> "Execute":
     return counting
 
 
-def run_facts(name: str, done: "IndexRun") -> Facts:
-    """Return the run of an index as facts."""
-    return {
-        "index": name,
-        "ended": done.ended.value,
-        "message": done.message,
-        "pieces": done.pieces,
-        "files": done.files,
-        "left": done.left,
-        "settled": done.settled,
-        "plans": list(done.plans),
-    }
-
-
 indexes = typer.Typer(
     no_args_is_help=True,
     help="Create, build, inspect, rebuild and drop indexes: entries about files that let reads "
@@ -269,7 +238,6 @@ indexes = typer.Typer(
 @indexes.command()
 @option_groups
 def create(
-    table: TableUri,
     name: IndexName,
     *,
     chosen: KindOptions,
@@ -277,9 +245,7 @@ def create(
         bool, typer.Option("--run", help="Build it at once, as `index run` does; needs ZooKeeper.")
     ] = False,
     commit_id: CommitId = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
     """Create an index; writers feed it from now on.
 
@@ -294,19 +260,18 @@ def create(
     files keeps sizes and numbers of rows. record_index keeps one row for each
     key of a primary-key table, whichever time chunks its records are in.
 
-    What is in the table already is built by the planner's DAG, by [green]segtable index
+    Entries of present files are built by the planner's DAG, by [green]segtable index
     run TABLE NAME[/], or at once with --run, while writers and readers go on. Until
     then reads open the files that the index does not know.
     """
-    with writable_table(table, storage_options, zookeeper) as opened:
+    with common.open() as opened:
         _ = opened.ports.coordinator if now else None  # fails first if there is no ZooKeeper
         version = opened.create_index(
             name, chosen.kind, chosen.names, rate=chosen.rate, commit_id=commit_id
         )
         runs = build(opened, [name], engine=Engine.AUTO, timeout_s=None) if now else ()
-        _tell(table, opened, [name], as_json=as_json)
-    if not as_json:
-        note(f"[green]version {version} has index {name}.[/]")
+        _show_indexes(opened, [name], common)
+    common.note(f"[green]version {version} has index {name}.[/]")
     refuse_failed(runs)
 
 
@@ -316,34 +281,23 @@ indexes.command()(explain)
 
 
 @indexes.command()
-def status(
-    table: TableUri,
-    names: IndexNames = None,
-    *,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what indexes keep, how far they are, and what they take.
+@option_groups
+def status(names: IndexNames = None, *, common: CommonOptions) -> None:
+    """Show the columns, progress and size of indexes.
 
     [green]segtable index status ./flights[/]
     [green]segtable index status ./flights delays --json | jq '.indexes[0].lag_s'[/]
 
     An index is "building" until it knows all files, and "available" from then
-    on. "files" are those it knows, of those that reads see. It is behind if a
+    on. "files" counts those with entries, of those that reads see. It is behind if a
     commit could not feed it: reads open those files until the next run.
     """
-    opened = open_table(table, storage_options)
-    _tell(table, opened, names, as_json=as_json)
+    _show_indexes(common.open(), names, common)
 
 
 @indexes.command("show")
-def show_values(
-    table: TableUri,
-    name: IndexName,
-    *,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
+@option_groups
+def show_values(name: IndexName, *, common: CommonOptions) -> None:
     """Show the values of the columns of a column_stats index, over all files it knows.
 
     [green]segtable index show ./flights delays[/]
@@ -352,28 +306,22 @@ def show_values(
     Opens no data file. Deleted rows that are still in files count; the number of
     distinct values is an estimate, 6.5 % off in the mean.
     """
-    opened = open_table(table, storage_options)
+    opened = common.open()
     found = opened.index_summary(name)
     state = opened.state()
     files = sum(1 for each in state.timeline.each_visible() if each.path)
     answer = {
-        "table": table,
         "version": state.n,
         "index": name,
         "files": files,
         "columns": [asdict(each) for each in found],
     }
-    print_json(answer) if as_json else show(drawn_values(answer))
+    common.answer(answer, drawn_values)
 
 
 @indexes.command()
-def rebuild(
-    table: TableUri,
-    name: IndexName,
-    *,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
+@option_groups
+def rebuild(name: IndexName, *, common: CommonOptions) -> None:
     """Begin an index anew, with the same settings.
 
     [green]segtable index rebuild ./flights delays[/]
@@ -382,48 +330,42 @@ def rebuild(
     [green]segtable index run TABLE NAME[/] has built it. Only a damaged index needs this:
     compactions, deletes and cleaning keep an index right.
     """
-    opened = open_table(table, storage_options)
+    opened = common.open()
     version = opened.rebuild_index(name)
-    _tell(table, opened, [name], as_json=as_json)
-    if not as_json:
-        note(f"[green]version {version} has a new index {name}.[/]")
+    _show_indexes(opened, [name], common)
+    common.note(f"[green]version {version} has a new index {name}.[/]")
 
 
 @indexes.command()
-def drop(
-    table: TableUri,
-    name: IndexName,
-    *,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
+@option_groups
+def drop(name: IndexName, *, common: CommonOptions) -> None:
     """Drop an index and delete its files; reads go on without it.
 
     [green]segtable index drop ./flights delays[/]
     """
-    opened = open_table(table, storage_options)
+    opened = common.open()
     version = opened.drop_index(name)
-    _tell(table, opened, None, as_json=as_json)
-    if not as_json:
-        note(f"[green]version {version} is without index {name}.[/]")
+    _show_indexes(opened, None, common)
+    common.note(f"[green]version {version} is without index {name}.[/]")
 
 
-def _tell(uri: str, table: Any, names: list[str] | None, *, as_json: bool) -> None:
-    wanted = [table.index(name) for name in names] if names else [*table.indexes().values()]
+def _show_indexes(
+    table: Any, names: list[str] | None, common: CommonOptions | ZooKeeperOptions
+) -> None:
+    some = [table.index(name) for name in names] if names else [*table.indexes().values()]
     state, now = table.state(), table.ports.clock.now()
     answer = {
-        "table": uri,
         "version": state.n,
         "planner_builds": Policy.read(state.table.properties).indexes != OFF,
         "indexes": [
-            {**index_facts(each, state, now), **_coverage(table, each, state)} for each in wanted
+            {**index_facts(each, state, now), **_coverage(table, each, state)} for each in some
         ],
     }
-    print_json(answer) if as_json else show(drawn_indexes(answer))
+    common.answer(answer, drawn_indexes)
 
 
 def _coverage(table: Any, index: IndexState, state: State) -> Facts:
-    """Return what the index knows, or null values and the problem if it cannot be read."""
+    """Return the coverage of the index, or null values and the problem if it cannot be read."""
     from airflow_provider_segtable.table.index_lifecycle import Coverage, coverage
 
     try:

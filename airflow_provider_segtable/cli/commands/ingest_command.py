@@ -2,36 +2,27 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from airflow_provider_segtable.cli.advice import advise_filled
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
-from airflow_provider_segtable.cli.display.facts import append_facts
-from airflow_provider_segtable.cli.display.output import (
-    Facts,
-    note,
-    print_json,
-    print_warning,
-    progress,
-)
+from airflow_provider_segtable.cli.display.output import print_json, print_warning, progress
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
     CommitId,
     CsvOptions,
     EngineOption,
     MasterOption,
-    StorageOptions,
-    TableUri,
-    ZooKeeper,
+    ZooKeeperOptions,
     check_spark,
     option_groups,
     store_options,
 )
-from airflow_provider_segtable.cli.running import overwritten, spark_reason, tell
+from airflow_provider_segtable.cli.running import overwritten, show_change, spark_reason
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 
@@ -41,9 +32,113 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.table.load import FileColumns, Loaded
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How files are read, and under which name their rows are committed."""
+
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet, csv or json; by the file's suffix if left out."),
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these columns of the files; NEW=OLD takes a column under another name. A "
+            "rollup table takes by default the columns it needs, other tables all columns.",
+            metavar="A,NEW=OLD,...",
+            show_default=False,
+        ),
+    ] = None
+    cast: Annotated[
+        bool,
+        typer.Option("--cast", help="Cast to the table's types where no value is lost by it."),
+    ] = False
+    rows_per_append: Annotated[
+        int | None,
+        typer.Option(min=1, help="Split each file into appends of N rows (local engine)."),
+    ] = None
+    deleted: Annotated[
+        str | None,
+        typer.Option(
+            help="Primary-key tables: a boolean column of the files; where it is true, the key is "
+            "deleted.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None
+    commit_id: CommitId = None
+
+    def taken(self, bad: "BadRows | None") -> "FileColumns":
+        """Return the columns to take from the files."""
+        from airflow_provider_segtable.table.load import FileColumns
+
+        return FileColumns.parse(self.columns, cast=self.cast, deleted=self.deleted, bad=bad)
+
+    def check(self, engine: Engine, *, overwrites: bool) -> None:
+        """Refuse parts that another engine or an overwrite cannot make, and deletes beside one."""
+        if self.rows_per_append and engine is Engine.SPARK:
+            raise InvalidInput(
+                "--rows-per-append works only with --engine local: leave out one of them"
+            )
+        if self.rows_per_append and overwrites:
+            raise InvalidInput(
+                "--rows-per-append makes several appends, and an overwrite is one event: leave out "
+                "one of them"
+            )
+        if self.deleted is not None and overwrites:
+            raise InvalidInput(
+                f"--deleted {self.deleted} deletes single keys, an overwrite all that it names: "
+                "leave out one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverwriteOptions:
+    """The rows that the files replace."""
+
+    overwrite: Annotated[
+        str | None,
+        typer.Option(
+            help="Replace the rows of this time by those of the files, in one event; 'chunks': of "
+            "the time chunks that the rows touch.",
+            metavar="START/END",
+        ),
+    ] = None
+    overwrite_where: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead, replace the rows that match a Spark SQL expression; every new row must "
+            "match it, too.",
+            metavar="SQL",
+            show_default=False,
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Report how many rows an overwrite would replace; write nothing."
+        ),
+    ] = False
+
+    def request(self, commit_id: str | None) -> Overwrite | None:
+        """Return the request; None for an append."""
+        if self.overwrite is not None or self.overwrite_where is not None:
+            return Overwrite(
+                extent=extent_of(self.overwrite),
+                where=self.overwrite_where,
+                commit_id=commit_id,
+                dry_run=self.dry_run,
+            )
+        if self.dry_run:
+            raise InvalidInput(
+                "--dry-run counts the rows that an overwrite would replace: add --overwrite or "
+                "--overwrite-where"
+            )
+        return None
+
+
 @option_groups
-def ingest(  # noqa: PLR0913 - each is an option
-    table: TableUri,
+def ingest(
     files: Annotated[
         list[str],
         typer.Argument(
@@ -54,60 +149,8 @@ def ingest(  # noqa: PLR0913 - each is an option
         ),
     ],
     *,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="parquet, csv or json; by the file's suffix if left out."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Only these columns of the files; NEW=OLD takes a column under another name. A "
-            "rollup table takes by default what it needs, other tables all columns.",
-            metavar="A,NEW=OLD,...",
-            show_default=False,
-        ),
-    ] = None,
-    cast: Annotated[
-        bool,
-        typer.Option("--cast", help="Cast to the table's types where no value is lost by it."),
-    ] = False,
-    rows_per_append: Annotated[
-        int | None,
-        typer.Option(min=1, help="Split each file into appends of N rows (local engine)."),
-    ] = None,
-    deleted: Annotated[
-        str | None,
-        typer.Option(
-            help="Primary-key tables: a boolean column of the files; where it is true, the key is "
-            "deleted.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
-    commit_id: CommitId = None,
-    overwrite: Annotated[
-        str | None,
-        typer.Option(
-            help="Replace the rows of this time by those of the files, in one event; 'chunks': of "
-            "the time chunks that the rows touch.",
-            metavar="START/END",
-        ),
-    ] = None,
-    overwrite_where: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead, replace the rows that match a Spark SQL expression; every new row must "
-            "match it, too.",
-            metavar="SQL",
-            show_default=False,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Report how many rows an overwrite would replace; write nothing."
-        ),
-    ] = False,
+    load: LoadOptions,
+    overwrite: OverwriteOptions,
     bad_rows: Annotated[
         str | None,
         typer.Option(
@@ -121,9 +164,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     csv: CsvOptions,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
     r"""Append files to a table; each file is one append, visible as a whole or not at all.
 
@@ -134,7 +175,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
     [green]segtable ingest ./flights s3://landing/2026/02/01.parquet[/]
     [green]segtable ingest ./flights night.csv --overwrite 2026-01-31/2026-02-01[/]
-        load a day again: its rows go, those of all files come, at once
+        load a day again: the rows of all files replace its rows, at once
     [green]segtable ingest ./flights ua.csv --overwrite-where "carrier = 'UA'" --dry-run[/]
     [green]segtable ingest ./orders changes.jsonl --deleted gone[/]
         upsert by the primary key; rows in which "gone" is true delete theirs
@@ -148,55 +189,46 @@ def ingest(  # noqa: PLR0913 - each is an option
     An invalid file appends nothing; the files before it stay appended.
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
-    from airflow_provider_segtable.table.load import FileColumns
 
     bad = _bad_rows(bad_rows)
-    taken = FileColumns.parse(columns, cast=cast, deleted=deleted, bad=bad)
-    options = store_options(storage_options)
+    taken = load.taken(bad)
+    options = store_options(common.storage_options)
     named = [each for place in files for each in _objects(place, options, engine)]
-    sources = [InputFile(place, format_, options, csv.form()) for place in named]
-    request = _overwrite(overwrite, overwrite_where, commit_id, dry_run=dry_run)
-    _check_parts(rows_per_append, engine, whole=request is not None)
-    _check_deleted(deleted, whole=request is not None)
+    sources = [InputFile(place, load.format_, options, csv.form()) for place in named]
+    request = overwrite.request(load.commit_id)
+    load.check(engine, overwrites=request is not None)
     if request is not None:
-        with writable_table(table, storage_options, zookeeper) as opened:
+        with common.open() as opened:
             local = _local_does(sources, engine, None, spark_reason(opened, request))
-            told = overwritten(
-                *(table, opened, sources, taken, request), local=local, master=master
-            )
-        tell({**told, **_aside(bad)}, as_json=as_json)
+            done = overwritten(opened, sources, taken, request, local=local, master=master)
+        show_change({**done, **_aside(bad)}, common)
         return
-    _check_names(sources, commit_id)
-    with writable_table(table, storage_options, zookeeper) as opened:
+    _check_names(sources, load.commit_id)
+    with common.open() as opened:
         before = opened.state()
         keyed = before.table.kind.rules is not None
         if not keyed:
             _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
-        fresh = not len(before.timeline)
-        if _local_does(sources, engine, rows_per_append):
-            appends = _local(opened, sources, taken, rows_per_append, commit_id)
+        if _local_does(sources, engine, load.rows_per_append):
+            parts = _local(opened, sources, taken, load)
         else:
-            appends = _on_spark(opened, sources, taken, commit_id, master)
-        with closing(appends):  # ends the session now, not at garbage collection
-            done = [append_facts(opened, each) for each in _watched(appends, len(sources))]
+            parts = _on_spark(opened, sources, taken, load.commit_id, master)
+        with closing(parts):  # ends the session now, not at garbage collection
+            appends = [part.facts(opened.ports.log) for part in _watched(parts, len(sources))]
         after = opened.state()
-    if fresh:
-        advise_filled(table, after)
-    if as_json:
-        print_json({"table": table, "version": after.n, "appends": done, **_aside(bad)})
-        return
-    _aside(bad)
-    _tell(done, "upserted" if keyed else "appended")
-
-
-def _tell(appends: list[Facts], what: str) -> None:
+    if not len(before.timeline):
+        advise_filled(common.table, after)
+    answer = {"table": common.table, "version": after.n, "appends": appends, **_aside(bad)}
+    if common.as_json:
+        print_json(answer)
     for append in appends:
         n = f"event {append['version']}, " if append["version"] is not None else ""
-        note(f"[green]{what}[/] {append['file']}: {n}{append['summary']}")
+        verb = "upserted" if keyed else "appended"
+        common.note(f"[green]{verb}[/] {append['file']}: {n}{append['summary']}")
 
 
 def _bad_rows(path: str | None) -> "BadRows | None":
-    """Return what takes bad rows, in a file of this machine."""
+    """Return a collector of bad rows, in a file of this machine."""
     if path is None:
         return None
     from airflow_provider_segtable.data.files.text_values import BadRows
@@ -205,7 +237,7 @@ def _bad_rows(path: str | None) -> "BadRows | None":
 
 
 def _aside(bad: "BadRows | None") -> Facts:
-    """Return the number of rows that were set aside, and say it."""
+    """Return the number of rows that were set aside, and warn of them."""
     if bad is None:
         return {}
     if bad.count:
@@ -219,42 +251,6 @@ def _objects(place: str, options: Mapping[str, str], engine: Engine) -> list[str
     from airflow_provider_segtable.data.files.input_files import expanded
 
     return expanded(place, options) if "://" in place and engine is not Engine.SPARK else [place]
-
-
-def _overwrite(
-    interval: str | None, where: str | None, commit_id: str | None, *, dry_run: bool
-) -> Overwrite | None:
-    """Return the overwrite that is asked for; None for an append."""
-    if interval is None and where is None:
-        if dry_run:
-            raise InvalidInput(
-                "--dry-run counts the rows that an overwrite would replace: add --overwrite or "
-                "--overwrite-where"
-            )
-        return None
-    return Overwrite(extent=extent_of(interval), where=where, commit_id=commit_id, dry_run=dry_run)
-
-
-def _check_parts(rows_per_append: int | None, engine: Engine, *, whole: bool) -> None:
-    """Refuse to split files where another engine or one event does the work."""
-    if rows_per_append and engine is Engine.SPARK:
-        raise InvalidInput(
-            "--rows-per-append works only with --engine local: leave out one of them"
-        )
-    if rows_per_append and whole:
-        raise InvalidInput(
-            "--rows-per-append makes several appends, and an overwrite is one event: leave out one "
-            "of them"
-        )
-
-
-def _check_deleted(deleted: str | None, *, whole: bool) -> None:
-    """Refuse a column of deletes beside an overwrite, which needs no deletes."""
-    if deleted is not None and whole:
-        raise InvalidInput(
-            f"--deleted {deleted} deletes single keys, an overwrite all that it names: leave out "
-            "one of them"
-        )
 
 
 def _check_names(files: "list[InputFile]", commit_id: str | None) -> None:
@@ -295,8 +291,7 @@ def _local(
     table: Any,
     files: "list[InputFile]",
     columns: "FileColumns",
-    rows_per_append: int | None,
-    commit_id: str | None,
+    load: LoadOptions,
 ) -> "Generator[Loaded]":
     from airflow_provider_segtable.table.load import load_rows
 
@@ -304,8 +299,8 @@ def _local(
     for file in files:
         yield from load_rows(
             *(table.ports, file, columns.read(file, definition)),
-            commit_id=commit_id,
-            rows_per_append=rows_per_append,
+            commit_id=load.commit_id,
+            rows_per_append=load.rows_per_append,
             deleted=columns.deleted,
         )
 

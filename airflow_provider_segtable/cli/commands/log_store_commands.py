@@ -1,20 +1,17 @@
-"""``segtable logstore``: the buckets of a table's log store, and checkpoints on request.
+"""``segtable logstore``: list, checkpoint, serve and tail the log stores of tables.
 
-``segtable logstore serve``: a process of its own that serves log stores.
-
-``segtable logstore tail``: the rows of a table as they are written.
+1. ``list`` and ``checkpoint`` ask the services that ZooKeeper names. ``serve`` is such a service.
+2. ``tail`` prints the rows of a table as they are written, before they are committed.
 """
 
 import json
 import logging
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,23 +20,19 @@ from rich.markup import escape
 from rich.text import Text
 
 from airflow_provider_segtable.cli.commands.scan_command import plain
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.drawing import age, captioned, grid
-from airflow_provider_segtable.cli.display.facts import served_facts
-from airflow_provider_segtable.cli.display.output import (
-    Facts,
-    note,
-    print_json,
-    print_warning,
-    show,
-)
+from airflow_provider_segtable.cli.display.output import note, print_json, print_warning
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
     StorageOptions,
     TableUri,
     ZooKeeper,
+    ZooKeeperOptions,
+    option_groups,
     seconds_of,
+    writable_table,
 )
+from airflow_provider_segtable.cli.running import end_signal
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.schemes import usual
 
 if TYPE_CHECKING:
@@ -55,41 +48,33 @@ log_stores = typer.Typer(
 
 
 @log_stores.command("list")
-def list_buckets(
-    table: TableUri,
-    *,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the buckets of a table's log store: who serves them, and what is not committed.
+@option_groups
+def list_buckets(*, common: ZooKeeperOptions) -> None:
+    """List the buckets of a table's log store: their services and uncommitted records.
 
     [green]segtable logstore list ./trips[/]
     [green]segtable logstore list ./trips --json | jq '.buckets[].uncommitted_records'[/]
 
-    What is committed is read from the table's log, and the rest from the services
+    Committed offsets are read from the table's log, the others from the services
     that ZooKeeper names. A token and certificates for them: $SEGTABLE_LOG_STORE_OPTIONS.
     """
     from airflow_provider_segtable.library.log_stores import log_buckets
 
-    with writable_table(table, storage_options, zookeeper) as opened:
-        found, now = log_buckets(opened.ports), opened.ports.clock.now()
-    answer = {"table": table, "buckets": [served_facts(each, now) for each in found]}
-    print_json(answer) if as_json else show(_drawn(answer))
+    with common.open() as table:
+        found, now = log_buckets(table.ports), table.ports.clock.now()
+    common.answer({"buckets": [each.facts(now) for each in found]}, _draw_buckets)
 
 
 @log_stores.command()
+@option_groups
 def checkpoint(
-    table: TableUri,
     *,
     wait: Annotated[
         str, typer.Option(help="How long a service may take: 90s, 15m.", metavar="TIME")
     ] = "60s",
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
-    """Commit now what the services of a table's log store have buffered.
+    """Commit the buffered records of a table's log store now.
 
     [green]segtable logstore checkpoint ./trips[/]
     [green]segtable logstore checkpoint ./trips --wait 5m --json | jq .version[/]
@@ -99,18 +84,17 @@ def checkpoint(
     from airflow_provider_segtable.library.log_stores import checkpoint_log
 
     wait_s = seconds_of(wait, "--wait")
-    with writable_table(table, storage_options, zookeeper) as opened:
-        made = checkpoint_log(opened.ports, wait_s=wait_s)
-    answer = {"table": table, "services": [*made.services], "version": made.version}
-    if as_json:
-        print_json(answer)
-    elif answer["version"] is None:
+    with common.open() as table:
+        made = checkpoint_log(table.ports, wait_s=wait_s)
+    if common.as_json:
+        print_json({"table": common.table, **made.facts()})
+    elif made.version is None:
         note("nothing was ever appended")
     else:
-        note(f"[green]committed[/] everything as of version {answer['version']}")
+        note(f"[green]committed[/] everything as of version {made.version}")
 
 
-def _drawn(answer: Facts) -> RenderableType:
+def _draw_buckets(answer: Facts) -> RenderableType:
     drawn = grid(
         "Log store",
         *("bucket", "epoch", "committed", "uncommitted", "age", "served by", "at"),
@@ -151,18 +135,19 @@ Tables = Annotated[
 ]
 
 
-def serve(  # noqa: PLR0913 - each is an option
-    tables: Tables,
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Where a service listens, and its security."""
+
     host: Annotated[
         str, typer.Option(help="Listen at this address; others than loopback need a token.")
-    ] = "127.0.0.1",
+    ] = "127.0.0.1"
     port: Annotated[
         int,
         typer.Option(
             help="Listen at this port, and the next one for each further table; 0: a free one."
         ),
-    ] = 0,
+    ] = 0
     advertise: Annotated[
         str,
         typer.Option(
@@ -170,21 +155,55 @@ def serve(  # noqa: PLR0913 - each is an option
             metavar="HOST",
             show_default=False,
         ),
-    ] = "",
+    ] = ""
     tls_cert: Annotated[
         Path | None,
         typer.Option(help="A certificate (PEM), for TLS.", metavar="FILE", show_default=False),
-    ] = None,
+    ] = None
     tls_key: Annotated[
         Path | None,
         typer.Option(help="The certificate's key (PEM).", metavar="FILE", show_default=False),
-    ] = None,
+    ] = None
     token_file: Annotated[
         Path | None,
         typer.Option(
             help="Ask clients for the token in this file.", metavar="FILE", show_default=False
         ),
-    ] = None,
+    ] = None
+
+    def provider(self) -> "FlightLogStoreProvider":
+        """Return the log stores of the service.
+
+        Raises:
+            InvalidInput: a file cannot be read.
+        """
+        from airflow_provider_segtable.core.secret import Secret
+        from airflow_provider_segtable.disk import text_of
+        from airflow_provider_segtable.library.log_stores import token_in
+        from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
+        from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
+        from airflow_provider_segtable.ports.log_store import DeployMode
+
+        certificate, key, token = self.tls_cert, self.tls_key, self.token_file
+        security = FlightSecurity(
+            token=Secret(token_in(token, "--token-file")) if token else None,
+            certificate=text_of(certificate, "--tls-cert") if certificate else "",
+            key=Secret(text_of(key, "--tls-key")) if key else None,
+        )
+        return FlightLogStoreProvider(
+            host=self.host,
+            port=self.port,
+            advertise=self.advertise,
+            deploy_mode=DeployMode.EXTERNAL,
+            security=security,
+        )
+
+
+@option_groups
+def serve(
+    tables: Tables,
+    *,
+    server: ServerOptions,
     checkpoint_seconds: Annotated[
         float | None,
         typer.Option(
@@ -209,58 +228,21 @@ def serve(  # noqa: PLR0913 - each is an option
     session ends. Writers and readers find them by ZooKeeper, with the token in
     $SEGTABLE_LOG_STORE_OPTIONS.
 
-    It prints what it serves, what moves, and each checkpoint. SIGTERM and Ctrl-C make
+    It prints its buckets, their moves, and each checkpoint. SIGTERM and Ctrl-C make
     a last checkpoint. See the buckets: [green]segtable logstore list ./trips[/]
     """
-    provider = _provider(host, port, advertise, (tls_cert, tls_key, token_file))
     from airflow_provider_segtable.library.log_server import LogServer
 
-    with _told(), writable_table(tables[0], storage_options, zookeeper) as first:
+    provider = server.provider()
+    with _log_lines(), writable_table(tables[0], storage_options, zookeeper) as first:
         ports = [first.ports, *map(first.ports.at, tables[1:])]
-        server = LogServer(ports, provider, checkpoint_s=checkpoint_seconds)
-        server.start()
-        ended = _ending()
-        while not server.over and not ended.wait(LOOK_S):
+        service = LogServer(ports, provider, checkpoint_s=checkpoint_seconds)
+        service.start()
+        ended = end_signal()
+        while not service.over and not ended.wait(LOOK_S):
             pass
-        server.close()
+        service.close()
     note("ended")
-
-
-def _ending() -> threading.Event:
-    """Return what is set by SIGTERM or Ctrl-C."""
-    ended = threading.Event()
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, end)
-    return ended
-
-
-def _provider(
-    host: str, port: int, advertise: str, files: Sequence[Path | None]
-) -> "FlightLogStoreProvider":
-    from airflow_provider_segtable.core.secret import Secret
-    from airflow_provider_segtable.disk import text_of
-    from airflow_provider_segtable.library.log_stores import token_in
-    from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
-    from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
-    from airflow_provider_segtable.ports.log_store import DeployMode
-
-    certificate, key, token = files
-    security = FlightSecurity(
-        token=Secret(token_in(token, "--token-file")) if token else None,
-        certificate=text_of(certificate, "--tls-cert") if certificate else "",
-        key=Secret(text_of(key, "--tls-key")) if key else None,
-    )
-    return FlightLogStoreProvider(
-        host=host,
-        port=port,
-        advertise=advertise,
-        deploy_mode=DeployMode.EXTERNAL,
-        security=security,
-    )
 
 
 class _Lines(logging.Handler):
@@ -276,8 +258,8 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Print what the services log."""
+def _log_lines() -> Iterator[None]:
+    """Print the log records of the services."""
     lines, loggers = _Lines(logging.INFO), [logging.getLogger(name) for name in LOGGERS]
     for each in loggers:
         each.addHandler(lines)
@@ -383,7 +365,7 @@ def _print(
 
 
 def lines_of(item: "LogItem") -> Iterator[Line]:
-    """Return what is printed of an item: rows, or that records were discarded or cleaned."""
+    """Return the lines of an item: its rows, or that records were discarded or cleaned."""
     from airflow_provider_segtable.table.log_store.tail import LogRecords
 
     match item:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,17 +11,16 @@ import typer
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.drawing import captioned, grid
-from airflow_provider_segtable.cli.display.output import Facts, out, print_json, show
+from airflow_provider_segtable.cli.display.output import out, print_json, show
 from airflow_provider_segtable.cli.input.options import (
-    AsJson,
-    StorageOptions,
-    TableUri,
-    ZooKeeper,
+    IntervalOption,
+    ZooKeeperOptions,
     option_groups,
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 
@@ -45,7 +44,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options that choose what is read."""
+    """The rows to read, as options."""
 
     columns: Annotated[
         str | None, typer.Option(help="Only these, in this order.", metavar="A,B,...")
@@ -56,10 +55,7 @@ class ReadOptions:
             help="Only rows that match: SQL, as for `delete`; without Spark.", metavar="SQL"
         ),
     ] = None
-    interval: Annotated[
-        str | None,
-        typer.Option(help="Only this event time, ISO 8601 start/end.", metavar="START/END"),
-    ] = None
+    interval: IntervalOption = None
     version: Annotated[
         int | None, typer.Option(help="The table after this event number.", metavar="N")
     ] = None
@@ -97,7 +93,7 @@ class ReadOptions:
         bool,
         typer.Option(
             "--include-log",
-            help="Also what log stores hold and no commit has yet; needs ZooKeeper.",
+            help="Also uncommitted records of log stores; needs ZooKeeper.",
         ),
     ] = False
     unchecked: Annotated[
@@ -127,7 +123,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """The options that choose what is printed of it."""
+    """The form of the answer, as options."""
 
     limit: Annotated[
         int | None,
@@ -151,8 +147,8 @@ class AnswerOptions:
         bool,
         typer.Option(
             "--explain",
-            help="Read no rows: show which files are opened, what each step leaves out, and the "
-            "bytes to read.",
+            help="Read no rows: show the files to open, the savings of each step, and the bytes to "
+            "read.",
         ),
     ] = False
 
@@ -173,13 +169,10 @@ class AnswerOptions:
 
 @option_groups
 def scan(
-    table: TableUri,
     *,
     read: ReadOptions,
     answer: AnswerOptions,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
     """Print rows of the newest version, or of any earlier one.
 
@@ -196,11 +189,12 @@ def scan(
     """
     request = read.request()
     answer.check()
-    found = _opened(table, request, zookeeper, store_options(storage_options)).read(request)
+    found = _opened(request, common).read(request)
+    as_json = common.as_json
     if answer.explain:
         _show_plan(found.explain(), as_json=as_json)
         return
-    head = {"table": table, "version": found.version}
+    head = {"table": common.table, "version": found.version}
     if answer.count or answer.checksum:
         totals = _checksum(found) if answer.checksum else {"rows": found.count()}
         _answer({**head, **totals}, as_json=as_json)
@@ -220,14 +214,13 @@ def scan(
         _print_table(batches, found, shown)
 
 
-def _opened(
-    table: str, request: ReadRequest, zookeeper: str | None, options: Mapping[str, str]
-) -> "Table":
+def _opened(request: ReadRequest, common: ZooKeeperOptions) -> "Table":
     """Open a table; ZooKeeper is asked only where log stores are read."""
+    table, options = common.table, store_options(common.storage_options)
     if request.include_log:
         from airflow_provider_segtable.library.table import Table as Connected
 
-        return Connected.open(table, zookeeper=zookeeper, storage_options=options)
+        return Connected.open(table, zookeeper=common.zookeeper, storage_options=options)
     from airflow_provider_segtable.table.table import Table
 
     return Table.open(table, storage_options=options)
@@ -296,12 +289,12 @@ def _print_table(batches: Iterator["pa.RecordBatch"], found: "Scan", limit: int 
     for row in rows:
         table.add_row(*(_cell(row[name]) for name in shown))
     total = found.count()
-    told = [f"{counted(total, 'row')} at version {found.version}"]
+    notes = [f"{counted(total, 'row')} at version {found.version}"]
     if limit is not None and total > limit:
-        told.append(f"--limit shows more than {limit}")
+        notes.append(f"--limit shows more than {limit}")
     if len(shown) < len(columns):
-        told.append(f"{len(shown)} of {len(columns)} columns fit: --columns A,B,... chooses")
-    show(captioned(table, "; ".join(told)))
+        notes.append(f"{len(shown)} of {len(columns)} columns fit: --columns A,B,... chooses")
+    show(captioned(table, "; ".join(notes)))
 
 
 def _that_fit(columns: list[str], rows: list[dict[str, Any]], width: int) -> list[str]:

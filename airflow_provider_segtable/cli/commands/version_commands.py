@@ -1,55 +1,76 @@
-"""``segtable clean`` and ``segtable tag``: remove old files, and keep versions by name.
+"""``segtable clean``, ``tag`` and ``consumers``: remove old versions, and say which are kept.
 
-``segtable consumers``: readers that follow a table by windows, and how far they have read.
+A tag keeps one version until it is deleted. A consumer is a named reader; its position in the log
+keeps the versions that it has yet to read.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import open_table
 from airflow_provider_segtable.cli.display.drawing import grid
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
-from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
+from airflow_provider_segtable.cli.display.output import note
+from airflow_provider_segtable.cli.input.options import CommonOptions, option_groups
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.reading import LogEnd
 from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.planning.properties import Retention
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """Retention as options, which override the table's properties."""
+
+    retention_hours: Annotated[
+        float | None,
+        typer.Option(help="Keep all versions of the last N hours.", metavar="N", min=0),
+    ] = None
+    retention_versions: Annotated[
+        int | None, typer.Option(help="Also keep the last N versions.", metavar="N", min=1)
+    ] = None
+    orphan_hours: Annotated[
+        float | None,
+        typer.Option(help="Keep unreferenced files younger than N hours.", metavar="N", min=0),
+    ] = None
+    consumer_hours: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep versions that consumers have yet to read for at most N hours.",
+            metavar="N",
+            min=0,
+        ),
+    ] = None
+
+    def over(self, own: Retention) -> Retention:
+        """Return the table's own retention, overridden by the given options."""
+        given: dict[str, Any] = {
+            "hours": self.retention_hours,
+            "versions": self.retention_versions,
+            "orphan_hours": self.orphan_hours,
+            "consumer_hours": self.consumer_hours,
+        }
+        return replace(own, **{name: value for name, value in given.items() if value is not None})
+
+
+@option_groups
 def clean(
-    table: TableUri,
     *,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
     ] = False,
-    retention_hours: Annotated[
-        float | None,
-        typer.Option(help="Keep all versions of the last N hours.", metavar="N", min=0),
-    ] = None,
-    retention_versions: Annotated[
-        int | None, typer.Option(help="Also keep the last N versions.", metavar="N", min=1)
-    ] = None,
-    orphan_hours: Annotated[
-        float | None,
-        typer.Option(help="Keep unreferenced files younger than N hours.", metavar="N", min=0),
-    ] = None,
-    consumer_hours: Annotated[
-        float | None,
-        typer.Option(
-            help="Keep what consumers have yet to read for at most N hours.", metavar="N", min=0
-        ),
-    ] = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    retention: RetentionOptions,
+    common: CommonOptions,
 ) -> None:
     """Delete expired segments, unreferenced files and old events.
 
@@ -59,74 +80,31 @@ def clean(
     By default versions are kept as the table's properties say (retention.hours,
     retention.versions, retention.orphan_hours), which is 24 hours and 10
     versions, and 72 hours for files that the log does not name. A tagged
-    version is kept whatever its age, and what a consumer has yet to read for
+    version is kept at any age. Versions that a consumer has yet to read are kept for
     retention.consumer_hours (168). Indexes are cleaned, too. Needs no ZooKeeper, and may run beside
     anything. With --orphan-hours 0 an append that is just being written loses
     its files.
     """
-    from dataclasses import replace
-
-    from airflow_provider_segtable.planning.properties import Retention
     from airflow_provider_segtable.services import cleaning
 
-    opened = open_table(table, storage_options)
-    given: dict[str, Any] = {
-        "hours": retention_hours,
-        "versions": retention_versions,
-        "orphan_hours": orphan_hours,
-        "consumer_hours": consumer_hours,
-    }
-    own = Retention.read(opened.state().table.properties)
-    retention = replace(own, **{k: v for k, v in given.items() if v is not None})
-    run = cleaning.clean(opened.ports, retention=retention, dry_run=dry_run)
-    answer = cleaning_facts(table, run, dry_run=dry_run)
-    print_json(answer) if as_json else show(_draw(answer))
+    opened = common.open()
+    kept = retention.over(Retention.read(opened.state().table.properties))
+    run = cleaning.clean(opened.ports, retention=kept, dry_run=dry_run)
+    common.report(run, _draw)
     if dry_run:
         note("[dim]dry run: nothing was deleted[/]")
 
 
-def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
-    """Return a cleaning run as plain values."""
-    return {
-        "table": uri,
-        "version": run.version,
-        "dry_run": dry_run,
-        "retained_from": run.retained_from,
-        "bytes": run.bytes_freed,
-        "segments": [
-            {"id": str(s.id), "path": s.path, "rows": s.rows, "bytes": s.size} for s in run.segments
-        ],
-        "kept": [{"id": str(i), "reason": why.value} for i, why in run.kept.items()],
-        "files": list(run.files),
-        "vectors": [{"path": e.path, "bytes": e.size} for e in run.vectors],
-        "vectors_kept": run.vectors_kept,
-        "orphans": [
-            {"path": e.path, "bytes": e.size, "modified": iso(e.modified)} for e in run.orphans
-        ],
-        "young": run.young,
-        "published": list(run.published),
-        "targets": {name: list(paths) for name, paths in run.targets.items()},
-        "log_from": run.log_from,
-        "log_files": list(run.log_files),
-        "entries": dict(run.entries),
-        "indexes": {
-            name: cleaning_facts(f"index {name}", each, dry_run=dry_run)
-            for name, each in run.indexes.items()
-        },
-        "failed": dict(run.failed),
-    }
-
-
 def _draw(facts: Facts) -> RenderableType:
-    taken = grid("To delete" if facts["dry_run"] else "Deleted", "what", "count", right=("count",))
-    for what, key in (
+    taken = grid("To delete" if facts["dry_run"] else "Deleted", "files", "count", right=("count",))
+    for noun, key in (
         ("hidden segments", "segments"),
         ("data files", "files"),
         ("fully applied deletion vectors", "vectors"),
         ("unreferenced files", "orphans"),
         ("log files", "log_files"),
     ):
-        taken.add_row(what, f"{len(facts[key]):,}")
+        taken.add_row(noun, f"{len(facts[key]):,}")
     for name, paths in facts["targets"].items():
         taken.add_row(f"files of replaced {name} versions", f"{len(paths):,}")
     lines = [f"{describe_size(facts['bytes'])}; versions are kept from {facts['retained_from']} on"]
@@ -154,8 +132,8 @@ def _of_indexes(facts: Facts) -> Iterator[str]:
         yield f"index {name} was not cleaned: {error}"
 
 
+@option_groups
 def tag(
-    table: TableUri,
     name: Annotated[
         str | None, typer.Argument(help="The tag.", metavar="NAME", show_default=False)
     ] = None,
@@ -165,8 +143,7 @@ def tag(
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the tag.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the tags.")] = False,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: CommonOptions,
 ) -> None:
     """Tag a version, which keeps it until the tag is deleted.
 
@@ -179,16 +156,13 @@ def tag(
         raise InvalidInput(
             "give NAME to set a tag, NAME with --delete to delete one, or --list alone"
         )
-    opened = open_table(table, storage_options)
+    opened = common.open()
     if name is not None and delete:
         opened.untag(name)
     elif name is not None:
         opened.tag(name, version=version)
-    answer = {
-        "table": table,
-        "tags": [{"name": each, "version": n} for each, n in sorted(opened.state().tags.items())],
-    }
-    print_json(answer) if as_json else show(_draw_tags(answer))
+    tags = [{"name": each, "version": n} for each, n in sorted(opened.state().tags.items())]
+    common.answer({"tags": tags}, _draw_tags)
 
 
 def _draw_tags(facts: Facts) -> RenderableType:
@@ -209,19 +183,18 @@ Name = Annotated[str, typer.Argument(help="The consumer.", metavar="NAME", show_
 
 
 @consumers.command("list")
-def list_consumers(
-    table: TableUri, *, storage_options: StorageOptions = None, as_json: AsJson = False
-) -> None:
+@option_groups
+def list_consumers(*, common: CommonOptions) -> None:
     """List the consumers of a table: readers of windows, and groups that read its log store.
 
     [green]segtable consumers list ./flights[/]
     """
-    _tell(table, open_table(table, storage_options), as_json=as_json)
+    _show_consumers(common.open(), common)
 
 
 @consumers.command()
+@option_groups
 def advance(
-    table: TableUri,
     name: Name,
     *,
     version: Annotated[
@@ -232,8 +205,7 @@ def advance(
         int | None,
         typer.Option(help="The position it went on from; refused if it has another.", metavar="N"),
     ] = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: CommonOptions,
 ) -> None:
     """Record how far a consumer has read; the first time makes the consumer.
 
@@ -244,32 +216,26 @@ def advance(
     Versions that the consumer has yet to read are kept, for retention.consumer_hours
     at most. Needs no ZooKeeper.
     """
-    opened = open_table(table, storage_options)
+    opened = common.open()
     opened.advance_consumer(name, version, before=before)
-    _tell(table, opened, as_json=as_json)
+    _show_consumers(opened, common)
 
 
 @consumers.command()
-def drop(
-    table: TableUri,
-    name: Name,
-    *,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
-) -> None:
+@option_groups
+def drop(name: Name, *, common: CommonOptions) -> None:
     """Drop a consumer; versions that only it kept may be cleaned.
 
     [green]segtable consumers drop ./flights billing[/]
     """
-    opened = open_table(table, storage_options)
+    opened = common.open()
     opened.drop_consumer(name)
-    _tell(table, opened, as_json=as_json)
+    _show_consumers(opened, common)
 
 
-def _tell(uri: str, table: Any, *, as_json: bool) -> None:
+def _show_consumers(table: Any, common: CommonOptions) -> None:
     state = table.state()
     answer = {
-        "table": uri,
         "version": state.n,
         "consumers": [
             {
@@ -283,11 +249,11 @@ def _tell(uri: str, table: Any, *, as_json: bool) -> None:
             for name, each in sorted(state.consumers.items())
         ],
     }
-    print_json(answer) if as_json else show(_drawn(answer))
+    common.answer(answer, _draw_consumers)
 
 
 def _log_facts(state: State, consumer: Consumer) -> list[Facts]:
-    """Return how far a consumer group has read each bucket, of what is committed."""
+    """Return the progress of a consumer group in the committed records of each bucket."""
     ends = {bucket: LogEnd(known=bucket_of(state, bucket)) for bucket in consumer.log}
     return [
         {
@@ -300,7 +266,7 @@ def _log_facts(state: State, consumer: Consumer) -> list[Facts]:
     ]
 
 
-def _drawn(facts: Facts) -> RenderableType:
+def _draw_consumers(facts: Facts) -> RenderableType:
     if not facts["consumers"]:
         return Text("There are no consumers.")
     numbers = ("version", "behind")

@@ -1,31 +1,28 @@
-"""``segtable zookeeper``: an embedded ZooKeeper for trials, tests and single machines.
+"""``segtable zookeeper`` and ``segtable locks``: an embedded ZooKeeper, and a table's locks in it.
 
-``segtable locks``: show lock holders and waiters of a table, and release a stuck lock.
-
-1. It shows the coordinator's view, which is a hint: the log decides what is committed.
-2. Releasing takes the lock from its holder at once, without asking the holder. The holder notices
-   at its next check, or the log stops it. So the command explains this and asks the user first.
+1. The embedded ZooKeeper is for trials, tests and single machines.
+2. ``locks`` shows the coordinator's view, which is a hint: the log decides what is committed.
+3. A release takes the lock from its holder at once. The holder notices at its next check, or the
+   log refuses its commit. So the command explains the consequence, and asks for confirmation.
 """
 
-import signal
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from shlex import quote
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.drawing import age, grid, partitions, short_interval
-from airflow_provider_segtable.cli.display.output import Exit, Facts, note, print_json, show
-from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
+from airflow_provider_segtable.cli.display.output import Exit, note, print_json
+from airflow_provider_segtable.cli.input.options import AsJson, ZooKeeperOptions, option_groups
+from airflow_provider_segtable.cli.running import end_signal
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
@@ -75,13 +72,7 @@ def start(
         if not as_json:
             note(f"running at {address}. Stop it with [green]segtable zookeeper stop[/]")
         return
-    ended = threading.Event()
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, end)
+    ended = end_signal()
     place = directory or embedded.default_state_dir()
     with embedded.EmbeddedZooKeeper(place, port):
         _print_address(_facts(directory), as_json=as_json)
@@ -141,8 +132,8 @@ def _print_address(facts: Facts, *, as_json: bool) -> None:
 STYLES = {"revoked": "yellow", "publishing": "green", "waiting": "dim"}
 
 
+@option_groups
 def locks(
-    table: TableUri,
     *,
     release: Annotated[
         str | None,
@@ -152,9 +143,7 @@ def locks(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Release without asking.")] = False,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    common: ZooKeeperOptions,
 ) -> None:
     """Show the holders and waiters of a table's locks; release a stuck lock.
 
@@ -165,10 +154,11 @@ def locks(
     holder that hangs. The holder cannot commit afterwards; its plan can be run
     again.
     """
-    with writable_table(table, storage_options, zookeeper) as opened:
-        released = release is not None and _release(opened, release, ask=not yes, quiet=as_json)
-        answer = {**locks_facts(table, opened), "released": release if released else None}
-    print_json(answer) if as_json else show(_draw(answer))
+    with common.open() as table:
+        quiet = common.as_json
+        released = release is not None and _release(table, release, ask=not yes, quiet=quiet)
+        answer = {**locks_facts(table), "released": release if released else None}
+    common.answer(answer, _draw)
     if released:
         note(f"[green]released[/] {release}")
 
@@ -202,12 +192,11 @@ def _consequence(lock: Lock, now: Instant) -> str:
     )
 
 
-def locks_facts(uri: str, table: Any) -> Facts:
+def locks_facts(table: Any) -> Facts:
     """Return the holders, oldest first, and the waiters, in the order in which they are served."""
     coordinator, table_id = table.ports.coordinator, table.state().table.table_id
     now, progress = table.ports.clock.now(), coordinator.progress(table_id)
     return {
-        "table": uri,
         "coordinator": coordinator.address,
         "locks": [
             lock_facts(lock, now, progress.get(lock.group, {}))
@@ -265,11 +254,13 @@ def _draw(facts: Facts) -> RenderableType:
 
 
 def _table(title: str, entries: Iterable[Facts]) -> RenderableType:
-    table = grid(title, "group", "state", "mode", "prio", "age", "what", "who", right=("prio",))
+    table = grid(
+        title, "group", "state", "mode", "prio", "age", "locked", "holder", right=("prio",)
+    )
     for entry in entries:
-        said = ", ".join(f"{key} {value}" for key, value in entry["progress"].items())
-        by = f"revoked by {entry['revoked_by']}" if entry["revoked_by"] else ""
-        who = f"{entry['holder']} for {entry['purpose']}"
+        progress = ", ".join(f"{key} {value}" for key, value in entry["progress"].items())
+        revoked = f"revoked by {entry['revoked_by']}" if entry["revoked_by"] else ""
+        holder = f"{entry['holder']} for {entry['purpose']}"
         table.add_row(
             Text(entry["group"]),
             Text(entry["state"], style=STYLES.get(entry["state"], "")),
@@ -277,7 +268,7 @@ def _table(title: str, entries: Iterable[Facts]) -> RenderableType:
             str(entry["priority"]),
             age(entry["age_s"]),
             Text(_brief(entry)),
-            Text("; ".join(part for part in (who, said, by) if part)),
+            Text("; ".join(part for part in (holder, progress, revoked) if part)),
         )
     return table
 

@@ -1,17 +1,16 @@
-"""Draw facts as Rich tables, with the widest columns last for narrow terminals.
+"""Draw facts as Rich tables and lines, for people.
 
-Draw the facts of indexes (``index_facts``).
-
-Turn what is published in other formats into facts and words.
-
-The properties of a table, as the help of a command lists them.
+1. Each function draws the facts of one command, which ``--json`` prints as they are: a table, its
+   segments and events, plans and compactions, indexes, publications.
+2. Tables are for narrow terminals: the widest columns are the last ones, and a column without
+   information is left out.
+3. An index, a log store and a publication are one line each, the same in every command.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby, islice
 from shlex import quote
-from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -20,16 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.facts import index_line, keeps, log_store_line
-from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.planning.properties import DEFAULT, FAMILIES, INDEX_PREFIX
 from airflow_provider_segtable.planning.selection import joined, ranges
-
-if TYPE_CHECKING:
-    from airflow_provider_segtable.health.publish_check import PublishCheck
-    from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
-
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
@@ -81,17 +75,23 @@ def age(seconds: float) -> str:
 
 def definition(facts: Facts) -> RenderableType:
     """Draw a table's definition."""
-    about = Table.grid(padding=(0, 2))
-    about.add_column(style="bold cyan", no_wrap=True)
-    about.add_column()
-    for name, value in _definition_lines(facts):
-        about.add_row(name, escape(value))
+    about = _labelled((name, escape(value)) for name, value in _definition_lines(facts))
     columns = grid("Columns", "name", "type", "null")
     for column in facts["schema"]:
         mark = "  [cyan](event time)[/]" if column["name"] == facts["time_column"] else ""
         null = "yes" if column["nullable"] else "no"
         columns.add_row(escape(column["name"]) + mark, escape(column["type"]), null)
     return Group(about, columns)
+
+
+def _labelled(lines: Iterable[tuple[str, RenderableType]]) -> Table:
+    """Return lines with their labels in a first column."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column()
+    for label, value in lines:
+        table.add_row(label, value)
+    return table
 
 
 def _definition_lines(facts: Facts) -> Iterable[tuple[str, str]]:
@@ -114,42 +114,38 @@ def _settings(settings: Facts) -> Iterable[str]:
 
 def describe(facts: Facts, *, every_property: bool = False) -> RenderableType:
     """Draw a table's definition, contents, health and properties."""
-    counts, health = facts["counts"], facts["health"]
-    small, visible = health["small_segments"], counts["segments"]
-    holds = Table.grid(padding=(0, 2))
-    holds.add_column(style="bold cyan", no_wrap=True)
-    holds.add_column()
-    size = describe_size(counts["bytes"])
-    rolled = (
-        f" of {counted(counts['events'], 'event')}" if counts["events"] != counts["rows"] else ""
-    )
+    parts: list[RenderableType] = [definition(facts), _labelled(_contents(facts))]
+    if facts["pending_plans"]:
+        parts.append(plans("Pending plans", facts["pending_plans"]))
+    return Group(*parts, settings(facts, every=every_property))
+
+
+def _contents(facts: Facts) -> Iterator[tuple[str, RenderableType]]:
+    counts = facts["counts"]
     word = "record" if facts["file_groups"] else "row"  # several records may be one row
-    rows = f"{counted(counts['rows'], word)}{rolled}"
-    holds.add_row("holds", f"{rows}, {size}, in {counted(counts['chunks'], 'chunk')}")
-    if gone := _deleted(counts):
-        holds.add_row("of them", f"{gone}, not yet removed from files")
+    rows = counted(counts["rows"], word)
+    if counts["events"] != counts["rows"]:
+        rows = f"{rows} of {counted(counts['events'], 'event')}"
+    size = describe_size(counts["bytes"])
+    yield "holds", f"{rows}, {size}, in {counted(counts['chunks'], 'chunk')}"
+    if deleted := _deleted(counts):
+        yield "of them", f"{deleted}, not yet removed from files"
     for override in facts["zones"]:
         buckets = f" in {override['buckets']} buckets" if "buckets" in override else ""
-        zone = f"by {override['granularity']}{buckets}"
-        holds.add_row(zone, short_interval(override["interval"]))
-    holds.add_row(
-        "segments", f"{visible:,} visible, {counts['hidden_segments']:,} hidden behind them"
-    )
-    holds.add_row("small", _small(small, visible, health))
+        yield f"by {override['granularity']}{buckets}", short_interval(override["interval"])
+    hidden = f"{counts['hidden_segments']:,} hidden behind them"
+    yield "segments", f"{counts['segments']:,} visible, {hidden}"
+    yield "small", _small(counts["segments"], facts["health"])
     if facts["file_groups"]:
-        holds.add_row("log files", _log_files(facts["file_groups"]))
+        yield "log files", _log_files(facts["file_groups"])
     for index in facts["indexes"]:
-        holds.add_row("index", escape(f"{index['name']}: {index_line(index)}"))
+        yield "index", escape(f"{index['name']}: {index_line(index)}")
     if facts["log_store"]:
-        holds.add_row("log store", escape(log_store_line(facts["log_store"])))
+        yield "log store", escape(log_store_line(facts["log_store"]))
     for each in facts["published"]:
-        holds.add_row(f"as {each['format']}", escape(_published(each)))
-    pending = facts["pending_plans"]
-    holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
-    parts: list[RenderableType] = [definition(facts), holds]
-    if pending:
-        parts.append(plans("Pending plans", pending))
-    return Group(*parts, settings(facts, every=every_property))
+        yield f"as {each['format']}", escape(_published(each))
+    pending = len(facts["pending_plans"])
+    yield "plans", f"{pending} pending" if pending else "none pending"
 
 
 def settings(facts: Facts, *, every: bool = False) -> RenderableType:
@@ -179,7 +175,8 @@ def _deleted(counts: Facts) -> str:
     return ", ".join(parts)
 
 
-def _small(small: int, visible: int, health: Facts) -> Text:
+def _small(visible: int, health: Facts) -> Text:
+    small = health["small_segments"]
     below = describe_size(health["small_below_bytes"])
     if not small:
         return Text(f"none under {below}", style="green")
@@ -189,7 +186,7 @@ def _small(small: int, visible: int, health: Facts) -> Text:
 
 
 def _published(facts: Facts) -> str:
-    """Describe what is published in a format: its event, its lag, the address to open."""
+    """Describe a publication: its event, its lag, the address to open."""
     trouble = facts["error"] or facts["refusal"]
     if facts["event"] is None:
         return trouble or "nothing is published yet"
@@ -197,14 +194,14 @@ def _published(facts: Facts) -> str:
     lag = f"{counted(facts['lag_events'] or 0, 'event')} behind ({late})"
     if facts["lag_events"] is None:
         lag = f"{late} old, by a version that the log does not have"
-    said = [f"event {facts['event']}", "up to date" if facts["lag_events"] == 0 else lag]
-    said += [] if facts["enabled"] else ["switched off"]
-    line = f"{', '.join(said)}; open {facts['address']}"
+    parts = [f"event {facts['event']}", "up to date" if facts["lag_events"] == 0 else lag]
+    parts += [] if facts["enabled"] else ["switched off"]
+    line = f"{', '.join(parts)}; open {facts['address']}"
     return f"{line}; {trouble}" if trouble else line
 
 
 def _log_files(groups: Facts) -> Text:
-    """Describe what readers of a primary-key table merge."""
+    """Describe the log files that readers of a primary-key table merge."""
     if not groups["log_files"]:
         return Text(f"none above the base files of {counted(groups['buckets'], 'bucket')}", "green")
     where = f"{short_interval(str(groups['worst_interval']))} bucket {groups['worst_bucket']}"
@@ -284,7 +281,7 @@ def _chunk(title: str, members: Sequence[Facts]) -> Table:
 
 def timeline(facts: Facts) -> RenderableType:
     """Draw events, oldest first."""
-    table = grid("Timeline", "n", "time", "author", "event", "what", right=("n",))
+    table = grid("Timeline", "n", "time", "author", "event", "change", right=("n",))
     for event in facts["events"]:
         table.add_row(
             str(event["n"]),
@@ -364,7 +361,7 @@ def compaction(facts: Facts) -> RenderableType:
     if not facts["plans"] and not facts["unreadable_indexes"]:
         return Text("Nothing to compact.")
     table = grid(
-        "Compaction", "plan", "ended", "segments", "rows", "size", "what", right=("rows", "size")
+        "Compaction", "plan", "ended", "segments", "rows", "size", "message", right=("rows", "size")
     )
     for result in facts["plans"]:
         done = result["ended"] == "completed"
@@ -427,11 +424,11 @@ def _value(value: object) -> str:
 
 
 def drawn_runs(facts: Facts) -> RenderableType:
-    """Draw how the runs of indexes ended, and what they left."""
+    """Draw the outcome of index runs, and the chunks that they left."""
     if not facts["runs"]:
         return Text("There are no indexes.")
     numbers = ("pieces", "files", "chunks left")
-    table = grid("Index runs", "index", "ended", *numbers, "what", right=numbers)
+    table = grid("Index runs", "index", "ended", *numbers, "message", right=numbers)
     for each in facts["runs"]:
         table.add_row(
             Text(each["index"]),
@@ -485,20 +482,20 @@ def _next(facts: Facts) -> list[str]:
 
 
 def drawn_savings(facts: Facts) -> RenderableType:
-    """Draw what a read opens and reads without indexes, with each, and with all."""
+    """Draw the cost of a read without indexes, with each, and with all."""
     plans: Sequence[Facts] = facts["plans"]
     numbers = ("files opened", "row groups", "bytes read")
     title = f"{facts['where']} at version {facts['version']}"
-    table = grid(title, "with", *numbers, "what", right=numbers)
+    table = grid(title, "with", *numbers, "note", right=numbers)
     for each in plans:
         names, notes = each["indexes"], each["notes"]
-        what = notes[0]["text"] if notes and len(names) == 1 else ""
+        note = notes[0]["text"] if notes and len(names) == 1 else ""
         table.add_row(
             Text(_these(names)),
             f"{each['files_opened']:,} of {each['files']:,}",
             f"{each['row_groups_read']:,}",
             describe_size(each["bytes_read"]),
-            Text(what),
+            Text(note),
         )
     if len(plans) > 1:
         return table
@@ -521,37 +518,12 @@ VERDICTS = {
 }
 
 
-def status_facts(status: "PublishedStatus") -> Facts:
-    """Return what is published in a format, and how far it is behind."""
-    return {
-        "format": status.format,
-        "enabled": status.enabled,
-        "event": status.event,
-        "lag_events": status.lag_events,
-        "lag_s": status.lag_seconds,
-        "address": status.address or None,
-        "refusal": status.refusal or None,
-        "error": status.error or None,
-    }
-
-
-def outcome_facts(outcome: Any) -> Facts:
-    """Return the outcome of a publication; a key that it does not have is null."""
-    keys = ("format", "event", "number", "address", "shown", "gone", "reason")
-    return {
-        "outcome": type(outcome).__name__,
-        **{key: getattr(outcome, key, None) for key in keys},
-        "unregistered": getattr(outcome, "unregistered", "") or None,
-        "mended": getattr(outcome, "mended", "") or None,
-    }
-
-
 def outcome_line(facts: Facts) -> str:
     """Return the outcome of a publication in a line."""
     line = _LINES[facts["outcome"]].format_map(facts)
     missing, mended = facts["unregistered"], facts["mended"]
     line = f"{line}; not in its catalog: {missing}" if missing else line
-    return f"{line}; what was there before was damaged: {mended}" if mended else line
+    return f"{line}; the version before was damaged: {mended}" if mended else line
 
 
 _LINES: Mapping[str, str] = {
@@ -563,30 +535,8 @@ _LINES: Mapping[str, str] = {
 }
 
 
-def check_facts(check: "PublishCheck") -> Facts:
-    """Return what readers see of a format; findings are not in it."""
-    return {
-        "format": check.format,
-        "address": check.address or None,
-        "event": check.event,
-        "rows": check.rows,
-        "checksum": check.checksum or None,
-        "readers": [
-            {
-                "reader": each.reader,
-                "version": each.version or None,
-                "verdict": each.verdict.value,
-                "rows": each.rows,
-                "columns": list(each.columns),
-                "message": each.message or None,
-            }
-            for each in check.readers
-        ],
-    }
-
-
 def draw_checks(checks: Iterable[Facts]) -> RenderableType:
-    """Draw what readers see of each format."""
+    """Draw the verdict of each reader of each format."""
     parts: list[RenderableType] = []
     for check in checks:
         if check["event"] is None or not check["readers"]:

@@ -1,22 +1,18 @@
-"""Turn the log's contents into facts: plain JSON values under stable keys; pure functions.
+"""The facts of a table (``core.facts``), as pure functions of its state.
 
-1. Times and intervals are ISO 8601, sizes are bytes under ``bytes``.
-2. Scripts may rely on the keys: new ones are added, none is renamed.
-3. ``drawing`` draws the same facts.
+``drawing`` draws the same facts.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from time import monotonic
-from typing import TYPE_CHECKING, Any
 
-from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.catch_up import catch_up
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.events import Appended, Event, line
+from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
@@ -24,19 +20,13 @@ from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import Timeline, slices
-from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.planning.properties import Policy, settings
-from airflow_provider_segtable.planning.selection import Skipped
-
-if TYPE_CHECKING:
-    from airflow_provider_segtable.library.log_stores import LogBucket
-    from airflow_provider_segtable.table.load import Loaded
 
 
 # Indexes: columns that each keeps, progress, and size of its own table
 def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
-    """Return what the log knows of an index: what it keeps, and how far it is."""
+    """Return an index as the log knows it: its kind, columns and progress."""
     definition, kind = index.definition, index.definition.kind
     verdict, since = catch_up(state, definition.name, now=now), index.lacking_since
     plan = pending_plan(index.definition.id, state.pending_plans())
@@ -60,7 +50,7 @@ def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
         "plan": None if plan is None else plan.plan.id,
         "plan_status": None if plan is None else plan.status.value,
         "plan_requested": None if plan is None else iso(plan.requested_at),
-        "plan_age_s": None if plan is None else max(0, now - plan.requested_at) / 1_000_000,
+        "plan_age_s": None if plan is None else max(0, now - plan.requested_at) / SECOND_US,
     }
 
 
@@ -71,7 +61,7 @@ def column_names(kind: IndexKind, table: TableDefinition) -> list[str]:
 
 
 def index_line(facts: Facts) -> str:
-    """Return an index in a line: what it keeps, and how far it is."""
+    """Return an index in a line: its kind, columns and progress."""
     behind = f", {counted(facts['lag_commits'], 'commit')} behind" if facts["lag_commits"] else ""
     return f"{keeps(facts)}; {facts['status']}{behind}"
 
@@ -95,28 +85,6 @@ def log_store_facts(state: State) -> list[Facts]:
         }
         for bucket, known in sorted(state.log_store.items())
     ]
-
-
-def served_facts(found: "LogBucket", now: Instant) -> Facts:
-    """Return a bucket, its service and what waits there, as plain values.
-
-    ``end`` and ``uncommitted_...`` are null if no service says.
-    """
-    at, status = found.at, found.status
-    since = found.waiting_since
-    return {
-        "bucket": found.bucket,
-        "epoch": found.epoch,
-        "committed": found.committed,
-        "service": at.service if at else None,
-        "address": at.address if at else None,
-        "deploy_mode": at.deploy_mode.value if at else None,
-        "end": status.end.offset if status else None,
-        "uncommitted_records": found.waiting if status else None,
-        "uncommitted_bytes": status.uncommitted_bytes if status else None,
-        "uncommitted_s": None if since is None else max(0, now - since) / SECOND_US,
-        "trouble": found.trouble or None,
-    }
 
 
 def log_store_line(buckets: Sequence[Facts]) -> str:
@@ -155,10 +123,11 @@ def definition_facts(uri: str, state: State) -> Facts:
 
 # The table, its plans, segments and events
 def describe_facts(uri: str, state: State, published: Sequence[Facts] = ()) -> Facts:
-    """Return a table's definition, contents and health, and what is ``published`` of it.
+    """Return a table's definition, contents and health, and the status of its publications.
 
-    The numbers come from the summaries of chunks. A chunk is decoded only for what its summary does
-    not tell: deleted rows, ingested rows that were rolled up, sizes near the limit of small ones.
+    The numbers come from the summaries of chunks. A chunk is decoded only for numbers that its
+    summary does not have: deleted rows, ingested rows that were rolled up, sizes near the limit of
+    small ones.
     """
     policy, deleted = Policy.read(state.table.properties), deleted_in(state)
     shown = state.timeline.visible_summaries()
@@ -201,7 +170,7 @@ def describe_facts(uri: str, state: State, published: Sequence[Facts] = ()) -> F
 
 
 def file_group_facts(state: State) -> Facts:
-    """Return how much of a primary-key table is in log files, and what a read merges.
+    """Return the share of a primary-key table in log files, and the runs that a read merges.
 
     ``read_amplification`` is the mean number of sorted runs that a read of a bucket merges.
     """
@@ -333,68 +302,4 @@ def event_facts(event: Event) -> Facts:
         "kind": event.kind,
         "summary": line(event.action),
         "feeds": [feed.index for feed in event.feeds if not feed.empty],
-    }
-
-
-def skipped_facts(skipped: Skipped) -> Facts:
-    """Return a skipped part of the table and the reason."""
-    return {
-        "kind": skipped.kind,
-        "interval": str(skipped.chunk.interval),
-        "bucket": None if skipped.chunk.bucket == NO_BUCKET else skipped.chunk.bucket,
-        "partitions": list(skipped.partitions),
-        "reason": skipped.reason,
-    }
-
-
-# Results of appends
-def append_facts(table: Any, loaded: "Loaded") -> Facts:
-    """Return the result of one append; ``version`` is null if there were no rows to append."""
-    done = loaded.result
-    facts: Facts = {
-        "file": loaded.file,
-        "version": done.n,
-        "appended_before": loaded.before,
-        "segments": done.segments,
-        "rows": done.rows,
-    }
-    if done.segments == 0:
-        return {**facts, "version": None, "bytes": 0, "summary": "no rows: nothing to append"}
-    event = table.ports.log.event(done.n)
-    if event is None or not isinstance(event.action, Appended):
-        return {**facts, "bytes": None, "summary": "appended before: its event was cleaned"}
-    told = line(event.action)
-    return {
-        **facts,
-        "bytes": sum(segment.size for segment in event.action.segments),
-        "summary": f"appended before: {told}" if loaded.before else told,
-    }
-
-
-# Results of deletes, updates, merges and overwrites
-def change_facts(
-    uri: str, result: Any, *, kind: str, engine: Engine, before: bool, start: float
-) -> Facts:
-    """Return the result of one change of rows.
-
-    Args:
-        uri: the table, as the user named it.
-        result: a ``ChangeResult``.
-        kind: the change in one word.
-        engine: what carried it out.
-        before: whether its commit id had landed before.
-        start: when it began, by the monotonic clock.
-    """
-    return {
-        "table": uri,
-        "version": result.state.n,
-        "kind": kind,
-        "dry_run": result.dry_run,
-        "engine": engine.value,
-        "event": result.n,
-        "matched": result.matched,
-        "deleted": result.deleted,
-        "inserted": result.inserted,
-        "changed_before": before,
-        "seconds": round(monotonic() - start, 3),
     }

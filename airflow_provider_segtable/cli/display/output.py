@@ -18,9 +18,7 @@ Exit codes for scripts, so that they need not parse messages:
 import json
 import os
 import sys
-from collections.abc import Mapping
 from shlex import quote
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -37,10 +35,8 @@ from rich.text import Text
 
 from airflow_provider_segtable.core.errors import Exit as Exit  # noqa: PLC0414  # for commands
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.secret import redacted
-
-Facts = Mapping[str, Any]
-"""An answer as plain JSON values under stable keys."""
 
 WIDTH_WHEN_PIPED = 160
 

@@ -1,8 +1,11 @@
 """Changes of columns as texts: the options of ``segtable table alter``."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import split_names
@@ -15,51 +18,60 @@ from airflow_provider_segtable.core.tables.evolution import (
     Reorder,
     WidenColumn,
 )
-from airflow_provider_segtable.data.arrow_schema import parse_schema
-
-if TYPE_CHECKING:
-    pass
 
 
-def parse_changes(
-    *,
-    add: Iterable[str] | None,
-    drop: Iterable[str] | None,
-    rename: Iterable[str] | None,
-    types: Iterable[str] | None,
-    nullable: Iterable[str] | None,
-    order: str | None,
-) -> tuple[ColumnChange, ...]:
-    """Return changes in the order in which they are made: drop, rename, change, add, reorder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOptions:
+    """The changes of columns, as options."""
 
-    So a name that is given up may be given to another column in one command.
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Add a column: "NAME TYPE", "NAME TYPE default VALUE" or "NAME TYPE group '
+            'COLUMN"; repeat.',
+            metavar="COLUMN",
+        ),
+    ] = None
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Drop a column; repeat.", metavar="NAME")
+    ] = None
+    rename: Annotated[
+        list[str] | None, typer.Option(help="Rename a column; repeat.", metavar="OLD=NEW")
+    ] = None
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Widen a column's type; repeat.", metavar="NAME=TYPE"),
+    ] = None
+    nullable: Annotated[
+        list[str] | None, typer.Option(help="Allow nulls in a column; repeat.", metavar="NAME")
+    ] = None
+    order: Annotated[
+        str | None, typer.Option(help="Put these columns first.", metavar="NAME,NAME...")
+    ] = None
 
-    Raises:
-        InvalidInput: a text has another form; the message shows the right one.
-        SchemaMismatch: a type is unknown.
-    """
-    return tuple(_changes(add or (), drop or (), rename or (), types or (), nullable or (), order))
+    def changes(self) -> tuple[ColumnChange, ...]:
+        """Return changes in their order: drop, rename, change types, add, reorder.
 
+        So a dropped name can be given to another column in the same command.
 
-def _changes(
-    add: Iterable[str],
-    drop: Iterable[str],
-    rename: Iterable[str],
-    types: Iterable[str],
-    nullable: Iterable[str],
-    order: str | None,
-) -> Iterator[ColumnChange]:
-    yield from (DropColumn(name=name.strip()) for name in drop)
-    for text in rename:
-        old, new = _pair(text, "--rename", "OLD=NEW", unnamed=True)
-        yield RenameColumn(name=old, new=new)
-    for text in types:
-        name, kind = _pair(text, "--type", "NAME=TYPE")
-        yield WidenColumn(name=name, type=str(parse_schema(f"{name} {kind}").field(0).type))
-    yield from (MakeNullable(name=name.strip()) for name in nullable)
-    yield from map(_addition, add)
-    if order is not None:
-        yield Reorder(names=split_names(order))
+        Raises:
+            InvalidInput: a text has another form; the message shows the right one.
+            SchemaMismatch: a type is unknown.
+        """
+        return tuple(self._changes())
+
+    def _changes(self) -> Iterator[ColumnChange]:
+        yield from (DropColumn(name=name.strip()) for name in self.drop or ())
+        for text in self.rename or ():
+            old, new = _pair(text, "--rename", "OLD=NEW", unnamed=True)
+            yield RenameColumn(name=old, new=new)
+        for text in self.types or ():
+            name, kind = _pair(text, "--type", "NAME=TYPE")
+            yield WidenColumn(name=name, type=_type_of(f"{name} {kind}"))
+        yield from (MakeNullable(name=name.strip()) for name in self.nullable or ())
+        yield from map(_addition, self.add or ())
+        if self.order is not None:
+            yield Reorder(names=split_names(self.order))
 
 
 def _pair(text: str, option: str, form: str, *, unnamed: bool = False) -> tuple[str, str]:
@@ -75,6 +87,12 @@ def _pair(text: str, option: str, form: str, *, unnamed: bool = False) -> tuple[
 _EXAMPLE = {"--rename": "amount=price", "--type": "count=int64"}
 
 
+def _type_of(definition: str) -> str:
+    from airflow_provider_segtable.data.arrow_schema import parse_schema
+
+    return str(parse_schema(definition).field(0).type)
+
+
 def _addition(text: str) -> AddColumn:
     """Parse ``name type [group column] [default value]``."""
     definition, default, group = text, None, ""
@@ -84,6 +102,8 @@ def _addition(text: str) -> AddColumn:
     match = re.fullmatch(r"(.+?)\s+group\s+(\S.*)", definition, re.IGNORECASE)
     if match:
         definition, group = match[1], match[2].strip()
+    from airflow_provider_segtable.data.arrow_schema import parse_schema
+
     field = parse_schema(definition).field(0)
     if not field.nullable:
         raise InvalidInput(

@@ -1,23 +1,29 @@
 """Options and arguments that several commands share, each declared once.
 
-1. ``@option_groups`` replaces a command's parameters whose types are dataclasses by one option for
-   each of their fields.
-2. The command gets the dataclass; Typer, and so ``--help``, sees the single options in its place.
-3. Durations are written as people do: ``90``, ``90s``, ``15m``, ``2h``.
+1. An option is an alias (``Annotated``). Options that recur together are a group: a dataclass.
+2. ``@option_groups`` replaces each parameter that is a group by the options of its fields. The
+   command gets the dataclass. Typer, and so ``--help``, sees single options in its place, and the
+   arguments of groups before those of the command.
+3. ``CommonOptions`` open the table and print the answer; ``ZooKeeperOptions`` also end the session.
+4. Durations are numbers with a unit: ``90``, ``90s``, ``15m``, ``2h``.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from rich.console import RenderableType
 from rich.markup import escape
+from typer.models import ArgumentInfo
 
-from airflow_provider_segtable.cli.display.output import note
+from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.facts import Facts, Result
 from airflow_provider_segtable.core.indexes.index_kind import DEFAULT_RATE, ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import KINDS
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
@@ -81,12 +87,17 @@ StorageOptions = Annotated[
     ),
 ]
 
+IntervalOption = Annotated[
+    str | None,
+    typer.Option(help="Only this event time, ISO 8601 start/end.", metavar="START/END"),
+]
+
 CommitId = Annotated[
     str | None,
     typer.Option(
         "--commit-id",
         metavar="NAME",
-        help="A name for what this command commits. Repeated under the same name, it commits "
+        help="A name for the commit. Repeated under the same name, the command commits "
         "nothing more.",
         show_default=False,
     ),
@@ -137,14 +148,17 @@ def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the fields of its dataclass parameters as options."""
     groups: dict[str, type] = {}
-    parameters: list[Parameter] = []
+    first: list[Parameter] = []
+    others: list[Parameter] = []
     for name, parameter in signature(command, eval_str=True).parameters.items():
         kind = parameter.annotation
         if isinstance(kind, type) and is_dataclass(kind):
             groups[name] = kind
-            parameters += _options(kind)
+            for each in _options(kind):
+                (first if _is_argument(each) else others).append(each)
         else:
-            parameters.append(parameter)
+            others.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+    parameters = [*first, *others]
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -175,10 +189,89 @@ def _options(kind: type) -> list[Parameter]:
     ]
 
 
-CSV = "CSV files"
+def _is_argument(parameter: Parameter) -> bool:
+    return any(isinstance(each, ArgumentInfo) for each in get_args(parameter.annotation))
+
+
+# The options of nearly every command
+def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | None = None) -> Any:
+    """Open a table; imports ``Table`` only now."""
+    from airflow_provider_segtable.table.table import Table
+
+    options = store_options(storage_options)
+    return Table.open(uri, zookeeper=zookeeper, storage_options=options)
+
+
+@contextmanager
+def writable_table(
+    uri: str, storage_options: list[str] | None, zookeeper: str | None
+) -> Iterator[Any]:
+    """Open a table with a coordinator, if available, and end its session afterwards."""
+    from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
+
+    table = open_table(uri, storage_options, find_zookeeper(zookeeper))
+    try:
+        yield table
+    finally:
+        if table.ports.optional_coordinator is not None:
+            table.ports.optional_coordinator.close()
+
+
+class _Answer:
+    """The answer of a command about one table."""
+
+    __slots__ = ()
+    table: str
+    as_json: bool
+
+    def answer(self, facts: Facts, draw: Callable[[Facts], RenderableType]) -> None:
+        """Print facts as JSON, or draw them; the table's address comes first."""
+        answer = {"table": self.table, **facts}
+        print_json(answer) if self.as_json else show(draw(answer))
+
+    def report(self, result: Result, draw: Callable[[Facts], RenderableType], **more: Any) -> None:
+        """Print the facts of a result, with ``more`` that it does not know."""
+        self.answer({**result.facts(), **more}, draw)
+
+    def note(self, text: str) -> None:
+        """Print a remark (Rich markup), unless the answer is JSON."""
+        if not self.as_json:
+            note(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions(_Answer):
+    """A table, the options of its object store, and the form of the answer."""
+
+    table: TableUri
+    storage_options: StorageOptions = None
+    as_json: AsJson = False
+
+    def open(self) -> Any:
+        """Open the table, without ZooKeeper."""
+        return open_table(self.table, self.storage_options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperOptions(_Answer):
+    """The common options of a command that may need ZooKeeper."""
+
+    table: TableUri
+    zookeeper: ZooKeeper = None
+    storage_options: StorageOptions = None
+    as_json: AsJson = False
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Open the table with a coordinator, if available, and end its session afterwards."""
+        with writable_table(self.table, self.storage_options, self.zookeeper) as table:
+            yield table
 
 
 # Formats of CSV files
+CSV = "CSV files"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
     """The form of CSV files, as options."""
@@ -186,8 +279,7 @@ class CsvOptions:
     delimiter: Annotated[
         str | None,
         typer.Option(
-            help="What separates fields: one character, or tab. A comma by default, in *.tsv a "
-            "tab.",
+            help="Separator of fields: one character, or tab. A comma by default, in *.tsv a tab.",
             metavar="CHARACTER",
             show_default=False,
             rich_help_panel=CSV,
@@ -231,11 +323,11 @@ class CsvOptions:
         )
 
 
+# Durations
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
 
 
-# Durations
 def seconds_of(text: str, option: str) -> float:
     """Return the seconds of a duration that an option gives.
 
@@ -249,6 +341,7 @@ def seconds_of(text: str, option: str) -> float:
     return float(number) * _SECONDS[unit]
 
 
+# Engines: where a command's work is done
 EngineOption = Annotated[
     Engine,
     typer.Option(
@@ -262,18 +355,18 @@ MasterOption = Annotated[
 ]
 
 
-# Engines: where a command's work is done
 def check_spark() -> None:
     """Check that Spark can start here, before a module that needs PySpark is imported.
 
     Raises:
-        JavaMissing, DependencyMissing: the message says what is missing and how to get it.
+        JavaMissing, DependencyMissing: the message names the missing part and how to get it.
     """
     from airflow_provider_segtable.spark.driver.session import check_machine
 
     check_machine()
 
 
+# Contents of an index
 IndexName = Annotated[
     str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)
 ]
@@ -284,13 +377,12 @@ IndexNames = Annotated[
 ]
 
 
-# Contents of an index
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:
     """The kind of an index, and its settings."""
 
     kind: Annotated[
-        str, typer.Option(help=f"What it keeps: {', '.join(sorted(KINDS))}.", metavar="KIND")
+        str, typer.Option(help=f"Kind of its entries: {', '.join(sorted(KINDS))}.", metavar="KIND")
     ] = ColumnStats.name
     columns: Annotated[
         str | None,
@@ -312,6 +404,7 @@ class KindOptions:
         return tuple(name for name in split_names(self.columns or "") if name)
 
 
+# Formats to publish in
 FormatNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -334,7 +427,6 @@ PublishFormats = Annotated[
 ]
 
 
-# Formats to publish in
 def checked_formats(given: list[str] | None) -> tuple[str, ...]:
     """Return the formats that were named, each once.
 

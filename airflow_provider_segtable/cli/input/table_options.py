@@ -1,9 +1,8 @@
-"""The options of ``segtable table create`` that say what the table keeps of its rows.
+"""The options of ``segtable table create`` that choose the kind of a table.
 
-1. Without any of them the table keeps rows as they come.
+1. Without any of them the table is an append table, which keeps rows as they are.
 2. ``RollupOptions`` make a rollup table, ``KeyOptions`` a table with a primary key; not both.
-
-Changes of columns as texts: the options of ``segtable table alter``.
+3. A table that is created like a file takes the file's columns that its kind needs.
 """
 
 from dataclasses import dataclass
@@ -106,7 +105,7 @@ class KeyOptions:
     ordering: Annotated[
         str | None,
         typer.Option(
-            help="Of rows with one key the highest value of this column wins, whenever it comes; "
+            help="Of rows with one key the highest value of this column wins, whenever written; "
             "the latest write if left out.",
             metavar="COLUMN",
             rich_help_panel=KEYED,
@@ -145,10 +144,10 @@ class KeyOptions:
             "--merge": self.merge and self.merge.value,
             "--group": " ".join(self.groups or ()),
         }
-        said = [f"{name} {value}" for name, value in given.items() if value]
-        if said and not self.primary_key:
+        others = [f"{name} {value}" for name, value in given.items() if value]
+        if others and not self.primary_key:
             raise InvalidInput(
-                f"{', '.join(said)}: rows are merged only by a primary key: add --primary-key "
+                f"{', '.join(others)}: rows are merged only by a primary key: add --primary-key "
                 "COLUMN,..., or leave this out"
             )
         return self.primary_key is not None

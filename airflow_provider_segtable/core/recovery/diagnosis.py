@@ -24,6 +24,7 @@ from shlex import quote
 from airflow_provider_segtable.core.base import with_base_of
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event, touched
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
@@ -60,6 +61,17 @@ class Finding:
     why: str
     do: str
 
+    def facts(self) -> Facts:
+        """Return the finding as plain JSON values."""
+        return {
+            "code": self.code,
+            "severity": self.severity.value,
+            "where": self.where,
+            "what": self.what,
+            "why": self.why,
+            "do": self.do,
+        }
+
     def of_table(self, uri: str) -> "Finding":
         """Return the finding with a table's address, as a shell takes it, for ``TABLE``."""
         return replace(self, do=re.sub(rf"\b{TABLE}\b", lambda _: quote(uri), self.do))
@@ -68,6 +80,11 @@ class Finding:
 def worst(findings: Iterable[Finding]) -> Severity | None:
     """Return the worst severity; None if there are no findings."""
     return max((f.severity for f in findings), key=lambda each: each.rank, default=None)
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings by severity, the worst first; equal severities keep their order."""
+    return sorted(findings, key=lambda finding: -finding.severity.rank)
 
 
 # Checks of the log

@@ -19,6 +19,7 @@ from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.schema import Column, Schema, check_name, no_column
 
 
@@ -181,6 +182,15 @@ class ColumnsDiffer:
     gone: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     moved: bool = False
+
+    def facts(self) -> Facts:
+        """Return the differences as plain JSON values."""
+        return {
+            "back": list(self.back),
+            "gone": list(self.gone),
+            "renamed": dict(self.renamed),
+            "moved": self.moved,
+        }
 
     def __bool__(self) -> bool:
         """Return whether they differ."""

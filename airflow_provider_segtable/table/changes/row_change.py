@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     SegtableError,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.state import State, rival
@@ -118,6 +119,16 @@ class ChangeResult:
     deleted: int | None
     inserted: int
     dry_run: bool = False
+
+    def facts(self) -> Facts:
+        """Return the result as plain JSON values."""
+        return {
+            "event": self.n,
+            "matched": self.matched,
+            "deleted": self.deleted,
+            "inserted": self.inserted,
+            "dry_run": self.dry_run,
+        }
 
     def __str__(self) -> str:
         """Return e.g. ``3 rows matched, 3 deleted, 0 inserted: event 7``."""

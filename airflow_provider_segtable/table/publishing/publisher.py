@@ -52,6 +52,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     VersionExpired,
 )
+from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import Changes, changed_files
@@ -77,8 +78,23 @@ from airflow_provider_segtable.table.publishing.revising import (
 from airflow_provider_segtable.table.publishing.targets import withdraw
 
 
+class _Outcome:
+    """The outcome of a publication, for scripts: a key that its type does not have is null."""
+
+    __slots__ = ()
+
+    def facts(self) -> Facts:
+        """Return the outcome as plain JSON values."""
+        keys = ("format", "event", "number", "address", "shown", "gone", "reason")
+        return {
+            "outcome": type(self).__name__,
+            **{key: getattr(self, key, None) for key in keys},
+            **{key: getattr(self, key, "") or None for key in ("unregistered", "mended")},
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedNow:
+class PublishedNow(_Outcome):
     """A version was put, which shows event ``event``.
 
     Attributes:
@@ -104,7 +120,7 @@ class PublishedNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlreadyPublished:
+class AlreadyPublished(_Outcome):
     """The newest published version shows the table as of event ``event``: nothing was put.
 
     If it was put for an earlier event, no later one has changed published files.
@@ -119,7 +135,7 @@ class AlreadyPublished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(_Outcome):
     """The format cannot show the version; ``reason`` has the way out."""
 
     format: str
@@ -127,7 +143,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overtaken:
+class Overtaken(_Outcome):
     """Other publishers put their versions first in each attempt; the last one shows ``event``."""
 
     format: str
@@ -162,6 +178,19 @@ class PublishedStatus:
     address: str = ""
     refusal: str = ""
     error: str = ""
+
+    def facts(self) -> Facts:
+        """Return the status as plain JSON values."""
+        return {
+            "format": self.format,
+            "enabled": self.enabled,
+            "event": self.event,
+            "lag_events": self.lag_events,
+            "lag_s": self.lag_seconds,
+            "address": self.address or None,
+            "refusal": self.refusal or None,
+            "error": self.error or None,
+        }
 
 
 TRIES = 8

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
-from airflow_provider_segtable.cli.commands.compact_command import planner_facts
 from airflow_provider_segtable.cli.commands.zookeeper_commands import lock_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.facts import describe_facts, event_facts
@@ -102,7 +101,7 @@ def test_it_is_told_like_every_other_kind(ports: TableContext) -> None:
     """The plan command, the table's description, its log and the doctor show what the kind says."""
     joined(ports)
     found = plan_table(ports)
-    facts = planner_facts("t", found, dry_run=False)
+    facts = found.facts()
     assert {chosen["kind"] for chosen in facts["chosen"]} == {"polish"}
     drawing.plan(facts)
     state = Table(ports).state()
