@@ -63,8 +63,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.data.keyed.key_groups import ByteStrings, Unscaled, is_text
 from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.value_bytes import ByteStrings, Unscaled, is_text
 
 # Hashes of values
 Hashes = npt.NDArray[np.uint64]

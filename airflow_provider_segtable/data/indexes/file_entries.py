@@ -71,7 +71,6 @@ from airflow_provider_segtable.data.indexes.entry_kind import (
     needed_columns,
     row_groups,
 )
-from airflow_provider_segtable.data.keyed.key_groups import is_text
 from airflow_provider_segtable.data.sketches import (
     Hashes,
     Probe,
@@ -83,6 +82,7 @@ from airflow_provider_segtable.data.sketches import (
     sketch,
     value_hashes,
 )
+from airflow_provider_segtable.data.value_bytes import is_text
 from airflow_provider_segtable.ports.files import DataFiles
 
 

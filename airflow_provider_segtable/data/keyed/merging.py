@@ -61,7 +61,6 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     Order,
     RootOrders,
     codes_of,
-    is_text,
     kept,
     numbers,
     record_codes,
@@ -70,6 +69,7 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     whole,
 )
 from airflow_provider_segtable.data.sort_keys import Codes, Indices, Numbers, composed, is_sorted
+from airflow_provider_segtable.data.value_bytes import is_text
 
 
 # The engine that keeps the latest record
