@@ -13,42 +13,27 @@
 5. ``compact_table`` does it in this process, and logs progress to
    ``airflow_provider_segtable.compaction``, one line a plan.
 
-The order in which one process executes plans, so that its plans never wait for each other.
+The order in which one process carries out plans (``carry_out``), so that they never wait for each
+other:
 
 1. Smaller kinds run first (``Plan.rank``): the lock of a larger one may wait for segments that a
    smaller one holds.
 2. A kind has its own patience (``Plan.wait_s``). Without any, a plan whose segments another worker
    holds is left to that worker.
-
-Carry out plans of all kinds in one process: in execution order, on either engine.
-
-Run an index: build what it lacks now, in this call.
-
-1. The plan that is pending for the index is taken; else one is requested, and carried out like any
-   other plan (``services.compact_table``).
-2. If the plan left time apart that is still lacking after it, another plan follows.
-3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
-   planner's, goes on.
-4. An index that lacks nothing, but whose last plan was aborted, has its keys settled: the plan may
-   have ended before it did that.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 
-from airflow_provider_segtable.core.catch_up import chunks_lacking
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     ExecutionFailed,
     InvalidInput,
     SegtableError,
 )
-from airflow_provider_segtable.core.log.events import Event, IndexBuilt
-from airflow_provider_segtable.core.log.fold import segments_of
-from airflow_provider_segtable.core.log.index_plan import newest_plan
-from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import SegmentId
@@ -57,13 +42,11 @@ from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, Report, compact
-from airflow_provider_segtable.services.indexing import COMMIT, requested_plan, settle
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import (
     forward_all,
-    index_named,
     inner_tables,
     unreadable_index,
 )
@@ -348,95 +331,3 @@ def _check_ended(ports: TableContext, rounds: Rounds) -> None:
             f"{len(rounds.failed)} of {plans} compaction plans of {ports.uri} failed, the first, "
             f"{first.plan_id}, with: {first.message}; the others were carried out"
         )
-
-
-MOST_PLANS = 8
-"""Most plans of one run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRun:
-    """The result of a run of an index.
-
-    Attributes:
-        ended: how the last plan ended; ``done already`` if the index lacked nothing.
-        message: what it said.
-        pieces: the number of pieces of time that the run built.
-        files: the number of files that it indexed.
-        left: the number of time chunks in which the index lacks files.
-        plans: the ids of the plans that were carried out.
-        settled: the number of records that were corrected, because their keys had several rows.
-    """
-
-    ended: Ended
-    message: str
-    pieces: int = 0
-    files: int = 0
-    left: int = 0
-    plans: tuple[str, ...] = ()
-    settled: int = 0
-
-
-def run_index(
-    ports: TableContext,
-    name: str,
-    execute: Execute,
-    *,
-    timeout_s: float | None = None,
-    report: Callable[[PlanResult], None] = lambda _: None,
-) -> IndexRun:
-    """Build what an index lacks; a build that another process runs is left to it.
-
-    Args:
-        ports: the table's ports, with a coordinator.
-        name: the index.
-        execute: runs the jobs.
-        timeout_s: after this time no further piece is begun; the table's
-            ``index.timeout_minutes`` if None.
-        report: called with the result of each plan, for progress.
-
-    Raises:
-        InvalidInput: there is no index of this name.
-        CommitConflict: the plan was refused, repeatedly.
-        CommitUnknown: a reply was lost; run it again, nothing is built twice.
-    """
-    state = ports.log.load()
-    begun = index_named(state, name, ports.uri)
-    first = state.n + 1
-    results: list[PlanResult] = []
-    while len(results) < MOST_PLANS:
-        known = requested_plan(ports, name)
-        if known is None:
-            break
-        ids = [known.plan.id]
-        results += carry_out(ports, ids, execute, timeout_s=timeout_s, report=report)
-        if results[-1].ended is not Ended.COMPLETED:
-            break
-    newest = newest_plan(begun.definition.id, state.plans.values())
-    if not results and newest is not None and newest.status is PlanStatus.ABORTED:
-        settle(ports, begun.definition.id, ports.randomness.token())
-    state = ports.log.load()
-    index = state.indexes.get(name)
-    message = f"index {begun.definition.name} lacks nothing"
-    mine = [each for each in ports.log.events(first) if each.author == ports.author]
-    return IndexRun(
-        ended=results[-1].ended if results else Ended.DONE_ALREADY,
-        message=results[-1].message if results else message,
-        pieces=_pieces(mine, {result.plan_id for result in results}),
-        files=sum(result.segments_in for result in results),
-        left=chunks_lacking(index, state) if index else 0,
-        plans=tuple(result.plan_id for result in results),
-        settled=_settled(mine),
-    )
-
-
-def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:
-    """Return the number of pieces that this process has committed for some plans."""
-    actions = (event.action for event in mine)
-    return sum(1 for a in actions if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
-
-
-def _settled(mine: Iterable[Event]) -> int:
-    """Return the number of records that this process has corrected."""
-    found = (event.action for event in mine if event.commit.startswith(COMMIT))
-    return sum(segment.rows for action in found for segment in segments_of(action))

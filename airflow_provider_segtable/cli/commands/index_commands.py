@@ -55,7 +55,7 @@ from airflow_provider_segtable.planning.properties import OFF, Policy
 if TYPE_CHECKING:
     from airflow_provider_segtable.ports.job import Done, Job
     from airflow_provider_segtable.services.attempt import Execute
-    from airflow_provider_segtable.services.compact_table import IndexRun
+    from airflow_provider_segtable.services.index_run import IndexRun
     from airflow_provider_segtable.table.scan import Scan
 
 
@@ -219,7 +219,7 @@ def build(
 
 
 def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None) -> Facts:
-    from airflow_provider_segtable.services.compact_table import run_index
+    from airflow_provider_segtable.services.index_run import run_index
     from airflow_provider_segtable.services.indexing import requested_plan
 
     known = requested_plan(table.ports, name)
