@@ -108,177 +108,11 @@ from airflow_provider_segtable.table.log.event_log import (
 )
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 
-QUIET_HOURS = 24
-
-
-# Services of the log store
-def log_services(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:
-    """Yield findings about the buckets that services have, or should; none without an answer."""
-    if ports.optional_coordinator is None:
-        return
-    try:
-        served = addresses(ports.optional_coordinator, state.table.table_id)
-        count = LogStoreSettings.read(state.table.properties).buckets
-    except (CoordinationError, InvalidInput):  # other findings say so
-        return
-    for bucket, at in served.items():
-        if bucket >= count:
-            yield _beyond(at, count)
-    for bucket in sorted(state.log_store.keys() - served.keys()):
-        if (quiet := now - _last_checkpoint(ports, state, bucket)) > QUIET_HOURS * HOUR_US:
-            yield _unserved(bucket, state.log_store[bucket], quiet / HOUR_US)
-
-
-def _last_checkpoint(ports: TableContext, state: State, bucket: int) -> Instant:
-    """Return when a bucket had its last checkpoint, or lost it by a restore; 0 if it had none."""
-    waypoints = state.log_store[bucket].waypoints
-    event = ports.log.event(max(waypoints[-1].n, state.retained_from)) if waypoints else None
-    return event.time if event else 0
-
-
-def _beyond(at: BucketAddress, count: int) -> Finding:
-    return Finding(
-        code="unknown-log-bucket",
-        severity=Severity.WARNING,
-        where=f"log store bucket {at.bucket}",
-        what=f"{at.service} serves it at {at.address}, but log_store.buckets is {count}",
-        why="writers and readers that are opened now leave it out, so its records are seen late: "
-        "after a checkpoint, in the table",
-        do=f"close the writer of that bucket, and start it again; or raise the number: segtable "
-        f"table set TABLE log_store.buckets={at.bucket + 1}",
-    )
-
-
-def _unserved(bucket: int, known: BucketManifest, hours: float) -> Finding:
-    since = f"for {hours:.0f} hours" if known.waypoints else "ever"
-    return Finding(
-        code="quiet-log-bucket",
-        severity=Severity.INFO,
-        where=f"log store bucket {bucket}",
-        what=f"no service has it, and no record of it was committed {since}; its last writer, in "
-        f"epoch {known.epoch}, was {known.owner or 'a restore or a repair'}",
-        why="nothing is lost, but it has no writer, and its readers wait",
-        do="nothing, unless a writer should run: start it, or segtable logstore serve TABLE",
-    )
-
-
-REBUILD = (
-    "correct that host's clock (NTP), stop all writers, and keep a copy of _segtable/. Then delete "
-    "this event and every checkpoint from number {n} on, run `segtable repair {uri} --deletes "
-    "apply`, read its report, and run it again with --yes"
-)
-
-
-# Event times that are ahead of the storage's clock
-def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Finding]:
-    """Yield the first event ahead of the storage's clock, if the newest event is ahead.
-
-    Raises:
-        StorageError: the log could not be listed.
-    """
-    most_us = int(most_s * 1e6)
-    newest = _stored(ports, state.n)
-    if state.n not in newest or state.time - newest[state.n] <= most_us:
-        return
-    log, stored = ports.log, _stored(ports, 0)
-
-    def ahead(n: int) -> bool:
-        event = log.event(n)
-        return event is not None and event.time - stored[n] > most_us
-
-    known = sorted(n for n in stored if n <= state.n)
-    first = known[min(bisect_left(known, True, key=ahead), len(known) - 1)]
-    event = log.event(first)
-    if event is None:
-        return
-    days = (event.time - stored[first]) / 86_400e6
-    yield Finding(
-        code="log-ahead",
-        severity=Severity.CRITICAL,
-        where=event_path(first),
-        what=f"its time {iso(event.time)}, of {event.author}, is {days:.1f} days after the storage "
-        f"received it ({iso(stored[first])}); {state.n - first} later events follow that time",
-        why="the log's time never decreases: nothing gets old enough to expire or to be compacted "
-        "by age, and reads as of now end before this event",
-        do=REBUILD.format(n=first, uri=ports.uri),
-    )
-
-
-def _stored(ports: TableContext, start: int) -> dict[int, Instant]:
-    """Return the storage's receipt time of each event from number ``start`` on."""
-    after = event_path(start - 1) if start else None
-    entries = ports.storage.list(TIMELINE, after=after)
-    return {n: e.modified for e in entries if (n := number(e.path)) is not None}
-
-
-# Values lost by major compactions of an older segtable
-def lost_values(ports: TableContext, state: State) -> Iterator[Finding]:
-    """Yield completed plans that left out values of log files; one event is read for each major."""
-    if not state.table.kind.buckets or not state.table.earlier:
-        return
-    for known in state.plans.values():
-        if not (known.completed and known.plan.starts_version):
-            continue
-        event = ports.log.event(known.last_n)
-        action = event.action if event else None
-        if isinstance(action, PlanCompleted) and action.late:
-            yield from _of_plan(ports, state, known.last_n, action)
-
-
-def _of_plan(ports: TableContext, state: State, n: int, action: PlanCompleted) -> Iterator[Finding]:
-    schemas = [
-        s.schema for s in action.segments if s.file_id.provisional and action.attempt in s.path
-    ]
-    divided = max(schemas, default=state.table.schema.number)
-    late = [(at, s) for at, s in _late(ports, n, action) if s.schema > divided]
-    known = {column.id for column in state.table.schema_of(divided).numbered}
-    newest = state.table.schema_of(max((s.schema for _, s in late), default=divided))
-    added = [column.id for column in newest.numbered if column.id not in known]
-    names = [column.name for column in state.table.schema.numbered if column.id in added]
-    if names:
-        yield _finding(ports.uri, state, n, min(at for at, _ in late), [s for _, s in late], names)
-
-
-def _late(ports: TableContext, n: int, action: PlanCompleted) -> Iterator[tuple[int, Segment]]:
-    """Yield the late files with their events, newest first, as far as the log has them."""
-    left, at = set(action.late), n - 1
-    while left and (event := ports.log.event(at)) is not None:
-        for segment in segments_of(event.action):
-            if segment.id in left:
-                left.discard(segment.id)
-                yield at, segment
-        at -= 1
-
-
-def _finding(
-    table: str, state: State, n: int, first: int, late: Sequence[Segment], names: Sequence[str]
-) -> Finding:
-    rows, before = sum(segment.rows for segment in late), n - 1
-    columns = ", ".join(names)
-    kept = (
-        f"read them as they were written: segtable table scan {table} --version {before} "
-        f"--since-version {first - 1}; and upsert"
-        if state.keeps(before)
-        else f"version {before} is no longer kept: from their source, upsert"
-    )
-    return Finding(
-        code="lost-values",
-        severity=Severity.CRITICAL,
-        where=event_path(n),
-        what=f"a major compaction by an older segtable has divided {counted(rows, 'row')} of "
-        f"{counted(len(late), 'log file')} without their values of {columns}, which "
-        f"{'were' if len(names) > 1 else 'was'} added while it ran",
-        why=f"these rows, written by event {first} and later, read as null or the default there",
-        do=f"{kept} those again that no writer has written since. This is said until event {n} "
-        "expires",
-    )
-
-
+# The examination
 DATA = "data"
 DELETES = "deletes"
 
 
-# The examination itself
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
     """The version examined, the coordinator's address, and the findings."""
@@ -528,3 +362,169 @@ def _planned(ports: TableContext, state: State, findings: list[Finding]) -> tupl
             )
         )
         return Policy(), Planned(chosen=(), skipped=())
+
+
+# Services of the log store
+QUIET_HOURS = 24
+
+
+def log_services(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:
+    """Yield findings about the buckets that services have, or should; none without an answer."""
+    if ports.optional_coordinator is None:
+        return
+    try:
+        served = addresses(ports.optional_coordinator, state.table.table_id)
+        count = LogStoreSettings.read(state.table.properties).buckets
+    except (CoordinationError, InvalidInput):  # other findings say so
+        return
+    for bucket, at in served.items():
+        if bucket >= count:
+            yield _beyond(at, count)
+    for bucket in sorted(state.log_store.keys() - served.keys()):
+        if (quiet := now - _last_checkpoint(ports, state, bucket)) > QUIET_HOURS * HOUR_US:
+            yield _unserved(bucket, state.log_store[bucket], quiet / HOUR_US)
+
+
+def _last_checkpoint(ports: TableContext, state: State, bucket: int) -> Instant:
+    """Return when a bucket had its last checkpoint, or lost it by a restore; 0 if it had none."""
+    waypoints = state.log_store[bucket].waypoints
+    event = ports.log.event(max(waypoints[-1].n, state.retained_from)) if waypoints else None
+    return event.time if event else 0
+
+
+def _beyond(at: BucketAddress, count: int) -> Finding:
+    return Finding(
+        code="unknown-log-bucket",
+        severity=Severity.WARNING,
+        where=f"log store bucket {at.bucket}",
+        what=f"{at.service} serves it at {at.address}, but log_store.buckets is {count}",
+        why="writers and readers that are opened now leave it out, so its records are seen late: "
+        "after a checkpoint, in the table",
+        do=f"close the writer of that bucket, and start it again; or raise the number: segtable "
+        f"table set TABLE log_store.buckets={at.bucket + 1}",
+    )
+
+
+def _unserved(bucket: int, known: BucketManifest, hours: float) -> Finding:
+    since = f"for {hours:.0f} hours" if known.waypoints else "ever"
+    return Finding(
+        code="quiet-log-bucket",
+        severity=Severity.INFO,
+        where=f"log store bucket {bucket}",
+        what=f"no service has it, and no record of it was committed {since}; its last writer, in "
+        f"epoch {known.epoch}, was {known.owner or 'a restore or a repair'}",
+        why="nothing is lost, but it has no writer, and its readers wait",
+        do="nothing, unless a writer should run: start it, or segtable logstore serve TABLE",
+    )
+
+
+REBUILD = (
+    "correct that host's clock (NTP), stop all writers, and keep a copy of _segtable/. Then delete "
+    "this event and every checkpoint from number {n} on, run `segtable repair {uri} --deletes "
+    "apply`, read its report, and run it again with --yes"
+)
+
+
+# Event times that are ahead of the storage's clock
+def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Finding]:
+    """Yield the first event ahead of the storage's clock, if the newest event is ahead.
+
+    Raises:
+        StorageError: the log could not be listed.
+    """
+    most_us = int(most_s * 1e6)
+    newest = _stored(ports, state.n)
+    if state.n not in newest or state.time - newest[state.n] <= most_us:
+        return
+    log, stored = ports.log, _stored(ports, 0)
+
+    def ahead(n: int) -> bool:
+        event = log.event(n)
+        return event is not None and event.time - stored[n] > most_us
+
+    known = sorted(n for n in stored if n <= state.n)
+    first = known[min(bisect_left(known, True, key=ahead), len(known) - 1)]
+    event = log.event(first)
+    if event is None:
+        return
+    days = (event.time - stored[first]) / 86_400e6
+    yield Finding(
+        code="log-ahead",
+        severity=Severity.CRITICAL,
+        where=event_path(first),
+        what=f"its time {iso(event.time)}, of {event.author}, is {days:.1f} days after the storage "
+        f"received it ({iso(stored[first])}); {state.n - first} later events follow that time",
+        why="the log's time never decreases: nothing gets old enough to expire or to be compacted "
+        "by age, and reads as of now end before this event",
+        do=REBUILD.format(n=first, uri=ports.uri),
+    )
+
+
+def _stored(ports: TableContext, start: int) -> dict[int, Instant]:
+    """Return the storage's receipt time of each event from number ``start`` on."""
+    after = event_path(start - 1) if start else None
+    entries = ports.storage.list(TIMELINE, after=after)
+    return {n: e.modified for e in entries if (n := number(e.path)) is not None}
+
+
+# Values lost by major compactions of an older segtable
+def lost_values(ports: TableContext, state: State) -> Iterator[Finding]:
+    """Yield completed plans that left out values of log files; one event is read for each major."""
+    if not state.table.kind.buckets or not state.table.earlier:
+        return
+    for known in state.plans.values():
+        if not (known.completed and known.plan.starts_version):
+            continue
+        event = ports.log.event(known.last_n)
+        action = event.action if event else None
+        if isinstance(action, PlanCompleted) and action.late:
+            yield from _of_plan(ports, state, known.last_n, action)
+
+
+def _of_plan(ports: TableContext, state: State, n: int, action: PlanCompleted) -> Iterator[Finding]:
+    schemas = [
+        s.schema for s in action.segments if s.file_id.provisional and action.attempt in s.path
+    ]
+    divided = max(schemas, default=state.table.schema.number)
+    late = [(at, s) for at, s in _late(ports, n, action) if s.schema > divided]
+    known = {column.id for column in state.table.schema_of(divided).numbered}
+    newest = state.table.schema_of(max((s.schema for _, s in late), default=divided))
+    added = [column.id for column in newest.numbered if column.id not in known]
+    names = [column.name for column in state.table.schema.numbered if column.id in added]
+    if names:
+        yield _finding(ports.uri, state, n, min(at for at, _ in late), [s for _, s in late], names)
+
+
+def _late(ports: TableContext, n: int, action: PlanCompleted) -> Iterator[tuple[int, Segment]]:
+    """Yield the late files with their events, newest first, as far as the log has them."""
+    left, at = set(action.late), n - 1
+    while left and (event := ports.log.event(at)) is not None:
+        for segment in segments_of(event.action):
+            if segment.id in left:
+                left.discard(segment.id)
+                yield at, segment
+        at -= 1
+
+
+def _finding(
+    table: str, state: State, n: int, first: int, late: Sequence[Segment], names: Sequence[str]
+) -> Finding:
+    rows, before = sum(segment.rows for segment in late), n - 1
+    columns = ", ".join(names)
+    kept = (
+        f"read them as they were written: segtable table scan {table} --version {before} "
+        f"--since-version {first - 1}; and upsert"
+        if state.keeps(before)
+        else f"version {before} is no longer kept: from their source, upsert"
+    )
+    return Finding(
+        code="lost-values",
+        severity=Severity.CRITICAL,
+        where=event_path(n),
+        what=f"a major compaction by an older segtable has divided {counted(rows, 'row')} of "
+        f"{counted(len(late), 'log file')} without their values of {columns}, which "
+        f"{'were' if len(names) > 1 else 'was'} added while it ran",
+        why=f"these rows, written by event {first} and later, read as null or the default there",
+        do=f"{kept} those again that no writer has written since. This is said until event {n} "
+        "expires",
+    )

@@ -1,4 +1,6 @@
-"""Tags: versions that are kept by name.
+"""Keep versions of a table: by tags and for consumers; and list its history.
+
+Tags: versions that are kept by name.
 
 1. A tag's checkpoint is written first, so that the version can be opened after its events have
    expired; then ``Tagged`` is committed. Without the event the file has no meaning.
@@ -50,6 +52,7 @@ from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
 
 
+# Tags
 def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
     """Tag a version, the newest by default; see ``Table.tag``."""
     if not is_name(name):
@@ -92,6 +95,7 @@ def known_tag(state: State, name: str) -> int:
     return state.tags[name]
 
 
+# Consumers
 LOOKED = 32
 """Number of events up to which it is looked whether one of them changed rows."""
 
@@ -182,6 +186,7 @@ def known_consumer(state: State, name: str) -> Consumer:
     return state.consumers[name]
 
 
+# History
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
     """One event.
