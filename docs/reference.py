@@ -40,7 +40,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.load": ("Loaded",),
     "core.requests.csv_format": ("CsvFormat",),
     "table.changes.row_change": ("ChangeResult",),
-    "services.compact_table": ("IndexRun",),
+    "services.index_run": ("IndexRun",),
     "core.reads.selection": (
         *("ReadPlan", "PruneStep", "Extent", "FilePlan", "GroupPlan"),
         "PrunedBy",

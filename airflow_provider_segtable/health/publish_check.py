@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.health.published_readers import (
     READERS,

@@ -49,8 +49,8 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import files_columns
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.data.rows import instants
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
 from airflow_provider_segtable.formats.format import Contents, Format, Published
 from airflow_provider_segtable.health.published_readers import comparable
 from airflow_provider_segtable.planning.findings.publish_findings import (

@@ -38,13 +38,9 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
-from airflow_provider_segtable.services.compact_table import (
-    CompactionResult,
-    IndexRun,
-    compact_table,
-    run_index,
-)
+from airflow_provider_segtable.services.compact_table import CompactionResult, compact_table
 from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.append import AppendResult, check_filled
 from airflow_provider_segtable.table.context import TableContext

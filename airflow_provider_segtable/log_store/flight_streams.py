@@ -177,10 +177,10 @@ def refused(message: Message) -> SegtableError | None:
     return kind(str(message["message"])) if known else LogStoreUnavailable(str(message))
 
 
+# Access: addresses, TLS and the token
 HEADER = "authorization"
 
 
-# Access: addresses, TLS and the token
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightSecurity:
     """Credentials of a store and of its clients. Certificates and key are PEM texts."""
@@ -258,6 +258,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+# Streams of clients
 CALL_S = 20.0
 FINISH_S = 5.0
 PROBE_S = 2.0
@@ -266,7 +267,6 @@ MOST_BYTES = 16 << 20
 BROKEN = (flight.FlightError, pa.ArrowException, OSError)
 
 
-# Streams of clients
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """A batch with its sequence number."""

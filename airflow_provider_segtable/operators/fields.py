@@ -6,7 +6,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +62,7 @@ def listed(name: str, given: Sequence[str] | str | None, of: str, example: str) 
     Raises:
         InvalidInput: it is no list of texts.
     """
-    found: Any = given
-    if isinstance(given, str):
-        try:
-            found = json.loads(given or "null")
-        except (ValueError, RecursionError):
-            found = given
+    found = _parsed(given)
     if not found:
         return ()
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
@@ -75,3 +70,27 @@ def listed(name: str, given: Sequence[str] | str | None, of: str, example: str) 
             f'{name} = {shown(given)} is not a JSON list of {of}: write e.g. ["{example}"]'
         )
     return found
+
+
+def mapped(name: str, given: Mapping[str, Any] | str | None, example: str) -> Mapping[str, Any]:
+    """Return values by name from a rendered template, which may be their JSON text.
+
+    Raises:
+        InvalidInput: it is no mapping.
+    """
+    found = _parsed(given)
+    if not found:
+        return {}
+    if not isinstance(found, Mapping):
+        raise InvalidInput(f"{name} = {shown(given)} is not a JSON object: write e.g. {example}")
+    return found
+
+
+def _parsed(given: object) -> Any:
+    """Return a value, or the value of its JSON text; any other text as it is."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given or "null")
+    except (ValueError, RecursionError):
+        return given

@@ -8,16 +8,17 @@
 3. A complete index gets no plan. So a repeated run writes nothing, and emits nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.arguments import plain
+from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.catch_up import catch_up
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import chosen_kind
-from airflow_provider_segtable.operators.fields import listed
+from airflow_provider_segtable.operators.fields import listed, mapped
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
@@ -33,14 +34,15 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
 
     Args:
         index: the name of the index.
-        kind: ``column_stats``, ``bloom_filter``, ``files`` or ``record_index``.
-        columns: the columns to index, or their JSON text; not for the last two.
-        rate: for ``bloom_filter``, the share of absent values that a filter lets pass.
+        kind: ``column_stats``, or another kind of ``Table.create_index``.
+        columns: the columns to index, or their JSON text; for kinds that take columns.
+        rate: the same as ``settings={"rate": ...}``.
+        settings: settings of the kind, by name, or their JSON text; its defaults if left out.
         kwargs: see ``TableOperator``.
     """
 
     template_fields: Sequence[str] = (
-        *("index", "kind", "columns"),
+        *("index", "kind", "columns", "settings"),
         *AssetEventOperator.template_fields,
     )
     ui_color = "#dfe3f5"
@@ -52,6 +54,7 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
         kind: str = ColumnStats.name,
         columns: Sequence[str] | str | None = None,
         rate: float | None = None,
+        settings: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -59,6 +62,7 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
         self.kind = kind
         self.columns = columns
         self.rate = rate
+        self.settings = settings
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Request the index and its plan; return a summary."""
@@ -72,7 +76,9 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
         name = plain("index", self.index)
         columns = listed("columns", self.columns, "column names", "city")
         definition = ports.log.load().table
-        kind = chosen_kind(plain("kind", self.kind), definition, columns=columns, rate=self.rate)
+        kind = chosen_kind(
+            plain("kind", self.kind), definition, columns=columns, settings=self._settings()
+        )
         added = ensure_index(ports, name, kind)
         known = requested_plan(ports, name)
         state = ports.log.load()
@@ -87,3 +93,19 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
             "available": found.available_n,
             "plan": None if known is None else known.plan.id,
         }
+
+    def _settings(self) -> Mapping[str, Any]:
+        """Return the settings of the kind; ``rate`` is one of them.
+
+        Raises:
+            InvalidInput: they are no mapping, or give the rate twice.
+        """
+        found = mapped("settings", self.settings, '{"rate": 0.01}')
+        if self.rate is None:
+            return found
+        if "rate" in found:
+            raise InvalidInput(
+                f"rate = {self.rate} and settings = {shown(self.settings)} both give the rate: "
+                "leave out one"
+            )
+        return {**found, "rate": self.rate}

@@ -21,6 +21,7 @@ Index policy: the indexes that a table is to have, and when they are built (``in
        index.files     files
        index.keys      record_index
 
+   Settings of the kind follow a semicolon each.
 6. Anything else is refused by name, because a typo would silently leave an index out.
 7. The planner requests an index once the table is large enough. Then writers feed it; so the
    earlier it is requested, the less there is to build.
@@ -46,7 +47,7 @@ Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapsho
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -66,7 +67,7 @@ Value = int | float | str
 
 def names_of(settings: type[Any], prefix: str) -> tuple[str, ...]:
     """Return the properties that a dataclass of settings has."""
-    return tuple(f"{prefix}.{field.name}" for field in fields(settings))
+    return tuple(f"{prefix}.{each.name}" for each in fields(settings))
 
 
 def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -> dict[str, Value]:
@@ -254,8 +255,8 @@ COMPACTION_PROPERTIES = names_of(Policy, "compaction")
 # Index policy
 INDEX_PREFIX = "index"
 
-_RATE = r"(?:;\s*rate\s*=(?P<rate>[^();]*))?"
-_FORM = re.compile(rf"(?P<kind>\w+)\s*(?:\((?P<columns>[^();]*){_RATE}\))?")
+_SETTING = r"(?:;\s*\w+\s*=[^();]*)"
+_FORM = re.compile(rf"(?P<kind>\w+)\s*(?:\((?P<columns>[^();]*)(?P<settings>{_SETTING}*)\))?")
 _EXAMPLES = "files, column_stats(a, b) or bloom_filter(a; rate=0.01)"
 
 
@@ -297,7 +298,7 @@ class WishedIndex:
     text: str
     kind: str
     columns: tuple[str, ...] = ()
-    rate: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -311,7 +312,7 @@ class WishedIndex:
             InvalidInput: the table cannot be indexed so; the message names the property.
         """
         try:
-            return chosen_kind(self.kind, table, columns=self.columns, rate=self.rate)
+            return chosen_kind(self.kind, table, columns=self.columns, settings=self.settings)
         except InvalidInput as error:
             raise InvalidInput(f"property {self.key} = {self.text!r}: {error}") from None
 
@@ -359,15 +360,17 @@ def _wish(key: str, text: str) -> WishedIndex:
         text=text,
         kind=found["kind"],
         columns=() if columns == ("",) else columns,
-        rate=None if found["rate"] is None else _rate(key, found["rate"]),
+        settings=_settings(key, found["settings"] or ""),
     )
 
 
-def _rate(key: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInput(f"property {key}: rate {text.strip()!r} is not a number") from None
+def _settings(key: str, text: str) -> Mapping[str, str]:
+    """Return the settings of an index by their names, from ``; name=value; ...``."""
+    pairs = [each.partition("=") for each in text.split(";")[1:]]
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(found) < len(pairs):
+        raise InvalidInput(f"property {key}: {text.strip('; ')!r} repeats a setting: give it once")
+    return found
 
 
 # Log store
@@ -580,7 +583,7 @@ def _source(table: TableDefinition, key: str) -> str:
 
 def _defaults() -> Iterable[Setting]:
     for family, default in FAMILIES.items():
-        for field in fields(default):
-            value = getattr(default, field.name)
+        for each in fields(default):
+            value = getattr(default, each.name)
             shown = f"{value:g}" if isinstance(value, float) else str(value)
-            yield Setting(key=f"{family}.{field.name}", value=shown, source=DEFAULT)
+            yield Setting(key=f"{family}.{each.name}", value=shown, source=DEFAULT)

@@ -1,4 +1,4 @@
-"""Carry out plans of all kinds in one process: one compaction of a table, or one run of an index.
+"""Compact a table: plan, carry out plans of all kinds in one process, and plan again.
 
 Order of execution, so that the plans of one process never wait for each other:
 
@@ -21,23 +21,13 @@ Compaction of a table (``compact_table``; it logs progress to
 7. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
    after their feeds are copied. An unreadable index fails its own plans alone, and is named with
    the reason. The run still succeeds: only a rebuild mends the index.
-
-Run of an index (``run_index``):
-
-8. The pending plan of the index is taken; without one, a plan is requested. It is carried out like
-   any other plan. If it left time apart that is still lacking after it, another plan follows.
-9. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
-   planner's, goes on.
-10. If the index lacks nothing, but its last plan was aborted, its keys are corrected: the plan may
-    have ended before its corrections.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 
-from airflow_provider_segtable.core.catch_up import chunks_lacking
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     ExecutionFailed,
@@ -45,9 +35,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.events import Event, IndexBuilt, segments_of
-from airflow_provider_segtable.core.log.index_plan import newest_plan
-from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.plan_kinds import kinds, smallest
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import SegmentId
@@ -56,13 +44,11 @@ from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import Execute, in_process
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, Report, compact
-from airflow_provider_segtable.services.indexing import COMMIT, correct_keys, requested_plan
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import (
     forward_all,
-    index_named,
     inner_tables,
     unreadable_index,
 )
@@ -354,107 +340,3 @@ def _check_ended(ports: TableContext, rounds: Rounds) -> None:
             f"{len(rounds.failed)} of {plans} compaction plans of {ports.uri} failed, the first, "
             f"{first.plan_id}, with: {first.message}; the others were carried out"
         )
-
-
-MOST_PLANS = 8
-"""Most plans of one run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRun:
-    """The result of a run of an index.
-
-    Attributes:
-        ended: how the last plan ended; ``done already`` if the index lacked nothing.
-        message: its message.
-        pieces: the number of pieces of time that the run built.
-        files: the number of files that it indexed.
-        left: the number of time chunks in which the index lacks files.
-        plans: the ids of the plans that were carried out.
-        settled: the number of records that were corrected, because their keys had several rows.
-    """
-
-    ended: Ended
-    message: str
-    pieces: int = 0
-    files: int = 0
-    left: int = 0
-    plans: tuple[str, ...] = ()
-    settled: int = 0
-
-    def facts(self) -> Facts:
-        """Return the result as plain JSON values."""
-        return {
-            "ended": self.ended.value,
-            "message": self.message,
-            "pieces": self.pieces,
-            "files": self.files,
-            "left": self.left,
-            "settled": self.settled,
-            "plans": list(self.plans),
-        }
-
-
-def run_index(
-    ports: TableContext,
-    name: str,
-    execute: Execute,
-    *,
-    timeout_s: float | None = None,
-    report: Callable[[PlanResult], None] = lambda _: None,
-) -> IndexRun:
-    """Build the time that an index lacks; leave a running build to its process.
-
-    Args:
-        ports: the table's ports, with a coordinator.
-        name: the index.
-        execute: runs the jobs.
-        timeout_s: after this time no further piece is begun; the table's
-            ``index.timeout_minutes`` if None.
-        report: called with the result of each plan, for progress.
-
-    Raises:
-        InvalidInput: there is no index of this name.
-        CommitConflict: the plan was refused, repeatedly.
-        CommitUnknown: a reply was lost; run it again, nothing is built twice.
-    """
-    state = ports.log.load()
-    begun = index_named(state, name, ports.uri)
-    first = state.n + 1
-    results: list[PlanResult] = []
-    while len(results) < MOST_PLANS:
-        known = requested_plan(ports, name)
-        if known is None:
-            break
-        ids = [known.plan.id]
-        results += carry_out(ports, ids, execute, timeout_s=timeout_s, report=report)
-        if results[-1].ended is not Ended.COMPLETED:
-            break
-    newest = newest_plan(begun.definition.id, state.plans.values())
-    if not results and newest is not None and newest.status is PlanStatus.ABORTED:
-        correct_keys(ports, begun.definition.id, ports.randomness.token())
-    state = ports.log.load()
-    index = state.indexes.get(name)
-    message = f"index {begun.definition.name} lacks nothing"
-    mine = [each for each in ports.log.events(first) if each.author == ports.author]
-    return IndexRun(
-        ended=results[-1].ended if results else Ended.DONE_ALREADY,
-        message=results[-1].message if results else message,
-        pieces=_pieces(mine, {result.plan_id for result in results}),
-        files=sum(result.segments_in for result in results),
-        left=chunks_lacking(index, state) if index else 0,
-        plans=tuple(result.plan_id for result in results),
-        settled=_records_corrected(mine),
-    )
-
-
-def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:
-    """Return the number of pieces that this process has committed for some plans."""
-    actions = (event.action for event in mine)
-    return sum(1 for a in actions if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
-
-
-def _records_corrected(mine: Iterable[Event]) -> int:
-    """Return the number of records that this process has corrected."""
-    found = (event.action for event in mine if event.commit.startswith(COMMIT))
-    return sum(segment.rows for action in found for segment in segments_of(action))

@@ -42,8 +42,8 @@ from airflow_provider_segtable.core.schema import split_outside, unquoted
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.files.input_files import InputFile, found_files
 from airflow_provider_segtable.data.row_checks import check_rows
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.data.rows import Rows, arrow_table
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.table.append import (
     AppendResult,

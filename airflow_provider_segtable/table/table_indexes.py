@@ -8,6 +8,7 @@ Source of the idea: Hudi's metadata table and RFC-45, where an index is built wh
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,8 +33,8 @@ class TableIndexes:
         kind: str = ColumnStats.name,
         columns: Sequence[str] | str = (),
         *,
-        rate: float | None = None,
         commit_id: str | None = None,
+        **settings: Any,
     ) -> int:
         """Add an index, to be fed and built from now on; return the version that has it.
 
@@ -43,15 +44,12 @@ class TableIndexes:
 
         Args:
             name: the index's name: letters, digits, '.', '_' and '-'.
-            kind: ``column_stats`` keeps the bounds and nulls of columns in each row group,
-                ``bloom_filter`` which values a file certainly does not have, ``files`` the files
-                with their sizes and numbers of rows. ``record_index`` keeps one row for each key of
-                a primary-key table in the whole table.
-            columns: the columns to index; one may be given by its name alone. Not for ``files`` and
-                ``record_index``.
-            rate: for ``bloom_filter``, the share of absent values that a filter lets pass; 0.01
-                by default.
+            kind: ``column_stats``, or another kind of ``core.indexes.index_state.KINDS``; each says
+                there what it keeps.
+            columns: the columns to index, for kinds that take columns; one may be given by its name
+                alone.
             commit_id: equal ids add it once; random by default.
+            settings: those of the kind: ``rate=0.001`` for ``bloom_filter``; None for its default.
 
         Raises:
             InvalidInput: the name is taken or not a name, the kind is unknown, or does not fit the
@@ -60,7 +58,7 @@ class TableIndexes:
             CommitUnknown: run again with the same commit id.
         """
         some = [columns] if isinstance(columns, str) else columns
-        chosen = chosen_kind(kind, self.ports.log.load().table, columns=some, rate=rate)
+        chosen = chosen_kind(kind, self.ports.log.load().table, columns=some, settings=settings)
         return index_lifecycle.request_index(self.ports, name, chosen, commit_id=commit_id).n
 
     def indexes(self) -> Mapping[str, IndexState]:

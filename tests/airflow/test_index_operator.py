@@ -10,8 +10,9 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk.exceptions import AirflowRescheduleException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from airflow_provider_segtable.core.indexes.index_kind import FileList
-from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, FileList
+from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState
+from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
@@ -20,6 +21,7 @@ from airflow_provider_segtable.operators.rendered import AssetEventOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.table.index_lifecycle import ensure_index, request_index
 from airflow_provider_segtable.table.table import Table
+from tests.unit.table.toys.prefix_index import PrefixIndex
 
 from .conftest import JANUARY, SCHEMA, Flights, InThisProcess
 
@@ -84,6 +86,40 @@ def test_another_index_or_a_wrong_one_fails_at_once(
     with pytest.raises(AirflowFailException, match=said):
         run(scheduler(**overrides))
     assert flights.table.state().n == n
+
+
+def test_settings_are_those_that_the_kind_declares(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a kind that the operator has no argument for; as values, or as JSON text."""
+    monkeypatch.setitem(KINDS, PrefixIndex.name, PrefixIndex)
+    flights.table.alter(columns=[AddColumn(name="name", type="string")])
+    wish = {"kind": "prefixes", "index": "begins", "columns": ["name"]}
+    told, _ = run(scheduler(**wish, settings={"width": 3}))
+    assert told["requested"] is True
+    kind = index_of(flights, "begins").definition.kind
+    assert kind == PrefixIndex(columns=kind.columns, width=3)
+    assert run(scheduler(**wish, settings='{"width": "3"}'))[0]["requested"] is False
+    for overrides in ({"rate": 0.05}, {"settings": {"rate": 0.05}}):
+        run(scheduler(kind="bloom_filter", **overrides))
+    kind = index_of(flights).definition.kind
+    assert kind == BloomFilter(columns=kind.columns, rate=0.05)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"settings": {"width": 3}}, "column_stats has no width: leave it out"),
+        ({"settings": "width=3"}, r"settings = 'width=3' is not a JSON object: write e.g. {\"rate"),
+        ({"settings": {"rate": 0.1}, "rate": 0.1}, "both give the rate: leave out one"),
+        ({"kind": "bloom_filter", "settings": {"rate": "x"}}, "rate 'x' is not a number"),
+    ],
+)
+@pytest.mark.usefixtures("flights")
+def test_settings_that_do_not_fit_fail_at_once(overrides: dict[str, Any], said: str) -> None:
+    """The message shows the value, and the way out."""
+    with pytest.raises(AirflowFailException, match=said):
+        run(scheduler(**overrides))
 
 
 def test_of_two_tasks_that_request_an_index_at_once_one_does(flights: Flights) -> None:

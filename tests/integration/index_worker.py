@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import run_index
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.interleaving import before_event

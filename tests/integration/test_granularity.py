@@ -14,7 +14,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.attempt import Done, in_process
 from airflow_provider_segtable.services.compaction import Ended, compact

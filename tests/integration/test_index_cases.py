@@ -20,8 +20,8 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState, Index
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import IndexRun, run_index
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table import chosen_files
 from airflow_provider_segtable.table.context import (

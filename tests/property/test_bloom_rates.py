@@ -20,8 +20,8 @@ from airflow_provider_segtable.core.time import HOUR_US, Interval
 from airflow_provider_segtable.data.indexes.entries import IndexView, view_of
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, new_table

@@ -5,8 +5,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.table.table import Table

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.indexes.index_state import IndexStatus
 from airflow_provider_segtable.core.log.invariants import violations
-from airflow_provider_segtable.services.compact_table import IndexRun, run_index
 from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.distribution import spark_execute
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE

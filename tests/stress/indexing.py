@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     column_ids,
 )
 from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import IndexRun, run_index
+from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import rebuild_index, request_index
 from tests.simulation.indexes.index_oracle import wrong_indexes

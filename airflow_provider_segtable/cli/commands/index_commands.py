@@ -202,7 +202,7 @@ def build(
 
 
 def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None) -> Facts:
-    from airflow_provider_segtable.services.compact_table import run_index
+    from airflow_provider_segtable.services.index_run import run_index
     from airflow_provider_segtable.services.indexing import requested_plan
 
     known = requested_plan(table.ports, name)
@@ -254,20 +254,14 @@ def create(
     [green]segtable index create ./flights all --kind files --run[/]
     [green]segtable index create ./devices keys --kind record_index --run[/]
 
-    column_stats keeps bounds and nulls of columns in each row group: for ranges,
-    and for values that lie together. bloom_filter keeps which values a file
-    certainly does not have: for single values that are spread over all files.
-    files keeps sizes and numbers of rows. record_index keeps one row for each
-    key of a primary-key table, whichever time chunks its records are in.
-
-    Entries of present files are built by the planner's DAG, by [green]segtable index
+    What is in the table already is built by the planner's DAG, by [green]segtable index
     run TABLE NAME[/], or at once with --run, while writers and readers go on. Until
     then reads open the files that the index does not know.
     """
     with common.open() as opened:
         _ = opened.ports.coordinator if now else None  # fails first if there is no ZooKeeper
         version = opened.create_index(
-            name, chosen.kind, chosen.names, rate=chosen.rate, commit_id=commit_id
+            name, chosen.kind, chosen.names, commit_id=commit_id, **chosen.settings
         )
         runs = build(opened, [name], engine=Engine.AUTO, timeout_s=None) if now else ()
         _show_indexes(opened, [name], common)

@@ -234,7 +234,7 @@ def _show_plan(plan: ReadPlan, *, as_json: bool) -> None:
 
 
 def _checksum(found: "Scan") -> Facts:
-    from airflow_provider_segtable.data.sketches import checksum_of
+    from airflow_provider_segtable.data.row_checksum import checksum_of
 
     checksum = checksum_of(found.to_batches())
     return {"rows": checksum.rows, "checksum": checksum.hex}

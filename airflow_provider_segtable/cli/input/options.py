@@ -4,16 +4,18 @@
 2. ``@option_groups`` replaces each parameter that is a group by the options of its fields. The
    command gets the dataclass. Typer, and so ``--help``, sees single options in its place, and the
    arguments of groups before those of the command.
-3. ``CommonOptions`` open the table and print the answer; ``ZooKeeperOptions`` also end the session.
-4. Durations are numbers with a unit: ``90``, ``90s``, ``15m``, ``2h``.
+3. A field annotated with a function that returns parameters (``index_settings``) stands for all of
+   these options: it gets the given values by their names.
+4. ``CommonOptions`` open the table and print the answer; ``ZooKeeperOptions`` also end the session.
+5. Durations are numbers with a unit: ``90``, ``90s``, ``15m``, ``2h``.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, isroutine, signature
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -24,8 +26,8 @@ from typer.models import ArgumentInfo
 from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts, Result
-from airflow_provider_segtable.core.indexes.index_kind import DEFAULT_RATE, ColumnStats
-from airflow_provider_segtable.core.indexes.index_state import KINDS
+from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
+from airflow_provider_segtable.core.indexes.index_state import KINDS, known_settings
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.core.schemes import usual
@@ -163,7 +165,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**given: Any) -> None:
         for name, kind in groups.items():
-            given[name] = kind(**{each.name: given.pop(each.name) for each in _fields(kind)})
+            given[name] = kind(**_values(kind, given))
         command(**given)
 
     shown = signature(command).replace(parameters=parameters)
@@ -177,16 +179,32 @@ def _fields(kind: Any) -> Any:
 
 
 def _options(kind: type) -> list[Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    return [
-        Parameter(
-            each.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if each.default is MISSING else each.default,
-            annotation=hints[each.name],
+    hints, found = get_type_hints(kind, include_extras=True), list[Parameter]()
+    for each in _fields(kind):
+        default = Parameter.empty if each.default is MISSING else each.default
+        found += _generated(hints[each.name]) or [_parameter(each.name, hints[each.name], default)]
+    return found
+
+
+def _parameter(name: str, annotation: Any, default: Any = None) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _generated(hint: Any) -> list[Parameter]:
+    """Return the options that a field stands for; none if it is an option itself."""
+    makers = (each for each in getattr(hint, "__metadata__", ()) if isroutine(each))
+    return [parameter for maker in makers for parameter in maker()]
+
+
+def _values(kind: type, given: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of a dataclass's fields out of a command's arguments."""
+    hints, found = get_type_hints(kind, include_extras=True), {}
+    for each in _fields(kind):
+        several = _generated(hints[each.name])
+        found[each.name] = (
+            {one.name: given.pop(one.name) for one in several} if several else given.pop(each.name)
         )
-        for each in _fields(kind)
-    ]
+    return found
 
 
 def _is_argument(parameter: Parameter) -> bool:
@@ -377,26 +395,39 @@ IndexNames = Annotated[
 ]
 
 
+# Contents of an index
+def index_settings() -> list[Parameter]:
+    """Return an option for each setting of a kind of index."""
+    return [
+        _parameter(
+            name,
+            Annotated[
+                setting.type | None,
+                typer.Option(
+                    help=f"For {', '.join(kinds)}: {setting.help}; {setting.default} by default."
+                ),
+            ],
+        )
+        for name, (setting, kinds) in known_settings().items()
+    ]
+
+
+_KINDS = " ".join(f"[bold]{name}[/] keeps {KINDS[name].keeps}." for name in KINDS)
+_WITHOUT_COLUMNS = " and ".join(name for name in KINDS if not KINDS[name].takes_columns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:
     """The kind of an index, and its settings."""
 
-    kind: Annotated[
-        str, typer.Option(help=f"Kind of its entries: {', '.join(sorted(KINDS))}.", metavar="KIND")
-    ] = ColumnStats.name
+    kind: Annotated[str, typer.Option(help=f"Kind of its entries. {_KINDS}", metavar="KIND")] = (
+        ColumnStats.name
+    )
     columns: Annotated[
         str | None,
-        typer.Option(
-            help="The columns to index; none for files and record_index.", metavar="A,B,..."
-        ),
+        typer.Option(help=f"The columns to index; none for {_WITHOUT_COLUMNS}.", metavar="A,B,..."),
     ] = None
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="For bloom_filter: the share of absent values that a filter lets pass; "
-            f"{DEFAULT_RATE:g} by default."
-        ),
-    ] = None
+    settings: Annotated[Mapping[str, Any], index_settings] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

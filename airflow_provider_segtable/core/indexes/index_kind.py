@@ -5,19 +5,24 @@
 2. Entries are the rows of a primary-key table of their own (``index_table``). A kind says which
    columns that table has; ``data.indexes`` computes the entries.
 3. Other code asks the kind, and never which kind it is. A kind is one class in ``core.indexes``,
-   one in ``data.indexes``, and a line in the registry of each.
-4. Indexed columns are named by their ids, so a column may be renamed.
-5. Most kinds are ``AboutFiles``: an entry names its file. Entries of other kinds are about records,
+   one in ``data.indexes``, which the former names (``made_by``), and an entry of ``KINDS``
+   (``index_state``). ``table.indexes`` has the steps.
+4. The fields of a kind are what is stored of it: the indexed columns, and its *settings*. A
+   setting is declared once, by ``setting``: its type, default, check and help text. The Python
+   API, the command line, the operator, the properties of tables and the JSON take it from there.
+5. Indexed columns are named by their ids, so a column may be renamed.
+6. Most kinds are ``AboutFiles``: an entry names its file. Entries of other kinds are about records,
    which stay the same when a compaction writes them to other files: it has nothing to feed.
-6. Three kinds about files are here: ``files`` (the files of each time chunk, with sizes and numbers
+7. Three kinds about files are here: ``files`` (the files of each time chunk, with sizes and numbers
    of rows), ``column_stats`` (bounds, nulls and distinct values of columns in each row group) and
    ``bloom_filter`` (which values a file certainly does not have).
 
 Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.column_types import TYPES, base_name
@@ -36,13 +41,18 @@ START = "start"
 ROWS = "rows"
 """The column with the number of rows that the entry is about."""
 
+COLUMNS = "columns"
+"""The field of a kind with the ids of the indexed columns."""
+
 
 class IndexKind(Protocol):
     """The kind of an index: its entries, and their use.
 
     Attributes:
-        name: the kind's name in the registries, in JSON and in commands.
-        settings: the choices of a user (``index_state.chosen_kind``), with the defaults.
+        name: the kind's name in the registry, in JSON and in commands.
+        keeps: its entries and their use, in a sentence for users.
+        made_by: the class below ``data`` that makes and compares its entries.
+        takes_columns: whether users name the indexed columns.
         about_files: whether each entry is about one data file, which it names.
         reads_rows: whether entries are computed from the rows of files.
         common: the columns that entries of such kinds begin with.
@@ -52,7 +62,9 @@ class IndexKind(Protocol):
     """
 
     name: ClassVar[str]
-    settings: ClassVar[Mapping[str, Any]]
+    keeps: ClassVar[str]
+    made_by: ClassVar[str]
+    takes_columns: ClassVar[bool]
     about_files: ClassVar[bool]
     reads_rows: ClassVar[bool]
     common: ClassVar[tuple[Column, ...]]
@@ -94,7 +106,7 @@ class IndexKind(Protocol):
         ...
 
     def encoded(self) -> dict[str, Any]:
-        """Return the settings as JSON."""
+        """Return the columns and settings as JSON."""
         ...
 
     @classmethod
@@ -103,11 +115,102 @@ class IndexKind(Protocol):
         ...
 
 
+# Settings of kinds
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting of a kind of index.
+
+    Attributes:
+        name: its name in arguments, options, properties and JSON.
+        type: ``int``, ``float`` or ``str``.
+        default: its value if the user gives none.
+        check: refuses a value with ``InvalidInput``.
+        help: what it decides, in a sentence for users.
+    """
+
+    name: str
+    type: type[Any]
+    default: Any
+    check: Callable[[Any], None]
+    help: str
+
+    def value(self, given: object) -> Any:
+        """Return a value that a user gives, as itself or as text.
+
+        Raises:
+            InvalidInput: it is of another type.
+        """
+        number, what = _FORMS[self.type]
+        if isinstance(given, bool) or not isinstance(given, str | number):
+            raise self._refused(given, what)
+        try:
+            return self.type(given.strip() if isinstance(given, str) else given)
+        except ValueError:
+            raise self._refused(given, what) from None
+
+    def _refused(self, given: object, what: str) -> InvalidInput:
+        return InvalidInput(f"{self.name} {given!r} is not {what}: write e.g. {self.default}")
+
+
+_FORMS: Mapping[type, tuple[type, str]] = {
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+}
+"""For each type of settings, the type of the values that it takes, and its name."""
+
+_SETTING = "setting"
+
+
+def setting(default: Any, *, check: Callable[[Any], None], help: str) -> Any:  # noqa: A002 - as in Typer
+    """Return a field of a kind that users may set; its name and type are those of the field."""
+    return field(default=default, metadata={_SETTING: {"check": check, "help": help}})
+
+
+def settings_of(kind: type[IndexKind]) -> tuple[Setting, ...]:
+    """Return the settings that a kind declares, in order."""
+    return tuple(
+        Setting(name=each.name, type=each.type, default=each.default, **each.metadata[_SETTING])
+        for each in _fields(kind)
+        if _SETTING in each.metadata
+    )
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    return fields(kind)
+
+
+class DeclaredKind:
+    """The checks and the JSON of a kind, both by its fields."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        for each in settings_of(type(self)):  # type: ignore[arg-type]
+            each.check(getattr(self, each.name))
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the columns and settings as JSON."""
+        found = {each.name: getattr(self, each.name) for each in _fields(self)}
+        return found | ({COLUMNS: [*found[COLUMNS]]} if COLUMNS in found else {})
+
+    @classmethod
+    def decoded(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encoded``; a setting that is not there has its default."""
+        values = {each.name: body[each.name] for each in _fields(cls) if each.name in body}
+        if COLUMNS in values:
+            values[COLUMNS] = tuple(map(int, values[COLUMNS]))
+        return cls(**values)
+
+
+# Kinds about files
 _WIDER = {Granularity.HOUR: Granularity.MONTH, Granularity.DAY: Granularity.YEAR}
+FILE_ENTRIES = "airflow_provider_segtable.data.indexes.file_entries"
 START_COLUMN = Column(name=START, type="timestamp[us, tz=UTC]", nullable=False)
 
 
-class AboutFiles:
+class AboutFiles(DeclaredKind):
     """Common methods of kinds whose entries are about data files."""
 
     __slots__ = ()
@@ -181,11 +284,6 @@ def check_type(column: Column, kinds: Sequence[str], title: str) -> None:
         )
 
 
-def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the ids of indexed columns as JSON records them."""
-    return tuple(int(number) for number in body["columns"])
-
-
 # The index of files
 END = "end"
 BYTES = "bytes"
@@ -196,9 +294,15 @@ class FileList(AboutFiles):
     """One entry a file: its time chunk, size and number of rows."""
 
     name: ClassVar[str] = "files"
-    settings: ClassVar[Mapping[str, Any]] = {}
+    keeps: ClassVar[str] = "sizes and numbers of rows of files, for other programs"
+    made_by: ClassVar[str] = f"{FILE_ENTRIES}.FileEntries"
+    takes_columns: ClassVar[bool] = False
     reads_rows: ClassVar[bool] = False
-    columns: tuple[int, ...] = ()
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Return none."""
+        return ()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -215,16 +319,6 @@ class FileList(AboutFiles):
             Column(name=END, type="timestamp[us, tz=UTC]"),
             Column(name=BYTES, type="int64"),
         )
-
-    def encoded(self) -> dict[str, Any]:
-        """Return nothing: there are no settings."""
-        return {}
-
-    @classmethod
-    def decoded(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the output of ``encoded``."""
-        del body
-        return cls()
 
 
 # The index of column statistics
@@ -266,7 +360,11 @@ class ColumnStats(AboutFiles):
     """
 
     name: ClassVar[str] = "column_stats"
-    settings: ClassVar[Mapping[str, Any]] = {"columns": ()}
+    keeps: ClassVar[str] = (
+        "bounds and nulls of columns in each row group, for ranges and for values that lie together"
+    )
+    made_by: ClassVar[str] = f"{FILE_ENTRIES}.StatsEntries"
+    takes_columns: ClassVar[bool] = True
     columns: tuple[int, ...]
 
     @property
@@ -292,23 +390,24 @@ class ColumnStats(AboutFiles):
             ]
         return tuple(found)
 
-    def encoded(self) -> dict[str, Any]:
-        """Return the columns."""
-        return {"columns": [*self.columns]}
-
-    @classmethod
-    def decoded(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the output of ``encoded``."""
-        return cls(columns=ids_of(body))
-
 
 # The index of Bloom filters
-DEFAULT_RATE = 0.01
+_HASHED_TYPES = (
+    *("int8", "int16", "int32", "int64", "bool", "string", "large_string", "binary"),
+    *("date32", "timestamp", "decimal128"),
+)
 
 
 def bits(number: int) -> str:
     """Return the column with the filter of an indexed column."""
     return f"bloom_{number}"
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < rate < 1:
+        raise InvalidInput(
+            f"a false-positive rate of {rate} is not between 0 and 1: write e.g. 0.01"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,16 +420,16 @@ class BloomFilter(AboutFiles):
     """
 
     name: ClassVar[str] = "bloom_filter"
-    settings: ClassVar[Mapping[str, Any]] = {"columns": (), "rate": DEFAULT_RATE}
+    keeps: ClassVar[str] = (
+        "which values a file certainly does not have, for single values that are spread over all "
+        "files"
+    )
+    made_by: ClassVar[str] = f"{FILE_ENTRIES}.BloomEntries"
+    takes_columns: ClassVar[bool] = True
     columns: tuple[int, ...]
-    rate: float = DEFAULT_RATE
-
-    def __post_init__(self) -> None:
-        """Refuse a rate out of range."""
-        if not 0 < self.rate < 1:
-            raise InvalidInput(
-                f"a false-positive rate of {self.rate} is not between 0 and 1: write e.g. 0.01"
-            )
+    rate: float = setting(
+        0.01, check=_check_rate, help="the share of absent values that a filter lets pass"
+    )
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -346,12 +445,3 @@ class BloomFilter(AboutFiles):
         """Return the filter of each column."""
         found = known_columns(self.columns, table)
         return tuple(Column(name=bits(column.id), type="binary") for column in found)
-
-    def encoded(self) -> dict[str, Any]:
-        """Return the columns and the rate."""
-        return {"columns": [*self.columns], "rate": self.rate}
-
-    @classmethod
-    def decoded(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the output of ``encoded``."""
-        return cls(columns=ids_of(body), rate=body["rate"])

@@ -18,9 +18,9 @@
    it publishes. The log records that the index lacks it (``IndexGap``), and a later run of the
    index builds it.
 8. ``KINDS`` is the registry of kinds of index. Definitions and states are encoded as JSON here.
-9. A user asks for a kind by its name, with settings by theirs (``chosen_kind``). Columns are named
-   by users, and kept by their ids. A setting that the kind does not have is refused: a rate for
-   bounds would do nothing.
+9. A user asks for a kind by its name, with settings by theirs (``chosen_kind``), which the kind
+   declares. Columns are named by users, and kept by their ids. A setting that the kind does not
+   have is refused: a rate for bounds would do nothing.
 
 Source of the idea: Hudi RFC-45. It has index states in the table's configuration, and asks whether
 any index was fed; its writers log entries for each index that is being built.
@@ -31,16 +31,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.indexes.index_kind import (
+    COLUMNS,
     BloomFilter,
     ColumnStats,
     FileList,
     IndexKind,
+    Setting,
     column_ids,
+    settings_of,
 )
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.paths import known_name
@@ -112,7 +116,7 @@ def decode_feeds(body: Iterable[Mapping[str, Any]]) -> tuple[Feed, ...]:
 KINDS: Mapping[str, type[IndexKind]] = {
     kind.name: kind for kind in (FileList, ColumnStats, BloomFilter, RecordIndex)
 }
-"""The kinds by their names."""
+"""The kinds by their names; reads look into indexes in this order, the cheapest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,20 +357,24 @@ def in_words(kind: IndexKind, table: TableDefinition) -> str:
     """Return a kind with its settings: ``bloom_filter(city, rate=0.01)``."""
     known = {column.id: column.name for column in table.schema.numbered}
     columns = [known.get(number, f"dropped column {number}") for number in kind.columns]
-    settings = ((key, value) for key, value in kind.encoded().items() if key != "columns")
+    settings = ((key, value) for key, value in kind.encoded().items() if key != COLUMNS)
     return f"{kind.name}({', '.join([*columns, *(f'{key}={value}' for key, value in settings)])})"
 
 
 def chosen_kind(
-    name: str, table: TableDefinition, *, columns: Sequence[str] = (), rate: float | None = None
+    name: str,
+    table: TableDefinition,
+    *,
+    columns: Sequence[str] = (),
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> IndexKind:
     """Return the kind of index that a user asks for, checked against the table.
 
     Args:
         name: the kind's name.
         table: the table to index.
-        columns: the names of the indexed columns, for kinds that have columns.
-        rate: the false-positive rate, for kinds that have one; the kind's own by default.
+        columns: the names of the indexed columns, for kinds that take columns.
+        settings: those of the kind, as values or texts; the default of one that is None.
 
     Raises:
         InvalidInput: the kind is unknown, does not have a setting, or does not fit the table.
@@ -375,19 +383,36 @@ def chosen_kind(
         raise InvalidInput(
             f"index kind {name!r} is unknown: choose one of {', '.join(sorted(KINDS))}"
         )
-    kind = KINDS[name]
-    given = {"columns": column_ids(columns, table), "rate": rate}
-    wanted = {key: value for key, value in given.items() if value not in (None, ())}
-    for key in wanted:
-        if key not in kind.settings:
-            having = ", ".join(sorted(k for k, each in KINDS.items() if key in each.settings))
-            raise InvalidInput(
-                f"an index of kind {name} has no {key}: leave it out, or choose a kind that has "
-                f"({having})"
-            )
-    chosen = kind.decoded({**kind.settings, **wanted}).for_table(table)
-    chosen.check(table)
-    return chosen
+    kind, ids = KINDS[name], column_ids(columns, table)
+    own = {each.name: each for each in settings_of(kind)}
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in (*([COLUMNS] if ids else ()), *given):
+        if key not in (*own, *([COLUMNS] if kind.takes_columns else ())):
+            raise InvalidInput(_without(name, key))
+    values = {key: own[key].value(value) for key, value in given.items()}
+    chosen = kind.decoded({**({COLUMNS: ids} if kind.takes_columns else {}), **values})
+    bound = chosen.for_table(table)
+    bound.check(table)
+    return bound
+
+
+def known_settings() -> Mapping[str, tuple[Setting, tuple[str, ...]]]:
+    """Return each setting by its name, with the names of the kinds that have it."""
+    found: dict[str, tuple[Setting, tuple[str, ...]]] = {}
+    for name, kind in KINDS.items():
+        for each in settings_of(kind):
+            setting, others = found.get(each.name, (each, ()))
+            found[each.name] = setting, (*others, name)
+    return found
+
+
+def _without(name: str, key: str) -> str:
+    """Return the message that a kind does not have a setting."""
+    having = sorted(other for other, each in KINDS.items() if each.takes_columns)
+    if key != COLUMNS:
+        having = sorted(known_settings()[key][1]) if key in known_settings() else []
+    way_out = f", or choose a kind that has ({', '.join(having)})" if having else ""
+    return f"an index of kind {name} has no {key}: leave it out{way_out}"
 
 
 def unfit(indexes: Iterable[IndexState], old: TableDefinition, new: TableDefinition) -> str | None:

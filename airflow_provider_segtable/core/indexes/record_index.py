@@ -14,12 +14,15 @@
 Source of the idea: Hudi's record-level index (RFC-54, "Record Level Index").
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_kind import START_COLUMN, known_columns
+from airflow_provider_segtable.core.indexes.index_kind import (
+    START_COLUMN,
+    DeclaredKind,
+    known_columns,
+)
 from airflow_provider_segtable.core.schema import Column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
@@ -43,7 +46,7 @@ def key_column(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordIndex:
+class RecordIndex(DeclaredKind):
     """One entry a record.
 
     Attributes:
@@ -51,7 +54,11 @@ class RecordIndex:
     """
 
     name: ClassVar[str] = "record_index"
-    settings: ClassVar[Mapping[str, Any]] = {}
+    keeps: ClassVar[str] = (
+        "one row for each key of a primary-key table, whichever time chunks its records are in"
+    )
+    made_by: ClassVar[str] = "airflow_provider_segtable.data.indexes.records.RecordEntries"
+    takes_columns: ClassVar[bool] = False
     about_files: ClassVar[bool] = False
     reads_rows: ClassVar[bool] = True
     common: ClassVar[tuple[Column, ...]] = (START_COLUMN,)
@@ -113,15 +120,6 @@ class RecordIndex:
             Column(name=TOKEN, type="string", nullable=False),
             Column(name=DELETED, type="bool"),
         )
-
-    def encoded(self) -> dict[str, Any]:
-        """Return the columns."""
-        return {"columns": [*self.columns]}
-
-    @classmethod
-    def decoded(cls, body: Mapping[str, Any]) -> Self:
-        """Parse the output of ``encoded``."""
-        return cls(columns=tuple(int(number) for number in body.get("columns", ())))
 
 
 def rules_of(table: TableDefinition) -> MergeRules:

@@ -16,7 +16,7 @@
    ``end`` of the file's ``total``, and follows the part before it.
 6. A part begins where the log says that the last one ended, whatever sizes parts had. So a load
    that is repeated with other parts, or that failed and was corrected, goes on after its last row.
-7. A part records the checksum of all rows up to its end (``data.sketches``). So a repeat knows
+7. A part records the checksum of all rows up to its end (``data.row_checksum``). So a repeat knows
    whether its file begins with the rows that are committed.
 8. A load whose parts end at its total is complete: nothing is appended under its name any more.
 9. The state has the last part of each load, as long as it has the ids of commits.

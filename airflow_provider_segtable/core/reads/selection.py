@@ -39,7 +39,10 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 
 # Selections: steps that leave files out
 class PrunedBy(StrEnum):
-    """The criterion of a step of a read's plan; the values are stable."""
+    """The criterion of a step of a read's plan; the values are stable.
+
+    The criterion of a step by an index is the name of the index's kind.
+    """
 
     HIDDEN = "hidden"
     """Segments that the version does not show."""
@@ -63,6 +66,13 @@ class PrunedBy(StrEnum):
     """Row groups without a row that is shown: all are deleted, or not of the window."""
     COLUMNS = "columns"
     """Columns that are not needed."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "PrunedBy":
+        """Return a member for a kind of index that is not listed."""
+        found = str.__new__(cls, value)
+        found._name_, found._value_ = str(value).upper(), str(value)
+        return found
 
 
 class Segments(Protocol):

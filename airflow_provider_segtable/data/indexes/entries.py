@@ -1,7 +1,7 @@
 """Compute the entries of indexes about data files, and compare them with conditions.
 
-1. ``ENTRY_KINDS`` is the registry of kinds of index, in Arrow: each computes its own entries of a
-   file (``entries``).
+1. A kind of index names the class that computes its entries of a file (``made_by``); ``entries``
+   asks it.
 
 Entries as readers use them: which files may hold rows that match a condition.
 
@@ -24,38 +24,37 @@ Jobs that compute entries of some files, in this process or in a Spark task:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
+from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_table import index_table
-from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.indexes.entry_kind import EntryKind, IndexView, common_columns
-from airflow_provider_segtable.data.indexes.file_entries import (
-    BloomEntries,
-    FileEntries,
-    StatsEntries,
-)
-from airflow_provider_segtable.data.indexes.records import RecordEntries
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import cost_of
 
-# The registry of kinds of index
-ENTRY_KINDS: Mapping[str, EntryKind] = {
-    FileList.name: FileEntries(),
-    ColumnStats.name: StatsEntries(),
-    BloomFilter.name: BloomEntries(),
-    RecordIndex.name: RecordEntries(),
-}
-"""How each kind of index makes and compares its entries, by its name."""
+
+# Kinds in Arrow
+def entry_kind(kind: IndexKind) -> EntryKind:
+    """Return how a kind of index makes and compares its entries."""
+    return _made_by(kind.made_by)
+
+
+@cache
+def _made_by(path: str) -> EntryKind:
+    module, _, name = path.rpartition(".")
+    found: EntryKind = getattr(import_module(module), name)()
+    return found
 
 
 def entries(
@@ -73,7 +72,7 @@ def entries(
         SegtableError: a file cannot be read, or is damaged.
     """
     schema = to_arrow(index_table(index, table).schema)
-    kind = ENTRY_KINDS[index.kind.name]
+    kind = entry_kind(index.kind)
     parts = (
         _whole(segment, kind.entries(index.kind, table, segment, files), schema)
         for segment in segments
@@ -119,7 +118,7 @@ def entry_columns_for(
         table: the indexed table, in the version that is read.
         test: the condition.
     """
-    return tuple(ENTRY_KINDS[index.kind.name].columns_for(index.kind, table, test))
+    return tuple(entry_kind(index.kind).columns_for(index.kind, table, test))
 
 
 def view_of(index: IndexDefinition, table: TableDefinition, entries: pa.Table) -> IndexView:
@@ -130,7 +129,7 @@ def view_of(index: IndexDefinition, table: TableDefinition, entries: pa.Table) -
         table: the indexed table, in the version that is read.
         entries: the entries, in all columns or in ``entry_columns_for``.
     """
-    return ENTRY_KINDS[index.kind.name].view(index.kind, table, entries)
+    return entry_kind(index.kind).view(index.kind, table, entries)
 
 
 # Jobs that compute entries

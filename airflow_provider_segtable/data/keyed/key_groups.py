@@ -22,25 +22,22 @@ Record order as codes: the values of an ordering column and the roots of records
    mean equal ordering values and one root; then the position in the file decides (rule 3).
 8. Orders of several registers are coded together if they are compared with each other.
 
-Codes of text and bytes: their ranks, from eight bytes at a time compared as integers.
+Codes of text and bytes: their ranks, from a word (``data.value_bytes``) at a time.
 
-9. Bytes that all values begin with are skipped. The next eight are a *word*: a big-endian number,
-   padded with zeros, so numbers have the order of the bytes.
+9. Bytes that all values begin with are skipped.
 10. Values are sorted by their first word. Only values that are *tied* there are compared by their
     next words, and in the end by length, which distinguishes padding from zero bytes. In an upsert
     merge most ties are equal keys: a word that separates no tie costs one comparison.
 11. The code of a value is its rank among the distinct values, starting at 1.
 
-Results and values:
+Rows of a merge:
 
 12. ``MergedRows`` names the source of each row of a merge: row numbers for columns, and computed
     hidden columns.
-13. ``Unscaled`` has decimals as their unscaled values: 128 bits each, as Arrow keeps them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +61,7 @@ from airflow_provider_segtable.data.sort_keys import (
     stable_order,
     valid,
 )
+from airflow_provider_segtable.data.value_bytes import WORD, ByteStrings
 
 # Groups of rows with equal keys
 Flags = npt.NDArray[np.bool_]
@@ -302,61 +300,6 @@ def record_codes(orders: Sequence[Order], roots: RootOrders) -> list[Numbers]:
 
 
 # Codes of text and bytes
-_WORD = 8
-_KEPT = np.array([0, *((2**64 - 1) ^ (2 ** (64 - 8 * n) - 1) for n in range(1, 9))], np.uint64)
-"""The bits of a word that ``n`` bytes fill."""
-
-
-@dataclass(frozen=True, slots=True)
-class ByteStrings:
-    """Values without null: where each begins in ``windows``, the words at any byte, and lengths."""
-
-    starts: Indices
-    lengths: Indices
-    windows: npt.NDArray[np.uint64]
-
-    @staticmethod
-    def of(array: pa.Array) -> "ByteStrings":
-        """Return the values of an array of text or bytes."""
-        wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-        _, offsets, data = array.buffers()
-        kind: type[Any] = np.int64 if wide else np.int32
-        given = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
-        ends: Indices = given.astype(np.int64)
-        first, last = (int(ends[0]), int(ends[-1])) if len(array) else (0, 0)
-        padded = np.zeros(last - first + _WORD, np.uint8)
-        if last > first:
-            padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
-        count = last - first + 1
-        windows: npt.NDArray[np.uint64] = np.ndarray((count,), ">u8", padded, strides=(1,))
-        starts: Indices = ends[:-1] - first
-        return ByteStrings(starts, ends[1:] - ends[:-1], windows)
-
-    def words(self, at: int, some: Indices | slice = slice(None)) -> Numbers:
-        """Return the word of some values that begins with byte ``at``."""
-        lengths = self.lengths[some]
-        places = self.starts[some] + np.minimum(lengths, at)
-        found = self.windows[places].astype(np.uint64)
-        found &= _KEPT[np.clip(lengths - at, 0, _WORD)]
-        return found
-
-    def bytes_at(self, at: Indices, some: Indices) -> npt.NDArray[np.uint8]:
-        """Return one byte of each of some values."""
-        found: npt.NDArray[np.uint8] = self.windows[self.starts[some] + at] >> np.uint64(56)
-        return found.astype(np.uint8)
-
-    def prefix(self) -> int:
-        """Return the number of bytes that all values begin with, and longer values go on after."""
-        at, most = 0, int(self.lengths.max(initial=0))
-        while at < most:
-            words = self.words(at)
-            differ = int(np.bitwise_or.reduce(words ^ words[0]))
-            if differ:
-                return at + (64 - differ.bit_length()) // 8
-            at += _WORD
-        return at
-
-
 def text_codes(array: pa.Array) -> Codes:
     """Code values of text or bytes; none may be null."""
     none = np.zeros(0, np.uint64)
@@ -367,7 +310,7 @@ def text_codes(array: pa.Array) -> Codes:
     words = strings.words(at)
     order = np.argsort(words)
     first = _changes(words[order])
-    for level in (*range(at + _WORD, most, _WORD), -1):
+    for level in (*range(at + WORD, most, WORD), -1):
         tied = np.flatnonzero(~(first & np.append(first[1:], True)))
         if not len(tied):
             break
@@ -453,46 +396,3 @@ def _newest(rows: pa.Table, rules: MergeRules, roots: RootOrders) -> Indices:
         of_group = np.where(valid(column), numbers(column), own)
         newest = np.maximum(newest, roots.completions_of(of_group))
     return newest
-
-
-# Unscaled values of decimals
-@dataclass(frozen=True, slots=True)
-class Unscaled:
-    """The unscaled values of decimals, none of them null: 16 bytes each, little-endian."""
-
-    bytes: npt.NDArray[np.uint8]
-
-    @staticmethod
-    def of(column: pa.Array) -> "Unscaled":
-        """Return the unscaled values of a column of decimal128."""
-        data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
-        start = column.offset * 16
-        return Unscaled(data[start : start + len(column) * 16].reshape(-1, 16))
-
-    def __len__(self) -> int:
-        """Return the number of values."""
-        return len(self.bytes)
-
-    @property
-    def low(self) -> npt.NDArray[np.int64]:
-        """Return the lower 64 bits of each value."""
-        return np.ascontiguousarray(self.bytes[:, :8]).view(np.int64).ravel()
-
-    @property
-    def in_64_bits(self) -> npt.NDArray[np.bool_]:
-        """Return which values are the same as their lower 64 bits."""
-        high: npt.NDArray[np.int64] = np.ascontiguousarray(self.bytes[:, 8:]).view(np.int64).ravel()
-        found: npt.NDArray[np.bool_] = high == self.low >> np.int64(63)
-        return found
-
-    def fewest_bytes(self, some: npt.NDArray[np.bool_] | slice = slice(None)) -> pa.Array:
-        """Return values in two's complement, big-endian, in the fewest bytes: zero has one."""
-        big = self.bytes[some, ::-1]
-        sign = np.where(big[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
-        # A leading byte is spare if it repeats the sign, and the next byte has the same sign bit.
-        spare = (big[:, :-1] == sign) & ((big[:, 1:] ^ sign) < 0x80)
-        starts = np.cumprod(spare, axis=1, dtype=np.int64).sum(axis=1)
-        kept = np.arange(16) >= starts[:, None]
-        offsets = np.concatenate([[0], np.cumsum(16 - starts)]).astype(np.int64)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(big[kept]))]
-        return pa.Array.from_buffers(pa.large_binary(), len(big), buffers)

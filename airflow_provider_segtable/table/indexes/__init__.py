@@ -27,6 +27,14 @@ The way of an index:
    compacted, cleaned, verified, examined and dropped. A cleaning deletes the entries about the
    files that it deletes (``table/indexes/index_entries``).
 
-A kind of index is a file in ``core/indexes/`` and one in ``data/indexes/``, and a line in each
-registry.
+A new kind of index:
+
+1. ``core/indexes/``: a class as in ``index_kind``, derived from ``AboutFiles`` if its entries are
+   about files. Its settings are fields declared by ``setting``.
+2. ``data/indexes/``: the class that it names (``made_by``), with the methods of ``EntryKind``.
+3. ``KINDS`` in ``core/indexes/index_state``: its place among the others.
+4. The guide to indexes: a row of its table of kinds.
+
+Requests, options, properties, JSON, feeds, builds and reads need no change;
+``tests/unit/table/test_toy_index_kind.py`` adds one.
 """

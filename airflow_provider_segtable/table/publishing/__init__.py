@@ -26,6 +26,6 @@ The way of a publication:
    ``table/publishing/publisher``).
 7. ``health/publish_check`` reads a published version as others do, by the libraries that are
    installed (``health/published_readers``: one adapter each, in a registry by format), and
-   compares rows and the checksum of each column (``data/sketches``) with the log's version of
+   compares rows and the checksum of each column (``data/row_checksum``) with the log's version of
    that event.
 """

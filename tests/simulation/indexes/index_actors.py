@@ -29,8 +29,8 @@ from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, Colum
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.committer import Change, commit_or_raise, forward_feeds
 from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index

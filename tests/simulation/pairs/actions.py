@@ -46,8 +46,9 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.log_store import LogContext
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compact_table import compact_by_policy, run_index
+from airflow_provider_segtable.services.compact_table import compact_by_policy
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext

@@ -43,8 +43,8 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import of_kind

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 
 ROWS = pa.table(
     {

@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 from pyiceberg.catalog.memory import InMemoryCatalog
 
-from airflow_provider_segtable.data.sketches import checksum_of
+from airflow_provider_segtable.data.row_checksum import checksum_of
 from airflow_provider_segtable.health.published_readers import (
     READERS,
     PublishedPlace,

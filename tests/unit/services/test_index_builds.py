@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services import indexing
 from airflow_provider_segtable.services.attempt import Done, Execute, Job, in_process
-from airflow_provider_segtable.services.compact_table import IndexRun, run_index
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext

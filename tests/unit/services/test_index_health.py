@@ -19,8 +19,8 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services import indexing
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compact_table import run_index
 from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext

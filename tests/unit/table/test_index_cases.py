@@ -22,8 +22,8 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services import indexing
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compact_table import IndexRun, run_index
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import request_index
