@@ -13,12 +13,19 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.provider_info import get_provider_info
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
 from airflow_provider_segtable.triggers.detached import Ending
 from airflow_provider_segtable.triggers.index import CaughtUp
 from airflow_provider_segtable.triggers.log_store import LogLagWithin
 from airflow_provider_segtable.triggers.published import PublishedThrough
 from airflow_provider_segtable.triggers.table import SmallSegments
-from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question, TableTrigger
+from airflow_provider_segtable.triggers.watch import (
+    OF_NO_USE,
+    Answer,
+    FormerTrigger,
+    Question,
+    TableTrigger,
+)
 
 PACKAGE = "airflow_provider_segtable.triggers"
 OWN = {"segtable_conn_id": "segtable_default", "poll_interval": 7.0}
@@ -139,3 +146,13 @@ def test_a_stored_path_that_is_no_question_is_refused(path: str) -> None:
     """The error has the path, and the way out."""
     with pytest.raises(InvalidInput, match="same version"):
         TableTrigger(path, {"table": "trips"}, segtable_conn_id="c")
+
+
+def test_a_verdict_is_pure() -> None:
+    """The published versions and the time decide alone, without a table."""
+    asked = PublishedThrough(table="trips", at_most_seconds=60.0)
+    late = PublishedStatus(format="delta", enabled=True, event=3, late_since=1_000_000)
+    soon, later = 31_000_000, 62_000_000
+    assert asked.verdict({"delta": late}, soon).event == {"events": {"delta": 3}}
+    assert asked.verdict({"delta": late}, later).event is None
+    assert (asked.verdict({}, soon).event or {})["status"] == OF_NO_USE
