@@ -159,7 +159,7 @@ SCANS = (
 BASES = (
     "tests/unit/core/test_bases.py",
     "tests/unit/table/test_golden_keyed.py",
-    "tests/unit/services/test_bases.py",
+    "tests/integration/publishing/test_bases.py",
     "tests/unit/services/test_other_buckets.py",
     "tests/property/test_file_slices.py",
 )

@@ -1,6 +1,7 @@
 """A cleaning run: what goes, what stays and why, doubts, tags, the log's expiry."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -43,7 +44,7 @@ from airflow_provider_segtable.table.log.event_log import (
     tag_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, FakeRandomness
 from tests.support.in_memory import context_in_memory, defined_by
 from tests.support.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, rows
@@ -72,6 +73,15 @@ def made_ports() -> TableContext:
     for turn in range(4):
         Table(made).append(rows(turn))
     return made
+
+
+def copied(ports: TableContext) -> TableContext:
+    """Return an equal table that may be changed; nobody holds a lock there."""
+    fresh = context_in_memory(clock=FakeClock(ports.clock.now()), rooted=True)
+    assert isinstance(fresh.storage, MemoryStorage)
+    assert isinstance(ports.storage, MemoryStorage)
+    fresh.storage._objects = copy(ports.storage._objects)
+    return replace(fresh, randomness=FakeRandomness(1))
 
 
 def pass_hours(ports: TableContext, hours: float) -> None:
@@ -239,9 +249,10 @@ class AtRead:
 def test_cleanings_with_other_retentions_run_at_once() -> None:
     """Whenever another cleaning expires the log, one that keeps more looks again and ends well."""
     keeps = Retention(hours=0, versions=6, orphan_hours=0)
+    made = made_ports()
+    compact_all(made)
     for turn in count(1):
-        ports = made_ports()
-        compact_all(ports)
+        ports = copied(made)
         assert isinstance(ports.storage, MemoryStorage)
         racing = AtRead(ports.storage, turn, partial(clean, ports, retention=NOW))
         clean(replace(ports, storage=racing), retention=keeps)  # type: ignore[arg-type]
