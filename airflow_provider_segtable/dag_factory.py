@@ -36,7 +36,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Asset, Param
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator

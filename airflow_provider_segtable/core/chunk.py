@@ -33,9 +33,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from airflow_provider_segtable.core.base import base_of
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.segment import WIDE, ChunkKey, GroupKey, Segment
+from airflow_provider_segtable.core.segment import WIDE, ChunkKey, GroupKey, Segment, base_of
 from airflow_provider_segtable.core.spans import Spans
 from airflow_provider_segtable.core.time import Instant
 
@@ -217,7 +216,7 @@ class ChunkSummary(NamedTuple):
         newest: the creation time of the newest segment; None if no segment is visible.
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
-        late: the number of segments with rows beside the chunk's base (``core.base``);
+        late: the number of segments with rows beside the chunk's base (``core.segment``);
             None if a checkpoint of an older segtable has no number.
     """
 

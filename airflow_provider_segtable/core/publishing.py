@@ -4,7 +4,7 @@
    table shows all. A primary-key table shows the base files: each bucket as it was when its base
    compaction was planned, so older than the newest version, and not at one time in all buckets. A
    rollup table shows all, but is refused while segments with rows are beside a base
-   (``core.base``): a group may have several rows (``unpublished``).
+   (``core.segment``): a group may have several rows (``unpublished``).
 2. A file is *clipped* to the pieces of time in which its segment is visible, where no higher
    version hides it, as far as it has rows there. A file without rows in them is not shown; one with
    all its rows in them has no clips. At every instant one chunk of a bucket wins, so a file that is
@@ -30,12 +30,11 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
-from airflow_provider_segtable.core.base import base_groups
 from airflow_provider_segtable.core.chunk import Group
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete, holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate, encode_predicate, may_hold, reach
-from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId, base_groups
 from airflow_provider_segtable.core.time import ALL_TIME, Interval, joined
 from airflow_provider_segtable.core.timeline import AnyChunk
 

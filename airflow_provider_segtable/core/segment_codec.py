@@ -6,7 +6,6 @@ Absent attributes are omitted, not written as null.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_segtable.core.base import implied
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.paths import data_path, vectors_path
 from airflow_provider_segtable.core.segment import (
@@ -17,6 +16,7 @@ from airflow_provider_segtable.core.segment import (
     Segment,
     SegmentId,
     Shard,
+    implied,
 )
 
 Json = dict[str, Any]

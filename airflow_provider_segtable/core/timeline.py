@@ -28,8 +28,8 @@
    b. Groups of later generations are adjacent if their root ranges are consecutive.
    c. All segments of a group (made from the same roots) are compacted together.
 10. In a primary-key table a *slice* has the visible files of a bucket: its base, and the log files
-    above it. The *base* (``core.base``) has all that completed before its end, merged. A bucket has
-    one at most. All other visible files are *log files*; log compaction makes one of several.
+    above it. The *base* (``core.segment``) has all that completed before its end, merged. A bucket
+    has one at most. All other visible files are *log files*; log compaction makes one of several.
 11. Files are sorted by key, and the files of a base, or of an update group, follow each other: they
     are one *sorted run*.
 12. Reading base files alone (``base_only``) merges nothing. It shows each bucket as it was when its
@@ -46,10 +46,18 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Protocol
 
-from airflow_provider_segtable.core.base import base_groups, base_of, beside_base
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary, Group
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, GroupKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment import (
+    NO_BUCKET,
+    ChunkKey,
+    GroupKey,
+    Segment,
+    SegmentId,
+    base_groups,
+    base_of,
+    beside_base,
+)
 from airflow_provider_segtable.core.spans import IntervalIndex
 from airflow_provider_segtable.core.time import Instant, Interval, joined
 
@@ -289,7 +297,7 @@ class Timeline:
         return tuple(found.visible) if found else ()
 
     def base(self, chunk: ChunkKey) -> tuple[Segment, ...]:
-        """Return the segments of a chunk's base (``core.base``); empty without one."""
+        """Return the segments of a chunk's base (``core.segment``); empty without one."""
         return base_of(s for group in self.visible_groups(chunk) for s in group.segments)
 
     def beside_base(self, chunk: ChunkKey) -> tuple[Segment, ...]:

@@ -35,8 +35,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.data.keyed.group_reader import RecordCheck
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_files import check_bytes
+from airflow_provider_segtable.data.parquet.descriptor import check_bytes, read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead, SourceFile
 from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.data.row_filter import Numbers, hidden_of

@@ -58,8 +58,8 @@ from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID, inner_fields
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
+from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.footer import MAGIC, read_footer
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import TIME_UNITS, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
     file_names,

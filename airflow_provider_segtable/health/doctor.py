@@ -23,7 +23,7 @@ A log that is ahead of time, because an author's clock was ahead at a commit:
    later, its author's clock was ahead; the times of all later events follow it.
 9. So the event times are right up to some event, and ahead from the next one on. A binary search
    finds that event in a few reads. Copying a log makes its files newer, so it never looks ahead.
-10. Authors with such clocks are now refused (``table.log.clocks``); older logs may be affected.
+10. Authors with such clocks are now refused (``table.context``); older logs may be affected.
 
 Major compactions by an older segtable that left out values of columns:
 
@@ -52,7 +52,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.log.events import PlanCompleted, segments_of
 from airflow_provider_segtable.core.log.state import State

@@ -23,8 +23,7 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
     VersionExpired,
 )
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.log.codec import decode
+from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
@@ -34,6 +33,7 @@ from airflow_provider_segtable.core.log.events import (
     TableAltered,
     TableDropped,
     TableRepaired,
+    decode,
 )
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.fold import apply
@@ -46,11 +46,11 @@ from airflow_provider_segtable.data.keyed.group_reader import merged_roots
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
+    SegmentFiles,
     decode_definition,
     described,
 )
 from airflow_provider_segtable.data.parquet.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
 from airflow_provider_segtable.data.sort.blocks import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext

@@ -29,9 +29,8 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.indexes.index_table import folder, name_of
-from airflow_provider_segtable.core.log.codec import decode, encode
-from airflow_provider_segtable.core.log.events import Event, TableRepaired
+from airflow_provider_segtable.core.indexes.index_state import folder, name_of
+from airflow_provider_segtable.core.log.events import Event, TableRepaired, decode, encode
 from airflow_provider_segtable.core.log.replacement import home
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import (

@@ -76,8 +76,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     unread_vectors,
 )
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.data.indexes.entries import entries
-from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
+from airflow_provider_segtable.data.indexes.entries import entries, footer_checksum
 from airflow_provider_segtable.data.indexes.records import decided, places_of
 from airflow_provider_segtable.data.inspection import inspect_bytes, inspect_footer, inspect_rows
 from airflow_provider_segtable.data.rows import Keys

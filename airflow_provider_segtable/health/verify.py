@@ -28,7 +28,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from airflow_provider_segtable.core.base import with_base_of
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotATable,
@@ -59,7 +58,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     worst_first,
     wrong_checkpoint,
 )
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import Segment, with_base_of
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.core.timeline import Timeline

@@ -64,8 +64,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
 from airflow_provider_segtable.core.log.families.cleaning_events import (

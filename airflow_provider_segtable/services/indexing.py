@@ -44,8 +44,7 @@ from airflow_provider_segtable.core.catch_up import chunks_lacking, files_in, ne
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
-from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.index_state import IndexState, index_table
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Appended, IndexBuilt, PlanRequested
 from airflow_provider_segtable.core.log.index_plan import pending_plan, without
@@ -55,8 +54,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.indexes.entries import IndexJob, in_jobs, view_of
-from airflow_provider_segtable.data.indexes.entry_kind import TRUST_COLUMNS
+from airflow_provider_segtable.data.indexes.entries import TRUST_COLUMNS, IndexJob, in_jobs, view_of
 from airflow_provider_segtable.data.indexes.records import decided, places_of
 from airflow_provider_segtable.data.keyed.merging import key_codes
 from airflow_provider_segtable.planning.finders.index import index_plan

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.core.locks import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.plan import Plan, PlanState

@@ -1,4 +1,4 @@
-"""Durable storage in a local directory.
+"""Durable storage in a local directory, and this machine's own clock and randomness.
 
 1. ``create``: write a hidden temporary beside the target, fsync it (while the files that the object
    names may be synced in another thread), link it under its name (which fails if the name is
@@ -23,6 +23,7 @@ import errno
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ from airflow_provider_segtable.core.errors import (
     UnsafePath,
     UnsafeStorage,
 )
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.disk import Folders, Sync, Turns, is_folder, reading, writing
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.table_paths import checked, folder
@@ -223,3 +225,36 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):  # deleted since
             return None
         return Entry(path=path, size=found.st_size, modified=found.st_mtime_ns // 1000)
+
+
+# The clock and the randomness of this machine
+_RANDOM = secrets.SystemRandom()
+TOKEN_BYTES = 8
+
+
+class SystemClock:
+    """``ports.clock.Clock`` of this machine."""
+
+    def now(self) -> Instant:
+        """Return the wall clock in microseconds since the epoch, UTC."""
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary origin; never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for a number of seconds."""
+        time.sleep(seconds)
+
+
+class SystemRandomness:
+    """``ports.clock.Randomness`` from the operating system."""
+
+    def token(self) -> str:
+        """Return 16 fresh hexadecimal digits."""
+        return secrets.token_hex(TOKEN_BYTES)
+
+    def uniform(self) -> float:
+        """Return a number in [0, 1)."""
+        return _RANDOM.random()

@@ -40,7 +40,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
+from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import checked, folder
 
 Store = S3Store | GCSStore | AzureStore

@@ -49,9 +49,8 @@ from airflow_provider_segtable.core.schemes import (
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.local import LocalStorage
+from airflow_provider_segtable.storage.local import LocalStorage, SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import checked
 
 _RETRY: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}

@@ -24,8 +24,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState
-from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState, index_table
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import added

@@ -2,7 +2,7 @@
 
 1. ``refresh -> admit -> clock -> guard -> create event n+1``; on "already exists", repeat.
    Every event passes this loop, so no author sets the log's time with a wrong clock
-   (``table.log.clocks``); the first events of a table and of a rebuilt log make the same check.
+   (``table.context``); the first events of a table and of a rebuilt log make the same check.
 2. The outcome is a value: ``Committed``, ``Conflict`` (an earlier event forbids the change) or
    ``Unknown``.
 3. After a lost reply, or "already exists" (possibly caused by our own first attempt), the event is
@@ -45,13 +45,13 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.indexes.index_state import Feed
-from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Action, Event
+from airflow_provider_segtable.core.log.events import Action, Event, encode
 from airflow_provider_segtable.core.log.fold import admit, apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
@@ -396,7 +396,8 @@ class _Loop:
         self._announce()
         if n % checkpoint_every(len(self.state.timeline)) == 0 and not self.state.dropped:
             self.log.checkpoint(self.state)
-        publish_after_commit(self.ports, self.state)
+        if self.state.table.has_below(PUBLISH_PREFIX):
+            publish_after_commit(self.ports, self.state)
 
     def _announce(self) -> None:
         coordinator, newest = self.ports.optional_coordinator, self.state.n

@@ -24,8 +24,7 @@ from airflow_provider_segtable.core.errors import (
     TableExists,
     TableGone,
 )
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.schema import Order, Schema, check_name, did_you_mean, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -45,15 +44,16 @@ from airflow_provider_segtable.data.sort_keys import check_sortable
 from airflow_provider_segtable.planning.properties import COMPACTION_PROPERTIES as POLICY
 from airflow_provider_segtable.planning.properties import INDEX_PROPERTIES as INDEX
 from airflow_provider_segtable.planning.properties import LOG_STORE_PROPERTIES as LOG_STORE
-from airflow_provider_segtable.planning.properties import PUBLISH_PROPERTIES as PUBLISH
-from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
 from airflow_provider_segtable.planning.properties import (
+    PUBLISH_PREFIX,
     LogStoreSettings,
     Policy,
     Retention,
     check_index_policy,
     names_index,
 )
+from airflow_provider_segtable.planning.properties import PUBLISH_PROPERTIES as PUBLISH
+from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
@@ -246,7 +246,9 @@ def begin_log(ports: TableContext, definition: TableDefinition) -> None:
         raise _exists(ports)
     if n:
         ports.storage.replace(expired_path(n), b"")
-    publish_after_commit(ports, apply(None, event))
+    made = apply(None, event)
+    if made.table.has_below(PUBLISH_PREFIX):
+        publish_after_commit(ports, made)
 
 
 def _first_number(ports: TableContext) -> int:

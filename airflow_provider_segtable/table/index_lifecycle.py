@@ -41,17 +41,21 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START, IndexKind
-from airflow_provider_segtable.core.indexes.index_state import IndexDefinition, IndexState, in_words
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_state import (
+    IndexDefinition,
+    IndexState,
+    folder,
+    in_words,
+)
 from airflow_provider_segtable.core.log.events import IndexDropped, IndexRequested
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.indexes.entries import view_of
-from airflow_provider_segtable.data.indexes.entry_kind import (
+from airflow_provider_segtable.data.indexes.entries import (
     ColumnSummary,
     KeepsValues,
     footer_checksum,
+    view_of,
 )
 from airflow_provider_segtable.table.committer import (
     Change,

@@ -51,7 +51,7 @@ from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arro
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.parquet.segment_files import THREADS
+from airflow_provider_segtable.data.parquet.descriptor import THREADS
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.row_filter import read_columns, with_origin_columns

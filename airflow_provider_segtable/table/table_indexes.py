@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import IndexState, chosen_kind
-from airflow_provider_segtable.data.indexes.entry_kind import ColumnSummary
+from airflow_provider_segtable.data.indexes.entries import ColumnSummary
 from airflow_provider_segtable.table import index_lifecycle
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import column_summaries, visible_entries

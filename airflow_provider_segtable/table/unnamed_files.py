@@ -17,7 +17,7 @@ from itertools import chain, islice
 import numpy as np
 
 from airflow_provider_segtable.core.deletion import paths
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.ports.storage import Entry
 

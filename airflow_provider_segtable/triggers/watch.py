@@ -48,7 +48,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import TableContext
 
 STORAGE_TRIES = 5

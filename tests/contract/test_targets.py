@@ -38,7 +38,7 @@ from airflow_provider_segtable.formats.format import (
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import LocalStorage, MemoryStorage
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from tests.examples import examples
 from tests.support.builders import DEFINITION, JANUARY, first
 

@@ -21,7 +21,7 @@ from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator impo
 from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.ports.coordination import Coordinator
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from tests.support.builders import CHUNK
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import encode
 from tests.unit.core.test_codec import ACTIONS, event
 
 

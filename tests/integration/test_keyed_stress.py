@@ -15,7 +15,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.keyed import merge_job
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import open_context
 from tests.stress.keyed import run, worker
 from tests.stress.keyed.observer import Observer

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     START,
     FileList,
 )
-from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.index_state import index_table
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.data.arrow_schema import to_arrow

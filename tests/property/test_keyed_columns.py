@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

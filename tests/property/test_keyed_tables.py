@@ -34,7 +34,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

@@ -22,8 +22,8 @@ from airflow_provider_segtable.data.keyed.key_groups import Root
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.table.log.clocks import ClockCheck
+from airflow_provider_segtable.storage.local import SystemClock
+from airflow_provider_segtable.table.context import ClockCheck
 from tests.property.merge_model import FIXED, File, Record, Row, rules, schema, visible
 
 COLUMNS = schema([pa.int64()], pa.int64())

@@ -5,8 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.log.state import RecentCommits
-from airflow_provider_segtable.core.persistent_map import LEAST_DELTA, PersistentMap
+from airflow_provider_segtable.core.log.state import LEAST_DELTA, PersistentMap, RecentCommits
 from tests.examples import examples
 
 

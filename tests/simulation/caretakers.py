@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean

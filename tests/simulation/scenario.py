@@ -36,8 +36,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import chosen_files, committer
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
+from airflow_provider_segtable.table.context import MOST_SKEW_S, TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.simulation.authors import appender, changer, overwriter

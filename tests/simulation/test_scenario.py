@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
-from airflow_provider_segtable.core.id_space import IdSpace
 from airflow_provider_segtable.core.log import major_plan
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.log.families import append_events, plan_events
 from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
+from airflow_provider_segtable.core.log.state import IdSpace
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

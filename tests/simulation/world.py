@@ -22,8 +22,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
+from airflow_provider_segtable.table.context import MOST_SKEW_S, TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
 from tests.simulation.faults.faulty_storage import (

@@ -21,6 +21,16 @@
 9. A user asks for a kind by its name, with settings by theirs (``chosen_kind``), which the kind
    declares. Columns are named by users, and kept by their ids. A setting that the kind does not
    have is refused: a rate for bounds would do nothing.
+10. The entries of an index are kept in a primary-key table like any other, in a folder of its own
+    below the log of the indexed table (``folder``). So the same services compact, clean and verify
+    it. Its columns, key, buckets and granularity are the kind's. The event time of an entry about a
+    file is the start of the time chunk that the file was written for, which never changes; chunks
+    are wider, so that there are few files. Its properties (``PROPERTIES``) suit its rows: small
+    files, joined early.
+11. That table follows the log of the indexed table: an entry is named by an event of that log, and
+    is copied later. So nothing is lost if its own log lags behind. A cleaning of this table alone
+    takes no file for an orphan, because the indexed table's log names files that its own does not:
+    the indexed table's cleaning deletes them.
 
 Source of the idea: Hudi RFC-45. It has index states in the table's configuration, and asks whether
 any index was fed; its writers log entries for each index that is being built.
@@ -38,6 +48,7 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.indexes.index_kind import (
     COLUMNS,
+    START,
     BloomFilter,
     ColumnStats,
     FileList,
@@ -48,9 +59,11 @@ from airflow_provider_segtable.core.indexes.index_kind import (
 )
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.paths import known_name
+from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
 from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Instant, Interval
 
 
@@ -429,3 +442,48 @@ def unfit(indexes: Iterable[IndexState], old: TableDefinition, new: TableDefinit
                     "create it again afterwards"
                 )
     return None
+
+
+# The table of an index
+INDEXES = "_segtable/indexes"
+
+PROPERTIES: Mapping[str, str] = {
+    "compaction.target_size": str(16 << 20),
+    "compaction.min_segments": "8",
+    "retention.hours": "6",
+    "retention.tombstone_hours": "24",
+    "retention.orphan_hours": "1e9",
+}
+"""The properties of the table of an index."""
+
+
+def folder(index: str) -> str:
+    """Return the folder of an index, by its id, relative to its table's root."""
+    return f"{INDEXES}/{index}"
+
+
+def name_of(index: str) -> str:
+    """Return the name of an index, by its id."""
+    return index.rpartition("-")[0] or index
+
+
+def index_table(index: IndexDefinition, table: TableDefinition) -> TableDefinition:
+    """Return the definition of the table of an index."""
+    wanted = index.kind
+    granularity = wanted.granularity(table)
+    kind, schema = PrimaryKey(
+        key=wanted.key, buckets=wanted.buckets, divided_by=wanted.divided_by
+    ).bound(
+        Schema((*wanted.common, *wanted.entry_columns(table))),
+        time_column=START,
+        granularity=granularity,
+    )
+    return TableDefinition(
+        table_id=index.id,
+        name=f"{table.name}.{index.name}",
+        schema=schema,
+        time_column=START,
+        granularity=granularity,
+        properties={**PROPERTIES, **kind.properties},
+        kind=kind,
+    )

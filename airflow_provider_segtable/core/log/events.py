@@ -1,4 +1,4 @@
-"""Events: all changes of a table.
+"""Events: all changes of a table, and their files.
 
 1. An event is ``(n, time, commit, author, action)``. ``n`` counts from 0 without gaps; ``time``
    increases strictly along the log; ``commit`` is the author's own id for this change, by which
@@ -22,14 +22,40 @@
     lacks is built by runs of ``IndexBuilt``. ``FeedsJoined`` and ``IndexForwarded`` tidy up feeds.
 12. A service of the log store takes buckets by ``LogEpochBegun``; its checkpoints are appends.
 
+On disk:
+
+13. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
+    the event's fields; the JSON of an action is that of its family (``core.log.families``).
+    Unknown formats and kinds are refused by name, never guessed. Absent attributes of segments and
+    plans are omitted, not written as null.
+14. The checksum covers everything else, the event's number included, so a torn, flipped or
+    misplaced file is detected. Encoding is canonical (sorted keys, no spaces): equal events have
+    equal bytes.
+15. ``feeds`` is there if the event brings entries of indexes. An older segtable that does not know
+    ``feeds`` never gets so far: it refuses the event that requested the index.
+16. An event file with a valid checksum may still be wrong: written by hand, or by a program with a
+    fault. So each field is compared with its declared type, and ``misfit`` names the wrong field.
+    Without it a reader would fail in the middle of a computation. These checks are made once per
+    type. Abstract types (``TableKind``, ``Plan``) are checked as the value's own type.
+
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from airflow_provider_segtable.core.indexes.index_state import Feed
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    SegtableError,
+    UnsupportedFormat,
+)
+from airflow_provider_segtable.core.indexes.index_state import Feed, decode_feeds, encode_feeds
 from airflow_provider_segtable.core.log.event import Stamp
 from airflow_provider_segtable.core.log.event_kind import Effect, EventKind
 from airflow_provider_segtable.core.log.families import (
@@ -77,9 +103,11 @@ from airflow_provider_segtable.core.log.families.table_events import (
     TableDropped,
 )
 from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
+from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment_codec import Json
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.time import Interval, iso, parse_instant
 
 __all__ = [
     "Action",
@@ -232,3 +260,223 @@ def published(events: Sequence[Event]) -> Published:
         bytes=sum(segment.size for segment in found),
         plans=tuple(dict.fromkeys(plan for event in events for plan in plans_of(event.action))),
     )
+
+
+# Comparison of decoded fields with their declared types
+Check = Callable[[Any], str]
+"""Returns where a value does not have its type; empty if it has."""
+
+
+def misfit(value: object) -> str:
+    """Return the first field of a dataclass that has another type, and its value; empty if none."""
+    kind: Any = type(value)
+    return _of_type(kind)(value)
+
+
+@lru_cache(maxsize=512)
+def _of_type(kind: Any) -> Check:
+    """Return the check of all fields of a dataclass."""
+    hints = get_type_hints(kind)
+    names = [each.name for each in fields(kind)]
+    plain = [name for name in names if hints[name] in (int, str, bool, bytes)]
+    wanted = tuple(hints[name] for name in plain)
+    values = attrgetter(*plain, *plain[:1]) if plain else None  # always a tuple
+    checks = [(name, _check(hints[name])) for name in names]
+    others = [each for each in checks if each[0] not in plain]
+
+    def check(value: Any) -> str:
+        fit = values is None or tuple(map(type, values(value)))[:-1] == wanted
+        for name, fits in others if fit else checks:
+            if found := fits(getattr(value, name)):
+                return f"{name}{found}"
+        return ""
+
+    return check
+
+
+def _check(hint: Any) -> Check:
+    """Return the check of values of a type."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _any_of([_check(each) for each in inside])
+    if origin is tuple:
+        return _each(inside[0]) if inside[1:] == (...,) else _row(inside)
+    if origin is frozenset:
+        return _each(inside[0], frozenset)
+    if origin is not None and issubclass(origin, Mapping):
+        return _entries(*inside)
+    return _plain(hint)
+
+
+def _plain(hint: Any) -> Check:
+    if hint is Any or not isinstance(hint, type):
+        return lambda _: ""
+    if is_dataclass(hint) or getattr(hint, "_is_protocol", False):
+        return _dataclass(hint)
+    if hint is float:
+        return _one_of(int, float)
+    return _one_of(hint)
+
+
+def _dataclass(hint: type) -> Check:
+    protocol = getattr(hint, "_is_protocol", False)
+    concrete = hint if not protocol else object
+
+    def check(value: Any) -> str:
+        kind: Any = type(value)
+        if not isinstance(value, concrete) or not hasattr(kind, "__dataclass_fields__"):
+            return f" is a {kind.__name__}"  # no value: that of a whole segment says less
+        found = _of_type(kind)(value)
+        return f".{found}" if found else ""
+
+    return check
+
+
+def _one_of(*kinds: type) -> Check:
+    exact = not any(issubclass(kind, Enum) for kind in kinds)
+
+    def check(value: Any) -> str:
+        fits = type(value) in kinds if exact else isinstance(value, kinds)
+        return "" if fits or (value is None and NoneType in kinds) else f" = {value!r}"
+
+    return check
+
+
+def _any_of(checks: list[Check]) -> Check:
+    def check(value: Any) -> str:
+        wrong = ""
+        for each in checks:
+            found = each(value)
+            if not found:
+                return ""
+            wrong = wrong or found
+        return wrong
+
+    return check
+
+
+def _each(inside: Any, kind: Any = tuple) -> Check:
+    one = _check(inside)
+
+    def check(value: Any) -> str:
+        if type(value) is not kind:
+            return f" = {value!r}"
+        for at, item in enumerate(value):
+            if found := one(item):
+                return f"[{at}]{found}"
+        return ""
+
+    return check
+
+
+def _row(inside: tuple[Any, ...]) -> Check:
+    checks = [_check(each) for each in inside]
+
+    def check(value: Any) -> str:
+        if type(value) is not tuple or len(value) != len(checks):
+            return f" = {value!r}"
+        return next((f for one, item in zip(checks, value, strict=True) if (f := one(item))), "")
+
+    return check
+
+
+def _entries(key: Any, item: Any) -> Check:
+    keys, items = _check(key), _check(item)
+
+    def check(value: Any) -> str:
+        if not isinstance(value, Mapping):
+            return f" = {value!r}"
+        for name, each in value.items():
+            if found := keys(name) or items(each):
+                return f"[{name!r}]{found}"
+        return ""
+
+    return check
+
+
+# Encoding and decoding of event files
+FORMAT = 1
+
+KIND_NAMED = {kind.name: kind for kind in KINDS}
+
+
+def encode(event: Event) -> bytes:
+    """Return the event's file content."""
+    body: Json = {
+        "format": FORMAT,
+        "n": event.n,
+        "time": iso(event.time),
+        "commit": event.commit,
+        "author": event.author,
+        "kind": event.kind,
+        "action": KIND_OF[type(event.action)].encode(event.action),
+        **({"feeds": encode_feeds(event.feeds)} if event.feeds else {}),
+    }
+    return _canonical({**body, "checksum": _checksum(_canonical(body))})
+
+
+def decode(data: bytes, where: str) -> Event:
+    """Parse an event file.
+
+    Args:
+        data: the file's content.
+        where: the file's name, for messages.
+
+    Raises:
+        UnsupportedFormat: if a newer segtable wrote the file.
+        CorruptTable: if the file is torn, flipped, or no event.
+    """
+    try:
+        body = json.loads(data)
+        checksum = body.pop("checksum")
+        found = body["format"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptTable(
+            f"{where} is not an event ({error}): restore it or repair the log"
+        ) from None
+    if found != FORMAT:
+        raise UnsupportedFormat(
+            f"{where} has format {found}, this segtable reads {FORMAT}: upgrade segtable"
+        )
+    # Without the checksum, these are the bytes that the author hashed; encoding again costs more.
+    if checksum != _checksum(data.replace(f'"checksum":"{checksum}",'.encode(), b"", 1)):
+        raise CorruptTable(f"{where} fails its checksum: restore it or repair the log")
+    kind = body.get("kind")
+    if not isinstance(kind, str) or kind not in KIND_NAMED:
+        raise UnsupportedFormat(f"{where} is a {kind!r} event: upgrade segtable")
+    try:
+        event = _decoded(body)
+    except UnsupportedFormat as error:
+        raise UnsupportedFormat(f"{where}: {error}") from None
+    except SegtableError as error:
+        raise CorruptTable(f"{where}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CorruptTable(
+            f"{where} is not a valid {body['kind']} event ({reason}): restore it or repair the log"
+        ) from None
+    if wrong := misfit(event):
+        raise CorruptTable(
+            f"{where} is not a valid {body['kind']} event: its field {wrong} has another type: "
+            "restore it or repair the log"
+        )
+    return event
+
+
+def _decoded(body: Json) -> Event:
+    return Event(
+        n=body["n"],
+        time=parse_instant(body["time"]),
+        commit=body["commit"],
+        author=body["author"],
+        action=KIND_NAMED[body["kind"]].decode(body["action"]),
+        feeds=decode_feeds(body["feeds"]) if "feeds" in body else (),
+    )
+
+
+def _canonical(body: Json) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _checksum(canonical: bytes) -> str:
+    return digest(canonical)

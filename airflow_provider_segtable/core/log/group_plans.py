@@ -10,7 +10,7 @@
 4. Balance: the outputs have ids of the attempt, the plan's root range, the size of their group,
    the chunk's core set, and a minor version above all groups over these roots. An append
    table's also have the lineage of the inputs (``TableKind.misplaced``).
-5. The outputs are in a base as ``core.base`` says. In a file group no plan takes a base
+5. The outputs are in a base as ``core.segment`` says. In a file group no plan takes a base
    apart: what is left of it would be no base, and what is made none either.
 6. *Minor compaction* joins small adjacent groups of a chunk, and rows keep their order. They are
    copied undecoded where possible.
@@ -24,7 +24,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from airflow_provider_segtable.core.base import base_after, torn_base
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest
 from airflow_provider_segtable.core.log.event import Conflict
@@ -40,7 +39,15 @@ from airflow_provider_segtable.core.log.plan import (
 )
 from airflow_provider_segtable.core.log.replacement import present, unaccounted, unequal
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Place, Segment, Shard
+from airflow_provider_segtable.core.segment import (
+    NO_BUCKET,
+    ChunkKey,
+    Place,
+    Segment,
+    Shard,
+    base_after,
+    torn_base,
+)
 from airflow_provider_segtable.core.segment_codec import Json
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import check_contiguous

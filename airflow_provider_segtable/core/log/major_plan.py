@@ -3,7 +3,7 @@
 1. The outputs are the core sets of the region's chunks at a new version: sorted, perfectly rolled
    up, repartitioned by ``granularity`` if that is given. The attempt numbers them itself. In a
    primary-key table each bucket of a chunk has a core set, and ``buckets`` may change their number.
-   A core set is the base of its chunk (``core.base``); what is carried over is not in it.
+   A core set is the base of its chunk (``core.segment``); what is carried over is not in it.
 2. The lock is on the region: REPLACE if every segment appended meanwhile fits one new chunk
    (granularity stays or gets coarser in all of the region), so that appends go on; else EXCLUSIVE:
    appends wait, or revoke the lock. Its worker waits some minutes for others in the region.

@@ -253,7 +253,7 @@ class Plan(ABC):
     def with_base(
         self, found: "PlanState", segments: tuple[Segment, ...], state: "State"
     ) -> tuple[Segment, ...]:
-        """Return outputs in the base that they are in (``core.base``).
+        """Return outputs in the base that they are in (``core.segment``).
 
         The event records it. An older segtable did not, so the fold asks, too.
 

@@ -20,15 +20,25 @@
    whether its file begins with the rows that are committed.
 8. A load whose parts end at its total is complete: nothing is appended under its name any more.
 9. The state has the last part of each load, as long as it has the ids of commits.
-10. Only the folds of event families call the changes that they share: ``publish`` (segments enter
+10. *Ids*: an id is *settled* once it is published, voided or burnt, and never used again. The ids
+    of a chunk and generation are an ``IdSpace``: below ``next`` every id is settled except the
+    *holes*, allocated to a writer that has not committed yet (or never will); the log names no id
+    from ``next`` on. ``IdSpaces`` holds the spaces of a table: those at opening, and those changed
+    since. Settling ids costs time by the spaces touched, finding holes by the number of spaces
+    with holes.
+11. A ``PersistentMap`` is a shared ``base`` that never changes, and a small ``delta`` over it. A
+    change copies the delta; once that exceeds the square root of the base, both are merged into a
+    new base. So a change among n entries costs O(sqrt(n)) on average. Iteration is in the order of
+    first insertion, as in a ``dict``; two mappings are equal if their entries are.
+12. Only the folds of event families call the changes that they share: ``publish`` (segments enter
     the timeline; their ids and those of their origins are settled), ``settle`` (ids are used up,
     whether or not a segment was published under them), ``void`` (no segment will ever be published
     under these ids) and ``delete_rows`` (event ``n`` deletes the rows of these vectors).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.deletion import (
@@ -40,16 +50,176 @@ from airflow_provider_segtable.core.deletion import (
     with_file,
 )
 from airflow_provider_segtable.core.errors import CommitConflict
-from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
-from airflow_provider_segtable.core.persistent_map import PersistentMap
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import GranularityOverride, Instant, Interval, Layout, iso
 from airflow_provider_segtable.core.timeline import Timeline
+
+
+# Settled ids, and a mapping that changes cheaply
+@dataclass(frozen=True, slots=True)
+class IdSpace:
+    """The settled ids of one chunk and generation."""
+
+    next: int
+    holes: frozenset[int] = frozenset()
+
+    def free(self, partition: int) -> bool:
+        """Return whether this id is not settled."""
+        return partition >= self.next or partition in self.holes
+
+    def settle(self, partitions: Iterable[int]) -> "IdSpace":
+        """Return the space with these ids settled; they may be settled already."""
+        after, holes = self.next, set(self.holes)
+        for partition in sorted(partitions):
+            holes.update(range(after, partition))
+            holes.discard(partition)
+            after = max(after, partition + 1)
+        return IdSpace(after, frozenset(holes))
+
+
+SpaceKey = tuple[ChunkKey, Generation]
+
+
+class IdSpaces(Mapping[SpaceKey, IdSpace]):
+    """The id spaces of a table. Immutable: changes return a new one."""
+
+    __slots__ = ("_before", "_changed", "_open")
+
+    def __init__(
+        self,
+        spaces: Mapping[SpaceKey, IdSpace] | None = None,
+        open_spaces: Iterable[SpaceKey] | None = None,
+    ) -> None:
+        """Wrap ``spaces``, which must not change from now on.
+
+        Args:
+            spaces: the spaces that the table is opened with.
+            open_spaces: the keys of those with holes; computed if not given.
+        """
+        self._before: Mapping[SpaceKey, IdSpace] = {} if spaces is None else spaces
+        self._changed: PersistentMap[SpaceKey, IdSpace] = PersistentMap()
+        if open_spaces is None:
+            open_spaces = (key for key, space in self._before.items() if space.holes)
+        self._open = frozenset(open_spaces)
+
+    def __getitem__(self, key: SpaceKey) -> IdSpace:
+        """Return the space of a chunk and generation; the log must have named it."""
+        return self._changed[key] if key in self._changed else self._before[key]
+
+    def __iter__(self) -> Iterator[SpaceKey]:
+        """Yield the keys in the order of their first appearance in the log."""
+        yield from self._before
+        yield from (key for key in self._changed if key not in self._before)
+
+    def __len__(self) -> int:
+        """Return the number of spaces."""
+        return len(self._before) + sum(key not in self._before for key in self._changed)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as a mapping."""
+        return isinstance(other, Mapping) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def of(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
+        """Return the space of a chunk and generation; empty if the log never named it."""
+        return self.get((chunk, generation)) or IdSpace(generation.ids(chunk).start)
+
+    def changed_from(self, spaces: Mapping[SpaceKey, IdSpace]) -> frozenset[ChunkKey] | None:
+        """Return the chunks changed since opening with ``spaces``; None if opened with others."""
+        if self._before is not spaces:
+            return None
+        return frozenset(chunk for chunk, _ in self._changed)
+
+    def settle(self, ids: Iterable[SegmentId]) -> "IdSpaces":
+        """Return the spaces with these ids settled."""
+        touched: dict[SpaceKey, list[int]] = {}
+        for segment_id in ids:
+            key = (segment_id.chunk, Generation.of(segment_id))
+            touched.setdefault(key, []).append(segment_id.partition)
+        changed = {key: self.of(*key).settle(parts) for key, parts in touched.items()}
+        still_open = self._open.difference(k for k, space in changed.items() if not space.holes)
+        opened = (key for key, space in changed.items() if space.holes)
+        settled = IdSpaces(self._before, still_open.union(opened))
+        settled._changed = self._changed.with_entries(changed)
+        return settled
+
+    def holes(self, generation: Generation) -> Iterator[SegmentId]:
+        """Yield the holes of all spaces of a generation (rule 2)."""
+        for key in sorted(self._open):
+            if key[1] is generation:
+                yield from map(key[0].segment, sorted(self[key].holes))
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+LEAST_DELTA = 32
+
+
+class PersistentMap(Mapping[K, V]):
+    """An immutable mapping; see the module."""
+
+    __slots__ = ("_base", "_delta", "_length")
+
+    def __init__(self, base: Mapping[K, V] | None = None) -> None:
+        """Wrap ``base``, which must not change from now on."""
+        self._base: Mapping[K, V] = {} if base is None else base
+        self._delta: dict[K, V] = {}
+        self._length = len(self._base)
+
+    def __getitem__(self, key: K) -> V:
+        """Return the value of a key."""
+        return self._delta[key] if key in self._delta else self._base[key]
+
+    def __iter__(self) -> Iterator[K]:
+        """Yield the keys in the order of first insertion."""
+        yield from self._base
+        yield from (key for key in self._delta if key not in self._base)
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return self._length
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether the key is present."""
+        return key in self._delta or key in self._base
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have equal entries."""
+        return isinstance(other, Mapping) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Return the number of entries."""
+        return f"PersistentMap({self._length} entries)"
+
+    def with_entries(
+        self, entries: Mapping[K, V], keep: Callable[[V], bool] | None = None
+    ) -> "PersistentMap[K, V]":
+        """Return the mapping with entries added or replaced.
+
+        Values that ``keep`` rejects are removed when the base is rebuilt, so some may stay for a
+        while.
+        """
+        if not entries:
+            return self
+        delta = {**self._delta, **entries}
+        if len(delta) ** 2 > max(len(self._base), LEAST_DELTA**2):
+            merged = {**self._base, **delta}
+            wanted = merged if keep is None else {k: v for k, v in merged.items() if keep(v)}
+            return PersistentMap(wanted)
+        changed: PersistentMap[K, V] = PersistentMap(self._base)
+        changed._delta = delta
+        changed._length = len(self._base) + sum(key not in self._base for key in delta)
+        return changed
+
 
 # Recent overwrites, recent commits and loads
 KEPT = 256
@@ -205,15 +375,30 @@ def decode_loads(body: Any) -> Loads:
 class State:
     """The state of a table at event ``n``.
 
-    ``retained_from`` is the oldest version kept for its age; ``tags`` are versions kept by name;
-    ``pending_delete`` are paths of unneeded files that the log does not record as deleted yet.
-    ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
-    of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed
-    by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
-    restores replaced, oldest first; ``consumers`` are readers by name, with their positions, and
-    ``indexes`` the indexes by name. ``log_store`` has what is committed of
-    each bucket of the log store, and ``loads`` the last parts of recent loads. After the event that
-    ``dropped`` the table, none follows.
+    Attributes:
+        n: the newest event.
+        time: its time.
+        base_version: the version of all chunks before any compaction: the time of the first event.
+        table: the definition.
+        timeline: all published segments, visible or overshadowed.
+        overrides: the intervals with another granularity than the table's.
+        plans: all pending plans and the last finished ones, by id.
+        ids: the settled ids.
+        voided: partitions under which no segment will ever be published, by chunk.
+        commits: the ids of recent commits.
+        retained_from: the oldest version that is kept for its age.
+        tags: versions that are kept by name.
+        pending_delete: paths of unneeded files that the log does not record as deleted yet.
+        vectors: the deletions that readers may need, by root.
+        predicate_deletes: those of a rollup table.
+        vectors_pruned_through: the newest event of which a cleaning removed vectors, or a restore
+            undid them.
+        overwritten: the times that recent overwrites and restores replaced, oldest first.
+        consumers: readers with positions, by name.
+        indexes: the indexes, by name.
+        log_store: the committed part of each bucket of the log store.
+        loads: the last parts of recent loads.
+        dropped: whether the event dropped the table: none follows.
     """
 
     n: int

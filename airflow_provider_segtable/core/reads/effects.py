@@ -23,7 +23,7 @@
 9. So a row was added in the window after a time if its completion time is later (rule 10), and an
    unknown one is earlier than the oldest kept version.
 10. An incremental read has the rows that were added since a version. A row is added by the event
-    that publishes its root. A root's id is settled by that event (``core.id_space``) and never
+    that publishes its root. A root's id is settled by that event (``core.log.state``) and never
     again free. So a row was added after version ``start`` iff its root's id was free then.
 11. So neither the events in between nor the original files are needed: rows that were compacted
     since are found in the outputs, by their roots.

@@ -21,14 +21,13 @@ from enum import StrEnum
 from functools import partial
 from shlex import quote
 
-from airflow_provider_segtable.core.base import with_base_of
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event, touched
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import Segment, with_base_of
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import Timeline
 

@@ -6,13 +6,22 @@
    ``property_events`` has the event that set a property, if it was not the creation.
 3. A segment records the number of its file's schema. The definition keeps all schemas (``earlier``)
    and the kinds that belong to them, so every file is readable in every later schema.
+4. ``KINDS`` is the registry of kinds of table. Each kind records itself in the fields of a
+   definition: an append table has none of its own, a rollup table has ``rollup``. Any later kind
+   writes its name as ``kind``, beside a field of that name with its settings.
+5. A kind that is not in the registry is refused by its name: to read its files as rows of an append
+   table would show rows that do not exist.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from airflow_provider_segtable.core.errors import UnsupportedFormat
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Layout
 
@@ -41,6 +50,33 @@ class TableDefinition:
         """Return the schema of a number: that of a file."""
         return (*self.earlier, self.schema)[number]
 
+    def has_below(self, prefix: str) -> bool:
+        """Return whether a property is set below a prefix, as ``publish.formats`` is."""
+        return any(key.startswith(f"{prefix}.") for key in self.properties)
+
     def layout(self, overrides: tuple[GranularityOverride, ...] = ()) -> Layout:
         """Return the layout of time chunks with these overrides."""
         return Layout(granularity=self.granularity, overrides=overrides, buckets=self.kind.buckets)
+
+
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], TableKind]] = {
+    Append.name: Append.decoded,
+    Rollup.name: Rollup.decoded,
+    PrimaryKey.name: PrimaryKey.decoded,
+}
+"""How to read each kind from a table's definition, by its name."""
+
+
+def decode_kind(body: Mapping[str, Any]) -> TableKind:
+    """Return the kind that a table's definition records.
+
+    Raises:
+        UnsupportedFormat: the kind is not known here; the message names it.
+    """
+    name = body.get("kind") or (Rollup.name if Rollup.name in body else Append.name)
+    if name not in KINDS:
+        raise UnsupportedFormat(
+            f"this is a table of kind {name!r}, this segtable knows {', '.join(KINDS)}: "
+            "upgrade segtable"
+        )
+    return KINDS[name](body)

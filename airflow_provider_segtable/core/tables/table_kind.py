@@ -54,7 +54,7 @@ class TableKind(Hashable, Protocol):
             compaction, and sorting must not part rows of equal keys.
         unmerged: the planner's words for segments that no major compaction has merged yet.
         shows_base: whether readers of other formats, which merge nothing, are shown the base of a
-            chunk alone (``core.base``), instead of all visible files.
+            chunk alone (``core.segment``), instead of all visible files.
         major_tidies: whether sorting, sizes and deleted rows are reasons for a major compaction.
             If not, only a wanted granularity or number of buckets is one.
         buckets: the number of buckets of a time chunk; 0 without a primary key.

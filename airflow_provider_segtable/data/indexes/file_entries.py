@@ -64,7 +64,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import is_text, of_any_length, parse_type
 from airflow_provider_segtable.data.conditions import scalar
-from airflow_provider_segtable.data.indexes.entry_kind import (
+from airflow_provider_segtable.data.indexes.entries import (
     TRUST_COLUMNS,
     ColumnSummary,
     KnownFiles,

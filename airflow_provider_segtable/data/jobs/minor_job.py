@@ -56,14 +56,15 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
     ChecksumSink,
+    SegmentFiles,
     check_identity,
     decode_definition,
     definition_entry,
+    discard,
     encode_descriptor,
     file_schema,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, discard
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of

@@ -67,8 +67,8 @@ from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.parquet.descriptor import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.parquet.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_files import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,

@@ -70,8 +70,7 @@ from airflow_provider_segtable.data.keyed.key_groups import RootOrders
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, rows_in_parts
 from airflow_provider_segtable.data.keyed.merging import NEVER, key_codes, merge_runs, windows
 from airflow_provider_segtable.data.open_files import open_files
-from airflow_provider_segtable.data.parquet.descriptor import decode_definition
-from airflow_provider_segtable.data.parquet.segment_files import discard
+from airflow_provider_segtable.data.parquet.descriptor import decode_definition, discard
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages

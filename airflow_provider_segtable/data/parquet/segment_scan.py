@@ -44,8 +44,7 @@ from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.parquet.descriptor import CheckedSource
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
+from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     opened,

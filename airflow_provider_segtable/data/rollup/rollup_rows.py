@@ -47,8 +47,12 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     write_segment,
 )
 from airflow_provider_segtable.data.open_files import open_files
-from airflow_provider_segtable.data.parquet.descriptor import read_definition, read_descriptor
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, discard
+from airflow_provider_segtable.data.parquet.descriptor import (
+    SegmentFiles,
+    discard,
+    read_definition,
+    read_descriptor,
+)
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rollup.rollup_codes import (
     REDUCED,

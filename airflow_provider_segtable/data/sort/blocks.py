@@ -51,9 +51,9 @@ from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     CheckedSource,
+    SegmentFiles,
     check_identity,
 )
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, seekable
 from airflow_provider_segtable.data.parquet.table_file import TableFile
 from airflow_provider_segtable.data.row_checks import conformed

@@ -51,10 +51,10 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     ChecksumSink,
     definition_entry,
+    discard,
     encode_descriptor,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.segment_files import discard
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.sort.blocks import (

@@ -57,7 +57,7 @@ from airflow_provider_segtable.formats.delta.published_version import (
 from airflow_provider_segtable.formats.format import Contents, Published, Revision, Target
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.system_clock import SystemRandomness
+from airflow_provider_segtable.storage.local import SystemRandomness
 
 FEWEST, MOST = 10, 100
 """Versions from one checkpoint to the next one."""

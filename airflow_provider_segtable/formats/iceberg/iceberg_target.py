@@ -65,7 +65,7 @@ from airflow_provider_segtable.formats.iceberg.versions import Chain, Versions
 from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.system_clock import SystemRandomness
+from airflow_provider_segtable.storage.local import SystemRandomness
 
 Json = dict[str, Any]
 _AT_ONCE = 8

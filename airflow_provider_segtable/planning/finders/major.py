@@ -5,7 +5,7 @@
    for example weeks that become months. Where chunks cross (``core.time``), a region takes
    the granularity override there, even without ``major_granularity``.
 2. A region is worth replacing if its rollup is not perfect (segments with rows are visible beside
-   the output of a major compaction: ``core.base``), a large share is not sorted, many rows are
+   the output of a major compaction: ``core.segment``), a large share is not sorted, many rows are
    deleted, its segments are badly sized, or it is not divided by ``major_granularity`` and
    ``major_buckets``. In a primary-key table only the division counts: semi-major compaction does
    the rest.

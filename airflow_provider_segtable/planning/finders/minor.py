@@ -23,13 +23,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from airflow_provider_segtable.core.base import torn_base
 from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import SegmentsRefused
 from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.plan import Plan, plan_id
-from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.segment import ChunkKey, torn_base
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
 from airflow_provider_segtable.core.timeline import Group
 from airflow_provider_segtable.planning.finders.finder import Chosen, Finder, open_among

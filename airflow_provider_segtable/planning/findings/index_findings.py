@@ -33,8 +33,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.indexes.index_table import folder, index_table, name_of
+from airflow_provider_segtable.core.indexes.index_state import (
+    IndexState,
+    IndexStatus,
+    folder,
+    index_table,
+    name_of,
+)
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segment import Segment

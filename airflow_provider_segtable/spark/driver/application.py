@@ -37,7 +37,7 @@ from airflow_provider_segtable.spark.driver.file_locations import local_root_war
 from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, session
 from airflow_provider_segtable.spark.driver.spark_errors import stopped
 from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.storage.table_paths import (
     OPTIONS_VARIABLE,
     READER_VARIABLE,

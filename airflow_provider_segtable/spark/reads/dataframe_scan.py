@@ -58,7 +58,7 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.open_files import held_files
-from airflow_provider_segtable.data.parquet.segment_files import check_footers
+from airflow_provider_segtable.data.parquet.descriptor import check_footers
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.vector_file import row_filters

@@ -50,7 +50,7 @@ from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement,
 from airflow_provider_segtable.data.jobs.sorted_writer import probed
 from airflow_provider_segtable.data.keyed.log_files import LOG_BYTES, LogWriter, Records, deletions
 from airflow_provider_segtable.data.open_files import open_files
-from airflow_provider_segtable.data.parquet.segment_files import check_whole
+from airflow_provider_segtable.data.parquet.descriptor import check_whole
 from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.row_filter import bits_of, hidden_of
 from airflow_provider_segtable.ports.files import DataFiles

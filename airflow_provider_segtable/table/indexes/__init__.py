@@ -2,7 +2,7 @@
 
 The way of an index:
 
-1. ``table/index_lifecycle`` makes the index's own table (``core/indexes/index_table``) and
+1. ``table/index_lifecycle`` makes the index's own table (``core/indexes/index_state``) and
    commits ``IndexRequested``. From then on the state records the lacks of the index
    (``core/indexes/index_state``, ADR 0047).
 2. ``table/committer`` asks ``table/indexes/feeding`` for the entries of every event that

@@ -45,8 +45,13 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError, TableExists
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
-from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
-from airflow_provider_segtable.core.indexes.index_table import folder, index_table
+from airflow_provider_segtable.core.indexes.index_state import (
+    Feed,
+    IndexDefinition,
+    IndexState,
+    folder,
+    index_table,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules

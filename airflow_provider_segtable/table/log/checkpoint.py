@@ -31,7 +31,6 @@ from airflow_provider_segtable.core.errors import (
     OtherFormat,
     SegtableError,
 )
-from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.indexes.index_state import decode_indexes, encode_indexes
 from airflow_provider_segtable.core.locks import Generation, decode_token, encode_token
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
@@ -39,6 +38,8 @@ from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import decode_plan
 from airflow_provider_segtable.core.log.state import (
+    IdSpace,
+    IdSpaces,
     Overwritten,
     RecentCommits,
     State,

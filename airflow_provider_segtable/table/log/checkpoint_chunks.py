@@ -32,9 +32,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
-from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces, SpaceKey
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces, SpaceKey, State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import AnyChunk, PackedChunk, Timeline

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.base import implied
 from airflow_provider_segtable.core.paths import data_path
 from airflow_provider_segtable.core.segment import (
     NO_BUCKET,
@@ -24,6 +23,7 @@ from airflow_provider_segtable.core.segment import (
     Segment,
     SegmentId,
     Shard,
+    implied,
 )
 from airflow_provider_segtable.core.segment_codec import (
     decode_lineage,

@@ -35,8 +35,8 @@ from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.file_offsets import FileOffsets, decode_offsets
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Flags
+from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path

@@ -23,8 +23,7 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.data.open_files import LayeredFiles
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.storage.memory_storage import LayeredStorage
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.clocks import ClockCheck
+from airflow_provider_segtable.table.context import ClockCheck, TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
 from airflow_provider_segtable.table.log_store.checkpointing import (
     commit_cut,

@@ -405,11 +405,10 @@ _LOG = logging.getLogger(__name__)
 
 def publish_after_commit(ports: TableContext, state: State) -> None:
     """Publish the version that was just committed in the formats of the table; never raises."""
-    properties = state.table.properties
-    if state.dropped or not any(key.startswith(f"{PUBLISH_PREFIX}.") for key in properties):
+    if state.dropped:
         return
     try:
-        settings = PublishSettings.read(properties)
+        settings = PublishSettings.read(state.table.properties)
     except Exception as error:  # noqa: BLE001 - the commit has landed
         _warn(ports, PUBLISH_PREFIX, f"{error}")
         return

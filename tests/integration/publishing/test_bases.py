@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegmentsRefused
-from airflow_provider_segtable.core.log import codec
+from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Metric, MetricKind
@@ -26,7 +26,7 @@ from airflow_provider_segtable.planning.findings.index_findings import keyed_fin
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publishing.publisher import Refused
 from tests.property.published_readers import NEWEST, READERS
@@ -282,8 +282,8 @@ def without_bases(root: Path) -> None:
         for segment in body["action"].get("segments", ()):
             segment.pop("base", None)
         body.pop("checksum")
-        body["checksum"] = codec._checksum(codec._canonical(body))  # as its writer did
-        path.write_bytes(codec._canonical(body))
+        body["checksum"] = events._checksum(events._canonical(body))  # as its writer did
+        path.write_bytes(events._canonical(body))
 
 
 def segments(state: State) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.codec import decode
-from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.events import Event, decode
 from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

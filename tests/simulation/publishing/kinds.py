@@ -32,8 +32,8 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.table.context import MOST_SKEW_S
 from airflow_provider_segtable.table.definition import of_kind
-from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table

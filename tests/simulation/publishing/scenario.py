@@ -35,8 +35,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
+from airflow_provider_segtable.table.context import MOST_SKEW_S, TableContext
 from airflow_provider_segtable.table.publishing.publisher import publish
 from airflow_provider_segtable.table.publishing.targets import remove_published
 from airflow_provider_segtable.table.table import Table

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core import publishing
-from airflow_provider_segtable.core.base import Grouped, base_groups
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.publishing import ShownFile
+from airflow_provider_segtable.core.segment import Grouped, base_groups
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.formats.delta import delta_log

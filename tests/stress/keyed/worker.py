@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.ports.files import DataFiles, Sink
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import (
     SESSION_TIMEOUT_VARIABLE,
     TableContext,

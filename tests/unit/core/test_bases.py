@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.base import (
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
+from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    Shard,
     base_after,
     base_of,
     base_restored,
@@ -12,10 +18,6 @@ from airflow_provider_segtable.core.base import (
     torn_base,
     with_base_of,
 )
-from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, PlanRequested
-from airflow_provider_segtable.core.log.fold import admit
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from tests.support.builders import (
     BASE,
     CHUNK,

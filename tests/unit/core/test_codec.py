@@ -16,8 +16,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedForma
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition
 from airflow_provider_segtable.core.locks import FencingToken
-from airflow_provider_segtable.core.log import codec
-from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.events import (
     KINDS,
     Action,
@@ -46,6 +45,8 @@ from airflow_provider_segtable.core.log.events import (
     Untagged,
     VersionRestored,
     Voided,
+    decode,
+    encode,
     touched,
 )
 from airflow_provider_segtable.core.log.index_plan import IndexPlan
@@ -410,8 +411,8 @@ def _forged(body: Any, path: tuple[Any, ...], value: object) -> bytes:
     """Return an event with another value at a path, and a valid checksum."""
     changed = copy.deepcopy(body)
     reduce(lambda inside, key: inside[key], path[:-1], changed)[path[-1]] = value
-    changed["checksum"] = codec._checksum(codec._canonical(changed))  # forging needs it
-    return codec._canonical(changed)
+    changed["checksum"] = events._checksum(events._canonical(changed))  # forging needs it
+    return events._canonical(changed)
 
 
 _ANY_TYPE = ("predicate", "root", "unset", "columns")
@@ -451,6 +452,6 @@ def test_unknown_kind_is_refused_by_name() -> None:
     body = json.loads(encode(event(1)))
     body.pop("checksum")
     body["kind"] = "Teleported"
-    body["checksum"] = codec._checksum(codec._canonical(body))  # forging needs it
+    body["checksum"] = events._checksum(events._canonical(body))  # forging needs it
     with pytest.raises(UnsupportedFormat, match="'Teleported'"):
-        decode(codec._canonical(body), "here")
+        decode(events._canonical(body), "here")

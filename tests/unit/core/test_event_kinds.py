@@ -7,8 +7,7 @@ from typing import get_type_hints
 import pytest
 
 from airflow_provider_segtable.core.errors import UnsupportedFormat
-from airflow_provider_segtable.core.log import codec, events
-from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import (
     EventKind,
@@ -17,7 +16,15 @@ from airflow_provider_segtable.core.log.event_kind import (
     intervals_of_segments,
     own_segments,
 )
-from airflow_provider_segtable.core.log.events import KINDS, Action, Event, line, published
+from airflow_provider_segtable.core.log.events import (
+    KINDS,
+    Action,
+    Event,
+    decode,
+    encode,
+    line,
+    published,
+)
 from airflow_provider_segtable.core.log.fold import admit, apply, fold
 from airflow_provider_segtable.core.log.state import State, publish
 from airflow_provider_segtable.core.reads.effects import Step
@@ -68,10 +75,10 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """List the kind: in the union of actions, and among the kinds."""
     monkeypatch.setitem(Event.__annotations__, "action", Action | Gift)
     monkeypatch.setitem(events.KIND_OF, Gift, GIFT)
-    monkeypatch.setitem(codec.KIND_NAMED, "Gift", GIFT)
-    codec._of_type.cache_clear()
+    monkeypatch.setitem(events.KIND_NAMED, "Gift", GIFT)
+    events._of_type.cache_clear()
     yield
-    codec._of_type.cache_clear()
+    events._of_type.cache_clear()
 
 
 @pytest.mark.usefixtures("listed")
@@ -109,7 +116,7 @@ def _with_checksum(data: bytes) -> bytes:
     start = data.index(b'"checksum":"')
     end = data.index(b'",', start) + 2
     body = data[:start] + data[end:]
-    return data[:start] + f'"checksum":"{codec.digest(body)}",'.encode() + data[end:]
+    return data[:start] + f'"checksum":"{events.digest(body)}",'.encode() + data[end:]
 
 
 def test_kinds_that_name_segments_publish_them_or_say_why_not() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.id_space import IdSpace
 from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log import fold
 from airflow_provider_segtable.core.log.events import (
@@ -22,6 +21,7 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.state import IdSpace
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride
 from tests.support.builders import (

@@ -10,12 +10,11 @@ from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedForma
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.core.tables.definition import KINDS, TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import MOST_BUCKETS, PrimaryKey, kind_of
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.tables.table_kinds import KINDS
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.parquet.descriptor import decode_definition, encode_definition
 from airflow_provider_segtable.data.table_kinds import ARROW_KINDS, arrow_kind_of

@@ -19,11 +19,12 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     CHECKSUMS_KEY,
     CheckedSource,
     ChecksumSink,
+    SegmentFiles,
+    check_footers,
     footer_checksum,
     read_descriptor,
 )
 from airflow_provider_segtable.data.parquet.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_files import SegmentFiles, check_footers
 from tests.unit.data.test_minor import job, plain, written
 
 MOVED = Grain(rows=1, size=1)

@@ -24,7 +24,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.log_store.positions import store_positions
 from airflow_provider_segtable.table.log_store.tail import LogRecords
 from tests.contract.worlds import PATIENCE_S, eventually

@@ -22,7 +22,7 @@ from airflow_provider_segtable.services.log_directory import (
     Moves,
     addresses,
 )
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 
 TABLE, BUCKETS = "t", range(4)
 ROWS = pa.record_batch([pa.array([1, 2], pa.int64())], names=["n"])

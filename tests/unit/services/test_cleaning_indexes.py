@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
-from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
+from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
 from airflow_provider_segtable.core.log.events import IndexDropped, Swept
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.tables.evolution import DropColumn

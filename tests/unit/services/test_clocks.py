@@ -27,8 +27,14 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.append import append_request
-from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log.clocks import FOLDER, SKEW_VARIABLE, VALID_S, ClockCheck
+from airflow_provider_segtable.table.context import (
+    FOLDER,
+    SKEW_VARIABLE,
+    VALID_S,
+    ClockCheck,
+    TableContext,
+    open_context,
+)
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock, FakeRandomness

@@ -10,10 +10,15 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, StorageError
-from airflow_provider_segtable.core.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanInflight, PlanYielded
+from airflow_provider_segtable.core.log.events import (
+    Event,
+    PlanAborted,
+    PlanInflight,
+    PlanYielded,
+    encode,
+)
+from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import BYTES, CHECKSUM, FileList
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time import ALL_TIME

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import compact_all

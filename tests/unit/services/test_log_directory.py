@@ -9,7 +9,7 @@ from airflow_provider_segtable.services.log_directory import (
     addresses,
     wait_addresses,
 )
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 
 TABLE = "some-table"
 

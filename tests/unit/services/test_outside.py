@@ -10,7 +10,6 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsafePath
-from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -19,6 +18,7 @@ from airflow_provider_segtable.core.log.events import (
     Swept,
     TableRepaired,
     Tagged,
+    encode,
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, Shard

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import FileList
-from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
+from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
 from airflow_provider_segtable.core.recovery.claims import Reason
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair

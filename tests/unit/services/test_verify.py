@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotATable, StorageError
-from airflow_provider_segtable.core.log import codec
+from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.events import Appended, Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
@@ -390,7 +390,7 @@ def test_a_time_that_goes_back_is_named(ports: TableContext) -> None:
     log = EventLog(ports.storage)
     event = log.event(4)
     assert event
-    ports.storage.replace(event_path(4), codec.encode(replace(event, time=1)))
+    ports.storage.replace(event_path(4), events.encode(replace(event, time=1)))
     found = [f for f in checked(ports).findings if f.where == event_path(4)]
     assert {f.code for f in found} == {"broken-event"}
     assert "not after event 3" in found[0].what

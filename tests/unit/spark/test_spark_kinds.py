@@ -1,6 +1,6 @@
 """Kinds of table in Spark."""
 
-from airflow_provider_segtable.core.tables.table_kinds import KINDS
+from airflow_provider_segtable.core.tables.definition import KINDS
 from airflow_provider_segtable.spark.table_kinds import SPARK_KINDS
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Action, Appended, Event
+from airflow_provider_segtable.core.log.events import Action, Appended, Event, encode
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

@@ -10,7 +10,6 @@ import pytest
 from airflow_provider_segtable.core.consumer import Consumer, LogMark
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
-from airflow_provider_segtable.core.id_space import IdSpaces
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter
 from airflow_provider_segtable.core.indexes.index_state import (
     Feed,
@@ -28,7 +27,13 @@ from airflow_provider_segtable.core.log.events import (
     Tagged,
     Voided,
 )
-from airflow_provider_segtable.core.log.state import LastPart, LoadPart, Overwritten, State
+from airflow_provider_segtable.core.log.state import (
+    IdSpaces,
+    LastPart,
+    LoadPart,
+    Overwritten,
+    State,
+)
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
     Lineage,

@@ -8,8 +8,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Appended, Cleaned, Event, Tagged
+from airflow_provider_segtable.core.log.events import Appended, Cleaned, Event, Tagged, encode
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.event_log import (

@@ -8,8 +8,7 @@ import pytest
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.open_files import LocalFiles
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_files import check_whole
+from airflow_provider_segtable.data.parquet.descriptor import check_whole, read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.vector_file import read_vectors
 from airflow_provider_segtable.health.verify import same_state

@@ -14,8 +14,7 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator, Mem
 from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
-from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState, IndexStatus
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.planning.properties import Retention

@@ -7,10 +7,13 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput, TableGone
 from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
-from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
-from airflow_provider_segtable.core.log.codec import decode, encode
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.indexes.index_state import (
+    INDEXES,
+    IndexState,
+    IndexStatus,
+    folder,
+)
+from airflow_provider_segtable.core.log.events import Appended, decode, encode
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.table.committer import Change, commit, forward_feeds
 from airflow_provider_segtable.table.dropping import is_index_marker

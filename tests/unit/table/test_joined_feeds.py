@@ -8,8 +8,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, StorageError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START, FileList
-from airflow_provider_segtable.core.indexes.index_state import Feed
-from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.indexes.index_state import Feed, folder
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,

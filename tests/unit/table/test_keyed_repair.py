@@ -19,7 +19,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 
 AT_US = 1_356_998_400_000_000
 SCHEMA = pa.schema(

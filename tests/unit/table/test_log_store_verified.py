@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.events import Appended, encode
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.data.file_offsets import FileOffsets

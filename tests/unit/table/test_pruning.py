@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.reads.selection import PrunedBy, ReadPlan
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.index_state import index_table
 from airflow_provider_segtable.core.indexes.record_index import RecordIndex
-from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.log.events import decode, encode
+from airflow_provider_segtable.core.tables.definition import decode_kind
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
-from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import wished_indexes
 from airflow_provider_segtable.table.committer import forward_feeds

@@ -9,8 +9,7 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats
-from airflow_provider_segtable.core.indexes.index_state import in_words
-from airflow_provider_segtable.core.indexes.index_table import name_of
+from airflow_provider_segtable.core.indexes.index_state import in_words, name_of
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.request import request

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.id_space import IdSpace
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (
@@ -33,6 +32,7 @@ from airflow_provider_segtable.core.log.families import log_store_events
 from airflow_provider_segtable.core.log.replacement import moved
 from airflow_provider_segtable.core.log.state import (
     COMMITS_KEPT,
+    IdSpace,
     LoadPart,
     State,
     check_part,
@@ -130,7 +130,8 @@ def _appended(state: State, run: Sequence[tuple[Appended, Stamp]]) -> State:
     found = [segment for action, at in run for segment in published(state, action, at.time)]
     state = publish(state, found)
     for action, at in run:
-        state = log_store_events.with_ranges(state, action.log, at.n)
+        if action.log:
+            state = log_store_events.with_ranges(state, action.log, at.n)
         if action.load:
             state = replace(state, loads=with_part(state.loads, action.load, at.n, COMMITS_KEPT))
     return state
@@ -147,7 +148,8 @@ def _admit(action: Appended, state: State) -> Appended | Conflict:
         Fenced, OffsetGap: a range of the log store does not follow.
         CommitConflict: a part of a load does not.
     """
-    log_store_events.check_ranges(action.log, state)
+    if action.log:
+        log_store_events.check_ranges(action.log, state)
     check_part(action.load, state.loads)
     found = placed(action.segments, state)
     return found if isinstance(found, Conflict) else replace(action, segments=found)
@@ -170,7 +172,7 @@ KINDS = (
         },
         decode=lambda body: Appended(
             segments=decode_segments(body["segments"]),
-            log=decode_ranges(body.get("log", ())),
+            log=decode_ranges(body["log"]) if "log" in body else (),
             load=decode_part(body["load"]) if "load" in body else None,
         ),
         line=_line_of_append,

@@ -12,7 +12,7 @@
    version are others.
 4. Where a restored chunk had segments without rows, these are carried over, too: they tell the
    balance check that deleted rows were left out there.
-5. A base that is whole stays one (``core.base``): what was merged, or rolled up, is so
+5. A base that is whole stays one (``core.segment``): what was merged, or rolled up, is so
    under other ids. All else is beside it, as it was.
 6. The granularity overrides are those of the version. The definition, tags and ids stay.
 7. Pending plans whose interval overlaps a restored region are aborted: their inputs are hidden.
@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_segtable.core.base import base_of, base_restored
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete, VectorFile
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, made
@@ -50,7 +49,13 @@ from airflow_provider_segtable.core.log_store.manifest import (
     encode_manifests,
 )
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    base_of,
+    base_restored,
+)
 from airflow_provider_segtable.core.segment_codec import (
     Json,
     decode_segments,

@@ -35,9 +35,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.schema import Order, Schema, decode_columns, encode_columns
 from airflow_provider_segtable.core.segment_codec import Json
-from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.core.tables.definition import TableDefinition, decode_kind
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.core.time import Granularity
 
 

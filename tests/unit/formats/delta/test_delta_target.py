@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.time import DAY_US
 from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.delta.log_files import checkpoint_path
 from airflow_provider_segtable.storage import MemoryStorage
-from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.local import SystemClock
 from tests.contract.test_targets import new_file, revision
 from tests.support.builders import BASE, first
 from tests.unit.formats.delta.making import TABLE, Lake

@@ -7,7 +7,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.predicate import Predicate, Value, can_equal, excluded_by
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.data.indexes.entry_kind import (
+from airflow_provider_segtable.data.indexes.entries import (
     TRUST_COLUMNS,
     KnownFiles,
     indexed_columns,
