@@ -39,7 +39,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.publishing import ShownFile, changed_files, shown_files
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval, parse_instant

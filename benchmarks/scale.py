@@ -34,7 +34,8 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.events import Appended, Event, encode
+from airflow_provider_segtable.core.log.events import Event, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard

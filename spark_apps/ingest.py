@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.arguments import pair
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.data.arrow_schema import to_arrow

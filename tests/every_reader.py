@@ -20,12 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import (
-    Event,
-    PlanCompleted,
-    PlanRequested,
-    VersionRestored,
-)
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanRequested
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State

@@ -26,7 +26,8 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
-from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import Deletes, Doubt, Reason, Recovered
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId

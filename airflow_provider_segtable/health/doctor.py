@@ -54,7 +54,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.locks import Lock
-from airflow_provider_segtable.core.log.events import PlanCompleted, segments_of
+from airflow_provider_segtable.core.log.events import segments_of
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.recovery.diagnosis import (

@@ -24,18 +24,17 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
 )
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
-    LogEpochBegun,
-    PlanCompleted,
-    RowsChanged,
+from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.table_events import (
     TableAltered,
     TableDropped,
-    TableRepaired,
-    decode,
+    altered,
 )
-from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import MergedRoots

@@ -30,7 +30,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import folder, name_of
-from airflow_provider_segtable.core.log.events import Event, TableRepaired, decode, encode
+from airflow_provider_segtable.core.log.events import Event, decode, encode
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.replacement import home
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import (

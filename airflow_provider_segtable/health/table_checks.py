@@ -61,8 +61,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.record_index import DELETED
-from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.log.families.append_events import published
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended, published
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
 from airflow_provider_segtable.core.recovery.diagnosis import (

@@ -38,7 +38,8 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.events import Appended, Event
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State

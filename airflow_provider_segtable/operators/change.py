@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,

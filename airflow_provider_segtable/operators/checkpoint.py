@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 from airflow_provider_segtable.core.arguments import seconds, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.library.log_stores import checkpoint_log
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, logged
 from airflow_provider_segtable.services.log_directory import addresses

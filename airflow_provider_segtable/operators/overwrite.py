@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.core.arguments import option, plain
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.operators.ingest import NOTHING, SegtableFilesOperator

@@ -39,7 +39,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import PlanCompleted
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted

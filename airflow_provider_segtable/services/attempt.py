@@ -26,7 +26,11 @@ from typing import Any, TypeAlias
 from airflow_provider_segtable.core.errors import TableGone
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
+from airflow_provider_segtable.core.log.families.plan_events import (
+    PlanAborted,
+    PlanInflight,
+    PlanYielded,
+)
 from airflow_provider_segtable.core.log.plan import Named, Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Place, Segment

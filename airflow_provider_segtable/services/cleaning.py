@@ -66,15 +66,18 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleanable,
+    Cleaned,
     Keep,
+    Swept,
     cleanable,
     forgettable,
     passed_over,
 )
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State

@@ -62,7 +62,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.plan import BuildIndex, Complete, PlanStatus, Rewrite
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Order

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.catch_up import chunks_lacking
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.events import Event, IndexBuilt, segments_of
+from airflow_provider_segtable.core.log.events import Event, segments_of
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.core.log.index_plan import newest_plan
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.services.attempt import Execute

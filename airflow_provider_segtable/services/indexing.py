@@ -46,7 +46,9 @@ from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown,
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState, index_table
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Appended, IndexBuilt, PlanRequested
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.index_plan import pending_plan, without
 from airflow_provider_segtable.core.log.plan import BuildIndex, PlanState
 from airflow_provider_segtable.core.log.state import State, index_of

@@ -27,7 +27,8 @@ from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, 
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.core.locks import Generation, Lock
-from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.families.append_events import Voided
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted, PlanRequested
 from airflow_provider_segtable.core.log.plan import Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import SegmentId

@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
 )
 from airflow_provider_segtable.core.locks import check_allocation
-from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.plan import Plan, PlanState
 from airflow_provider_segtable.core.log.plan_kinds import kind_named, kinds, with_option
 from airflow_provider_segtable.core.log.state import State

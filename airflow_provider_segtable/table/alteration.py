@@ -15,8 +15,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import unfit
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import TableAltered
-from airflow_provider_segtable.core.log.families.table_events import altered
+from airflow_provider_segtable.core.log.families.table_events import TableAltered, altered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Order, Schema, did_you_mean
 from airflow_provider_segtable.core.tables.definition import TableDefinition

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment, SegmentId

@@ -42,7 +42,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
 from airflow_provider_segtable.core.locks import Lock, LockRequest
-from airflow_provider_segtable.core.log.events import Event, TableDropped, encode
+from airflow_provider_segtable.core.log.events import Event, encode
+from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import DATA, DELETES
 from airflow_provider_segtable.core.time import ALL_TIME

@@ -47,7 +47,7 @@ from airflow_provider_segtable.core.indexes.index_state import (
     folder,
     in_words,
 )
-from airflow_provider_segtable.core.log.events import IndexDropped, IndexRequested
+from airflow_provider_segtable.core.log.families.index_events import IndexDropped, IndexRequested
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.segment import Segment

@@ -30,17 +30,15 @@ from airflow_provider_segtable.core.errors import (
     InvalidName,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import (
-    Appended,
+from airflow_provider_segtable.core.log.events import Event, effects
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.consumer_events import (
     ConsumerAdvanced,
     ConsumerDropped,
-    Event,
-    RowsChanged,
-    Tagged,
-    Untagged,
-    effects,
+    needed_from,
 )
-from airflow_provider_segtable.core.log.families.consumer_events import needed_from
+from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.time import Instant, moment

@@ -35,7 +35,8 @@ import pyarrow as pa
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.events import Appended, line
+from airflow_provider_segtable.core.log.events import line
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.state import LastPart, LoadPart, State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_outside, unquoted

@@ -17,8 +17,8 @@ from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, RestoreRefused, VersionExpired
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import VersionRestored
 from airflow_provider_segtable.core.log.families import restore_events
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request

@@ -22,7 +22,7 @@ import numpy as np
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment

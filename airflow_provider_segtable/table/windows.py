@@ -57,7 +57,9 @@ from airflow_provider_segtable.core.log.event_kind import (
     RowsDiffer,
     RowsInserted,
 )
-from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, effects
+from airflow_provider_segtable.core.log.events import Event, effects
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import RowChange, added

@@ -29,13 +29,9 @@ from airflow_provider_segtable.cli.display.output import out
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
-    PlanCompleted,
-    PlanInflight,
-    line,
-)
+from airflow_provider_segtable.core.log.events import Event, line
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.data.sketches import Checksum, checksum_of
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context

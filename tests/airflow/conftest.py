@@ -17,7 +17,7 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.services.attempt import in_process

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.table.table import Table
 from tests.support.airflow_stack import AirflowStack
 from tests.support.processes import importable

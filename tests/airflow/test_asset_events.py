@@ -16,7 +16,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import InvalidName
-from airflow_provider_segtable.core.log.events import Cleaned
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.operators.change import (
     SegtableDeleteOperator,
     SegtableMergeOperator,

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from airflow_provider_segtable.assets.asset_uri import asset_uri
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table

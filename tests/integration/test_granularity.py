@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log.event_log import EventLog

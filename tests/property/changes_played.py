@@ -13,18 +13,15 @@ from typing import Any, NamedTuple
 from airflow_provider_segtable.core.deletion import VectorFile, paths
 from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    Cleaned,
-    Event,
+from airflow_provider_segtable.core.log.events import Action, Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Swept, cleanable
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    RowsChanged,
-    Swept,
 )
-from airflow_provider_segtable.core.log.families.cleaning_events import cleanable
 from airflow_provider_segtable.core.log.fold import admit, apply
 from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
 from airflow_provider_segtable.core.log.invariants import violations

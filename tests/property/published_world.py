@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, Event, encode
+from airflow_provider_segtable.core.log.events import Event, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.tables.evolution import (

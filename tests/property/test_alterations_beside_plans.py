@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict
-from airflow_provider_segtable.core.log.events import PlanCompleted, encode
+from airflow_provider_segtable.core.log.events import encode
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State

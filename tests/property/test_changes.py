@@ -18,11 +18,11 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log import state as log_state
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.families import (
     append_events,
     cleaning_events,
 )
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State

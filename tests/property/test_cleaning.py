@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.log.events import Action, Cleaned, Swept, Tagged, Untagged
-from airflow_provider_segtable.core.log.families.cleaning_events import Keep, cleanable
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.cleaning_events import (
+    Cleaned,
+    Keep,
+    Swept,
+    cleanable,
+)
+from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.examples import examples

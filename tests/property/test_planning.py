@@ -22,16 +22,14 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.locks import FencingToken, Generation
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    Event,
+from airflow_provider_segtable.core.log.events import Action, Event
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    RowsChanged,
-    Voided,
 )
 from airflow_provider_segtable.core.log.fold import Conflict, admit, apply
 from airflow_provider_segtable.core.log.group_plans import MinorPlan

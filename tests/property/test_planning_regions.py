@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.segment import ChunkKey, Shard

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.log.events import Action, PlanCompleted, VersionRestored
-from airflow_provider_segtable.core.log.families.restore_events import restoration
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored, restoration
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    Event,
+from airflow_provider_segtable.core.log.events import Action, Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,

@@ -26,16 +26,12 @@ from typing import ClassVar
 
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
-    PlanCompleted,
-    RowsChanged,
-    TableAltered,
-    TableDropped,
-    VersionRestored,
-    touched,
-)
+from airflow_provider_segtable.core.log.events import Event, touched
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.table_events import TableAltered, TableDropped
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State

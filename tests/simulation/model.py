@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, Self, TypeAlias
 
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    RowsChanged,
-    TableAltered,
-    VersionRestored,
-)
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,

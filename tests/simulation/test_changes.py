@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import Appended, PlanCompleted, RowsChanged
 from airflow_provider_segtable.core.log.families import cleaning_events
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ROW, Segment

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.event import Stamp
-from airflow_provider_segtable.core.log.events import Cleaned
 from airflow_provider_segtable.core.log.families import cleaning_events
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.cleaning import clean

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.log.events import TableAltered
 from airflow_provider_segtable.core.log.families import (
     change_events,
     restore_events,
 )
+from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.health import repair
 from airflow_provider_segtable.table.changes import run_change

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from airflow_provider_segtable.core.log.events import VersionRestored
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.services import cleaning

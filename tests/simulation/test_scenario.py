@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
 from airflow_provider_segtable.core.log import major_plan
-from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.log.families import append_events, plan_events
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus

@@ -109,43 +109,6 @@ from airflow_provider_segtable.core.segment_codec import Json
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval, iso, parse_instant
 
-__all__ = [
-    "Action",
-    "Appended",
-    "Cleaned",
-    "ConsumerAdvanced",
-    "ConsumerDropped",
-    "Event",
-    "FeedsJoined",
-    "IndexBuilt",
-    "IndexDropped",
-    "IndexForwarded",
-    "IndexRequested",
-    "LogEpochBegun",
-    "PlanAborted",
-    "PlanCompleted",
-    "PlanInflight",
-    "PlanRequested",
-    "PlanYielded",
-    "Published",
-    "RowsChanged",
-    "Swept",
-    "TableAltered",
-    "TableDropped",
-    "TableRepaired",
-    "Tagged",
-    "Untagged",
-    "VersionRestored",
-    "Voided",
-    "effects",
-    "kind_of",
-    "line",
-    "plans_of",
-    "published",
-    "segments_of",
-    "touched",
-]
-
 Action: TypeAlias = (
     TableDefinition
     | TableAltered

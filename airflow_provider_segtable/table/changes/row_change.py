@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.state import State, rival
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import (

@@ -42,14 +42,11 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import SegtableError, TableGone
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    FeedsJoined,
-    IndexForwarded,
-    PlanCompleted,
-    RowsChanged,
-)
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.index_events import FeedsJoined, IndexForwarded
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import entries

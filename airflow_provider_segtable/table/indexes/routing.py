@@ -59,12 +59,10 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
 from airflow_provider_segtable.core.indexes.record_index import TOKEN, RecordIndex, rules_of
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    TableRepaired,
-    VersionRestored,
-)
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import Instant, Layout

@@ -36,7 +36,8 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Event, TableDropped, decode
+from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition

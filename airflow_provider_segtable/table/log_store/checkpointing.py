@@ -46,8 +46,9 @@ from airflow_provider_segtable.core.errors import (
     OffsetGap,
 )
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun, VersionRestored
-from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun, bucket_of
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.bucket import BucketCut
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, LogRange

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.log.families.append_events import published
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended, published
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BEGINNING, LogRange, Offset, Position

@@ -52,7 +52,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreError,
     LogStoreUnavailable,
 )
-from airflow_provider_segtable.core.log.events import ConsumerAdvanced
+from airflow_provider_segtable.core.log.families.consumer_events import ConsumerAdvanced
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.assignment import assign

@@ -16,7 +16,8 @@
 from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import Event, TableAltered
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest

@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats, FileList
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact

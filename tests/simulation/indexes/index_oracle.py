@@ -23,17 +23,17 @@ from typing import Any
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import FILE
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.index_events import (
     FeedsJoined,
     IndexBuilt,
     IndexRequested,
-    PlanCompleted,
-    RowsChanged,
-    TableRepaired,
-    VersionRestored,
 )
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_segtable.core.errors import SegtableError, StorageError
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexGap, IndexState
-from airflow_provider_segtable.core.log.events import FeedsJoined, IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import FeedsJoined, IndexBuilt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer, index_lifecycle
 from airflow_provider_segtable.table.index_lifecycle import request_index

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.indexes.record_index import (
     TOKEN,
     key_column,
 )
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of
 from tests.simulation.model import COUNT, Column, Landing, Model, Row, given_value

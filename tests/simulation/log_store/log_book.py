@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.errors import LogStoreUnavailable
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
-    LogEpochBegun,
-    VersionRestored,
-)
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import Epoch, LogRange, Offset, Position
 from airflow_provider_segtable.core.time import Instant

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log_store.bucket import Limits
 from airflow_provider_segtable.log_store.memory_store import MemoryLogStore, MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import LogContext

@@ -19,13 +19,11 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
-    RowsChanged,
-    TableAltered,
-    VersionRestored,
-)
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_segtable.core.log.events import KINDS as EVENTS
-from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.log.event_log import EventLog

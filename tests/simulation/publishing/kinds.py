@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import read_request

@@ -12,13 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Cleaned,
-    Event,
-    PlanCompleted,
-    PlanRequested,
-)
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.table.context import TableContext
 from tests.stress.keyed.workload import streams_in
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import Appended, Event
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.health.verify import verify

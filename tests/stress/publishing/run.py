@@ -25,7 +25,10 @@ from random import Random
 from typing import Any
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from airflow_provider_segtable.core.log.events import Appended, Cleaned, Event, RowsChanged
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.table import Table

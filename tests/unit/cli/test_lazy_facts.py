@@ -6,7 +6,8 @@ from airflow_provider_segtable.cli.advice import advise_filled
 from airflow_provider_segtable.cli.display.facts import describe_facts
 from airflow_provider_segtable.cli.display.output import err
 from airflow_provider_segtable.core.deletion import VectorFile
-from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.time import DAY_US, Interval

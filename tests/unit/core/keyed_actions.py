@@ -2,13 +2,10 @@
 
 from dataclasses import replace
 
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    PlanCompleted,
-    PlanRequested,
-    TableRepaired,
-)
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanRequested
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, Shard, tombstone

@@ -5,13 +5,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    PlanAborted,
-    PlanRequested,
-    TableAltered,
-)
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted, PlanRequested
 from airflow_provider_segtable.core.log.families.table_events import (
+    TableAltered,
     altered,
     decode_table,
     encode_table,

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.segment import (
     ChunkKey,

@@ -5,14 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    ConsumerAdvanced,
-    Event,
-    RowsChanged,
-    Tagged,
-)
+from airflow_provider_segtable.core.log.events import Action, Event
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.consumer_events import ConsumerAdvanced
+from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.reads.effects import BatchLimits, Step, batch_end
 from tests.support.builders import first
 

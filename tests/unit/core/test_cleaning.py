@@ -7,24 +7,23 @@ import pytest
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleaned,
+    Keep,
+    Swept,
+    cleanable,
+    still_cleanable,
+)
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    Swept,
-    TableRepaired,
-    Tagged,
-    Untagged,
 )
-from airflow_provider_segtable.core.log.families.cleaning_events import (
-    Keep,
-    cleanable,
-    still_cleanable,
-)
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State

@@ -17,38 +17,33 @@ from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, Colum
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log import events
-from airflow_provider_segtable.core.log.events import (
-    KINDS,
-    Action,
-    Appended,
-    Cleaned,
+from airflow_provider_segtable.core.log.events import KINDS, Action, Event, decode, encode, touched
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Swept
+from airflow_provider_segtable.core.log.families.consumer_events import (
     ConsumerAdvanced,
     ConsumerDropped,
-    Event,
+)
+from airflow_provider_segtable.core.log.families.index_events import (
     FeedsJoined,
     IndexBuilt,
     IndexDropped,
     IndexForwarded,
     IndexRequested,
-    LogEpochBegun,
+)
+from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    RowsChanged,
-    Swept,
-    TableAltered,
-    TableDropped,
-    TableRepaired,
-    Tagged,
-    Untagged,
-    VersionRestored,
-    Voided,
-    decode,
-    encode,
-    touched,
 )
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.table_events import TableAltered, TableDropped
+from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
 from airflow_provider_segtable.core.log.index_plan import IndexPlan
 from airflow_provider_segtable.core.log.state import LoadPart
 from airflow_provider_segtable.core.log_store.manifest import (

@@ -8,13 +8,13 @@ from airflow_provider_segtable.core.deletion import Deletion, VectorFile, needed
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Cleaned,
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    RowsChanged,
 )
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.log.events import Appended, TableRepaired
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard

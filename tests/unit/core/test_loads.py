@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import LastPart, LoadPart, with_part
 from airflow_provider_segtable.table.log.checkpoint import decode_head, encode_head

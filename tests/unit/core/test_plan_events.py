@@ -7,16 +7,16 @@ import pytest
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families import plan_events
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
 )
-from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from tests.support.builders import (

@@ -7,17 +7,16 @@ import pytest
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.locks import FencingToken
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    RowsChanged,
-    TableRepaired,
-    Voided,
 )
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, Shard

@@ -7,14 +7,13 @@ import pytest
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Appended,
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    RowsChanged,
-    Voided,
 )
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus

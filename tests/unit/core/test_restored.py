@@ -7,15 +7,15 @@ import pytest
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Appended,
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanInflight,
     PlanRequested,
-    TableRepaired,
-    VersionRestored,
 )
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.families.restore_events import (
+    VersionRestored,
     changes_anything,
     restoration,
 )

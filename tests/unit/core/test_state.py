@@ -8,18 +8,17 @@ from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks import FencingToken, Generation
 from airflow_provider_segtable.core.log import fold
-from airflow_provider_segtable.core.log.events import (
-    Appended,
-    Event,
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families import plan_events
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    RowsChanged,
-    TableRepaired,
-    Voided,
 )
-from airflow_provider_segtable.core.log.families import plan_events
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import IdSpace
 from airflow_provider_segtable.core.segment import ChunkKey

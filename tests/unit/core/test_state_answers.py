@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from airflow_provider_segtable.core.deletion import PredicateDelete
 from airflow_provider_segtable.core.locks import FencingToken
-from airflow_provider_segtable.core.log.events import (
-    Appended,
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanInflight,
     PlanRequested,

@@ -11,7 +11,8 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletion import Deletion
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.row_filter import bits_of, flags_of
 from airflow_provider_segtable.data.vector_file import (

@@ -6,7 +6,8 @@ import pytest
 
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import (

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan

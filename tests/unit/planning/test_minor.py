@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted, PlanRequested
 from airflow_provider_segtable.core.log.group_plans import MinorPlan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, Segment

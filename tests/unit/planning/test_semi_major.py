@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.locks import FencingToken
-from airflow_provider_segtable.core.log.events import (
-    Appended,
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    Voided,
 )
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.core.log.state import State

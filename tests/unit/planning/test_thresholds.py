@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.deletion import Deletion
-from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.group_plans import MinorPlan, SemiMajorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, StorageError
-from airflow_provider_segtable.core.log.events import Cleaned
-from airflow_provider_segtable.core.log.families.cleaning_events import Keep
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Keep
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import ShownFile
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision

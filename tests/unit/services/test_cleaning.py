@@ -22,8 +22,8 @@ from airflow_provider_segtable.core.errors import (
     TableExists,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept
-from airflow_provider_segtable.core.log.families.cleaning_events import Keep
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Keep, Swept
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment

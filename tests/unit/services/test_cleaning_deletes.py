@@ -9,7 +9,8 @@ import pytest
 
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Cleaned, TableRepaired
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning.properties import Retention

@@ -13,7 +13,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
-from airflow_provider_segtable.core.log.events import IndexDropped, Swept
+from airflow_provider_segtable.core.log.families.cleaning_events import Swept
+from airflow_provider_segtable.core.log.families.index_events import IndexDropped
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.tables.evolution import DropColumn
 from airflow_provider_segtable.planning.properties import Retention

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families import plan_events
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey

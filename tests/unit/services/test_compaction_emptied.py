@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import PlanAborted
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup

@@ -10,7 +10,8 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.errors import StorageError
-from airflow_provider_segtable.core.log.events import RowsChanged, encode
+from airflow_provider_segtable.core.log.events import encode
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import AllOf

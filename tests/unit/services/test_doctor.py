@@ -11,12 +11,11 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, StorageError
 from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest
-from airflow_provider_segtable.core.log.events import (
-    Event,
+from airflow_provider_segtable.core.log.events import Event, encode
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanInflight,
     PlanYielded,
-    encode,
 )
 from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity

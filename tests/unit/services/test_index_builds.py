@@ -9,7 +9,9 @@ from airflow_provider_segtable.core import catch_up
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
-from airflow_provider_segtable.core.log.events import IndexBuilt, PlanRequested, decode, encode
+from airflow_provider_segtable.core.log.events import decode, encode
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.data.indexes.entries import entries

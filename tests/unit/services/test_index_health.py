@@ -9,7 +9,8 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import BYTES, CHECKSUM, FileList
 from airflow_provider_segtable.core.indexes.index_state import folder
-from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.health.doctor import examine

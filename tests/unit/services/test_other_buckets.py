@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import PlanCompleted
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.segment import Place

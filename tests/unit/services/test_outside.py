@@ -10,16 +10,12 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsafePath
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    Event,
-    RowsChanged,
-    Swept,
-    TableRepaired,
-    Tagged,
-    encode,
-)
+from airflow_provider_segtable.core.log.events import Action, Event, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.cleaning_events import Swept
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, Shard
 from airflow_provider_segtable.data.local_files import LocalFiles

@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import LockLost, SchemaMismatch
 from airflow_provider_segtable.core.locks import FencingToken, Generation, LockRequest, Mode
-from airflow_provider_segtable.core.log.events import PlanInflight, PlanYielded
+from airflow_provider_segtable.core.log.families.plan_events import PlanInflight, PlanYielded
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import Done, in_process

@@ -15,7 +15,8 @@ from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.facts import describe_facts, event_facts
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, UnsupportedFormat
 from airflow_provider_segtable.core.log import plan_kinds
-from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested, decode, encode
+from airflow_provider_segtable.core.log.events import decode, encode
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus

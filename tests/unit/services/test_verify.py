@@ -12,7 +12,8 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotATable, StorageError
 from airflow_provider_segtable.core.log import events
-from airflow_provider_segtable.core.log.events import Appended, Tagged
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.schema import Metric, MetricKind

@@ -8,7 +8,8 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.core.log.events import Action, Appended, Event, encode
+from airflow_provider_segtable.core.log.events import Action, Event, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

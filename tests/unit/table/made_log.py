@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from airflow_provider_segtable.core.log.events import Action, Appended, Event, encode
+from airflow_provider_segtable.core.log.events import Action, Event, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage

@@ -19,12 +19,12 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
 )
 from airflow_provider_segtable.core.locks import FencingToken, LockRequest
-from airflow_provider_segtable.core.log.events import (
-    Event,
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    RowsChanged,
 )
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import State

@@ -18,15 +18,14 @@ from airflow_provider_segtable.core.indexes.index_state import (
     IndexState,
 )
 from airflow_provider_segtable.core.locks import FencingToken, Generation
-from airflow_provider_segtable.core.log.events import (
-    Appended,
+from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    Tagged,
-    Voided,
 )
+from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.state import (
     IdSpaces,
     LastPart,

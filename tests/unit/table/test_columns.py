@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     DropColumn,

@@ -13,7 +13,8 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.fold import Conflict
 from airflow_provider_segtable.ports.coordination import Overtaken
 from airflow_provider_segtable.table.committer import (

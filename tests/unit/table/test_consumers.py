@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.errors import (
     WindowExpired,
 )
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Cleaned
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.properties import Retention

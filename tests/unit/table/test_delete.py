@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.data.where import condition

@@ -19,7 +19,8 @@ from airflow_provider_segtable.core.errors import (
     TableInUse,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import TableDropped, Tagged
+from airflow_provider_segtable.core.log.families.table_events import TableDropped
+from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.health.repair import plan_repair

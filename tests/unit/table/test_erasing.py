@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares, Day
 from airflow_provider_segtable.core.tables.rollup_kind import (

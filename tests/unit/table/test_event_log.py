@@ -8,7 +8,10 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Appended, Cleaned, Event, Tagged, encode
+from airflow_provider_segtable.core.log.events import Event, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
+from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.event_log import (

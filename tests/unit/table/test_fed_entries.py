@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START, FileList
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.table.committer import Change, commit_or_raise, forward_feeds
 from airflow_provider_segtable.table.index_lifecycle import request_index

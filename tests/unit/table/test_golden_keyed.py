@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.log.events import ConsumerAdvanced, PlanCompleted, encode
+from airflow_provider_segtable.core.log.events import encode
+from airflow_provider_segtable.core.log.families.consumer_events import ConsumerAdvanced
+from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.keyed.group_reader import described_roots, own_root

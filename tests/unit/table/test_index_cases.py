@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.catch_up import next_piece
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, FileList
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState, IndexStatus
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.core.log.group_plans import SemiMajorPlan
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services import indexing

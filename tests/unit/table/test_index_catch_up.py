@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.indexes.index_state import (
     decode_indexes,
     encode_indexes,
 )
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.core.time import HOUR_US, Interval, iso
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.index_lifecycle import drop_index, request_index

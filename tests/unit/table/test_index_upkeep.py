@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileList
 from airflow_provider_segtable.core.indexes.index_state import unfit
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import IndexForwarded
+from airflow_provider_segtable.core.log.families.index_events import IndexForwarded
 from airflow_provider_segtable.core.log.fold import admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn

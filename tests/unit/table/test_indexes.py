@@ -13,7 +13,8 @@ from airflow_provider_segtable.core.indexes.index_state import (
     IndexStatus,
     folder,
 )
-from airflow_provider_segtable.core.log.events import Appended, decode, encode
+from airflow_provider_segtable.core.log.events import decode, encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.table.committer import Change, commit, forward_feeds
 from airflow_provider_segtable.table.dropping import is_index_marker

@@ -10,8 +10,8 @@ from airflow_provider_segtable.core.errors import CorruptTable, StorageError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START, FileList
 from airflow_provider_segtable.core.indexes.index_state import Feed, folder
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import (
-    Action,
+from airflow_provider_segtable.core.log.events import Action
+from airflow_provider_segtable.core.log.families.index_events import (
     FeedsJoined,
     IndexBuilt,
     IndexForwarded,

@@ -15,7 +15,8 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     OffsetGap,
 )
-from airflow_provider_segtable.core.log.events import Appended, LogEpochBegun
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset

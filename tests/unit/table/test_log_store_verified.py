@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.log.events import Appended, encode
+from airflow_provider_segtable.core.log.events import encode
+from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.data.file_offsets import FileOffsets

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import KEPT, Overwritten, rival
 from airflow_provider_segtable.core.requests.change_request import Delete, GivenRows, Merge, Sql

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     SchemaMismatch,
 )
-from airflow_provider_segtable.core.log.events import TableAltered
+from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, WidenColumn
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.planning.properties import Policy, settings

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import NotFound
-from airflow_provider_segtable.core.log.events import IndexBuilt, PlanAborted
+from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
+from airflow_provider_segtable.core.log.families.plan_events import PlanAborted
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment

@@ -13,7 +13,8 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
 )
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.schema import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     WindowExpired,
 )
-from airflow_provider_segtable.core.log.events import TableRepaired
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.schema import Metric
