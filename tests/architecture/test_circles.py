@@ -7,7 +7,7 @@ import grimp
 
 NAME = "airflow_provider_segtable"
 TYPES_ONLY = (f"{NAME}.core.log.plan", f"{NAME}.core.log.state")
-"""A plan judges states, and a state has plans: the former imports the latter for its types alone."""
+"""A plan judges states, and a state has plans; the former imports the latter for types alone."""
 
 
 def imports() -> dict[str, set[str]]:
