@@ -55,10 +55,10 @@ class _Output(Protocol):
 class ArrowSource:
     """An open object."""
 
-    def __init__(self, path: str, file: _Input) -> None:
-        """Read from an Arrow random access file."""
+    def __init__(self, path: str, file: _Input, size: int) -> None:
+        """Read from an Arrow random access file of ``size`` bytes."""
         self.path = path
-        self.size = file.size()
+        self.size = size
         self._file = file
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -113,8 +113,9 @@ class ArrowFiles:
     def open(self, path: str) -> Iterator[Source]:
         """Open an object for reading."""
         with accessing(path):
-            file = self._filesystem.open_input_file(self._full(path))
-            source = ArrowSource(path, file)
+            target = self._full(path)
+            file = self._filesystem.open_input_file(target)
+            source = ArrowSource(path, file, _size(self._filesystem, target, file))
         with file:
             yield source
 
@@ -141,6 +142,17 @@ class ArrowFiles:
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{inside(path, self._root)}"
+
+
+def _size(filesystem: fs.FileSystem, target: str, file: _Input) -> int:
+    """Return an open object's size without reading it.
+
+    For Google Cloud Storage, pyarrow's ``size`` begins to read the whole object.
+    """
+    if filesystem.type_name != "gcs":
+        return file.size()
+    size: int = filesystem.get_file_info(target).size
+    return size
 
 
 Place: TypeAlias = tuple[fs.FileSystem, str]
