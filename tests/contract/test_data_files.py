@@ -355,6 +355,21 @@ def test_answers_of_object_stores_are_told_apart(
     assert "disk" not in str(caught.value)
 
 
+class RefusingFileSystem:
+    """A file system whose client reports a refused request as a bad value, as Google's does."""
+
+    def open_input_file(self, path: str) -> object:
+        """Refuse it."""
+        raise pa.ArrowInvalid(f"{path}: <Code>ExpiredToken</Code>")
+
+
+def test_a_refused_request_is_no_bad_value() -> None:
+    """No error of pyarrow leaves the adapter."""
+    files = ArrowFiles(RefusingFileSystem(), "bucket/table")
+    with pytest.raises(CredentialsExpired, match=PATH), files.open(PATH):
+        pass
+
+
 def test_a_full_disk_is_storage_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that finds no space is StorageFull, and nothing stays."""
 
