@@ -61,6 +61,7 @@ PAGE = 1000
 _STATUS = re.compile(r"status code: (\d{3})")
 _UNAUTHENTICATED, _FORBIDDEN = 401, 403
 _CONFLICT, _TOO_MANY, _NOT_IMPLEMENTED, _UNAVAILABLE, _FULL = 409, 429, 501, 503, 507
+_DENIED_IN_BULK, _SLOW_DOWN = "(code: AccessDenied)", "<Code>SlowDown</Code>"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _QUOTA = ("QuotaExceeded", "StorageFull")
 _EXPIRED = (
@@ -211,7 +212,7 @@ def _not_created(error: Exception, full: str) -> StorageError:
 
 
 def _not_written(error: Exception, full: str) -> StorageError:
-    if _status(error) in {_TOO_MANY, _UNAVAILABLE}:
+    if _busy(error):
         return _too_many(full, _line(error))
     return _known(error, full) or StorageError(
         f"{full} could not be written: check the endpoint and the network ({_line(error)})"
@@ -254,7 +255,7 @@ def _not_read(
         return refused
     if isinstance(error, FileNotFoundError):
         return missing(f"{full} is not there")
-    if _status(error) in {_TOO_MANY, _UNAVAILABLE}:
+    if _busy(error):
         return _too_many(full, _line(error))
     if _denied(error):
         return StorageError(
@@ -290,10 +291,16 @@ def _too_many(full: str, answer: str) -> StorageError:
 
 def _denied(error: Exception) -> bool:
     """Return whether the store refused access; a deletion in bulk has no class for that."""
-    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or _status(error) in {
-        _UNAUTHENTICATED,
-        _FORBIDDEN,
-    }
+    return (
+        isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        or _status(error) in {_UNAUTHENTICATED, _FORBIDDEN}
+        or _DENIED_IN_BULK in str(error)
+    )
+
+
+def _busy(error: Exception) -> bool:
+    """Return whether the store refused a request, or one of a bulk, for their number."""
+    return _status(error) in {_TOO_MANY, _UNAVAILABLE} or _SLOW_DOWN in str(error)
 
 
 def _status(error: Exception) -> int | None:

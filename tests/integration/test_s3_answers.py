@@ -171,6 +171,34 @@ def test_expired_credentials_are_a_type_of_their_own() -> None:
                 call()
 
 
+class InBulk(Answer):
+    """A success of a deletion in bulk that names one object which was not deleted."""
+
+    @property
+    def body(self) -> bytes:
+        """Return the result."""
+        inner = f"<Key>t/0</Key><Code>{self.code}</Code><Message>why</Message>"
+        return f"<DeleteResult><Error>{inner}</Error></DeleteResult>".encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning", "says"),
+    [
+        ("AccessDenied", ReadOnlyStorage, "check the credentials"),
+        ("SlowDown", StorageError, "so many requests"),
+        ("InternalError", StorageError, "could not be written"),
+    ],
+)
+def test_a_deletion_that_failed_in_a_success_is_an_error(
+    code: str, meaning: type[StorageError], says: str
+) -> None:
+    """S3 answers 200 to a deletion in bulk, which is how obstore deletes one object."""
+    with ScriptedServer(InBulk(200, code)) as server:
+        with pytest.raises(StorageError, match=says) as caught:
+            storage_at(server.endpoint).delete("0")
+        assert type(caught.value) is meaning
+
+
 @pytest.fixture
 def behind_proxy(s3: LoopbackS3) -> Iterator[AnswerLosingProxy]:
     """A real S3 behind a proxy that loses the next PUT's answer."""
