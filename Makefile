@@ -99,6 +99,11 @@ test-long: venv $(CLASSES) ## Run what is marked `long`, then all examples of pr
 	@$(PYTEST) -m long $(ARGS) $(call paths,$(SUITES))
 	@HYPOTHESIS_PROFILE=whole $(PYTEST) -m "not long" $(ARGS) $(PROPERTIES)
 
+.PHONY: test-stores
+test-stores: venv ## Install real S3, GCS and Azure servers below build/, hold the contracts against each, print a matrix (ARGS="-k azurite")
+	@.ci/stores
+	@SEGTABLE_STORES=required $(PYTEST) -q $(ARGS) tests/stores
+
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
 	@$(BIN)/python -m tests.simulation.scenario \

@@ -48,6 +48,7 @@ from pathlib import Path
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
+    CredentialsExpired,
     InvalidInput,
     NotFound,
     ReadOnlyStorage,
@@ -285,12 +286,23 @@ _DATA_FILE: Kinds = {
     errno.EEXIST: (AlreadyExists, "exists already; data files are never overwritten"),
     errno.EACCES: (ReadOnlyStorage, "may not be accessed: check permissions"),
     errno.EPERM: (ReadOnlyStorage, "may not be accessed: check permissions"),
+    errno.EKEYEXPIRED: (
+        CredentialsExpired,
+        "may not be accessed: the credentials have expired; renew them where they were given",
+    ),
     **_ALWAYS,
 }
 _OTHER = (StorageError, "failed: check the disk and mount")
+_IN_A_STORE = (  # a store answers a HEAD without a reason, also where a token has ended
+    StorageError,
+    "failed: check the endpoint, the network, and whether the credentials have expired",
+)
 _CODES_IN_TEXT = {
     "NO_SUCH_BUCKET": errno.ENOENT,
     "NoSuchBucket": errno.ENOENT,
+    "ExpiredToken": errno.EKEYEXPIRED,
+    "not valid in the specified time frame": errno.EKEYEXPIRED,
+    "token is expired": errno.EKEYEXPIRED,
     "ACCESS_DENIED": errno.EACCES,
     "AccessDenied": errno.EACCES,
     "Permission denied": errno.EACCES,
@@ -318,7 +330,8 @@ def _translated(place: str, kinds: Kinds) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind, problem = kinds.get(_code(error, kinds), _OTHER)
+        other = _IN_A_STORE if error.errno is None else _OTHER
+        kind, problem = kinds.get(_code(error, kinds), other)
         said = redacted(error.strerror or str(error))
         raise kind(f"{place} {problem} ({said})") from error
 

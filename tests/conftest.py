@@ -39,6 +39,7 @@ _KEPT = {
     "SEGTABLE_SEED",
     "SEGTABLE_SEEDS",
     "SEGTABLE_KILLS",
+    "SEGTABLE_STORES",
 }
 
 # pytest-xdist tells its workers the width of the terminal; what people see would depend on it.

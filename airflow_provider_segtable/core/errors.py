@@ -36,6 +36,7 @@ without a retry if the code is ``Exit.USAGE``. So a new error is a class here an
     │   ├── LogExpired              events were cleaned while they were read
     │   ├── AlreadyExists           put-if-absent lost
     │   ├── ReadOnlyStorage
+    │   ├── CredentialsExpired      renew them; nothing is wrong with the table
     │   ├── StorageFull
     │   ├── UnsafePath              a symbolic link is in the way; none is followed
     │   ├── UnsafeStorage           the store ignores put-if-absent
@@ -199,6 +200,10 @@ class AlreadyExists(StorageError):
 
 class ReadOnlyStorage(StorageError):
     """The storage refuses writes."""
+
+
+class CredentialsExpired(StorageError):
+    """The store no longer accepts a token that has ended; the message says how to renew it."""
 
 
 class StorageFull(StorageError):

@@ -12,7 +12,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import SplitResult, quote, unquote
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
 
@@ -228,6 +228,7 @@ class Azure(ObjectStore):
             "account_key": _first(given, "account_key", "access_key"),
             "sas_token": given.get("sas_token"),
         }
+        arguments |= self._authorities(given, arguments["account_name"])
         path = f"{place.netloc.partition('@')[0]}{unquote(place.path)}"
         return FileSystem(kind="AzureFileSystem", arguments=arguments, path=path)
 
@@ -236,6 +237,23 @@ class Azure(ObjectStore):
             return f"{place.scheme}://{place.netloc}"
         account = self._account(place, self.bare(options))
         return f"abfss://{place.netloc}@{account}.dfs.core.windows.net"
+
+    def _authorities(self, given: Options, account: str | None) -> dict[str, str]:
+        """Return where pyarrow finds the services of an endpoint that the options name.
+
+        An authority that begins with a dot follows the account's name; any other one precedes it.
+        """
+        endpoint = _first(given, "endpoint", "blob_endpoint", "endpoint_url")
+        if endpoint is None:
+            return {}
+        place = urlsplit(endpoint)
+        host = place.netloc.removeprefix(f"{account}")
+        return {
+            "blob_storage_authority": host,
+            "blob_storage_scheme": place.scheme,
+            "dfs_storage_authority": host.replace(".blob.", ".dfs.", 1),
+            "dfs_storage_scheme": place.scheme,
+        }
 
     def _account(self, place: SplitResult, given: Options) -> str:
         account = place.netloc.partition("@")[2].partition(".")[0] or given.get("account_name")
@@ -271,6 +289,22 @@ KINDS: tuple[Scheme, ...] = (LocalDisk(), S3(), GoogleCloud(), Azure(), Memory()
 
 SCHEMES: dict[str, Scheme] = {name: kind for kind in KINDS for name in kind.names}
 """The kinds of stores by the schemes of their URIs."""
+
+
+# Stores that hold files and no tables: their names get the way out into the message.
+NO_TABLES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("hdfs", "viewfs", "webhdfs"),
+        "HDFS holds no tables, since its clients here have no put-if-absent: keep the table in an "
+        "object store or on a mounted disk, and load files from HDFS by Spark (engine spark)",
+    ),
+    **dict.fromkeys(
+        ("wasb", "wasbs", "adl"),
+        "this connector of Azure was retired: write "
+        "abfss://container@account.dfs.core.windows.net/path",
+    ),
+}
+"""Schemes that are refused with a way out of their own."""
 
 
 def store_of(scheme: str) -> ObjectStore | None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from pyarrow import fs
+from pyarrow import ArrowInvalid, fs
 
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
 from airflow_provider_segtable.core.paths import inside
@@ -52,18 +52,28 @@ class _Output(Protocol):
     def close(self) -> None: ...
 
 
+@contextmanager
+def _accessing(path: str) -> Iterator[None]:
+    """Translate an object store's error; Google's client reports a bad request as a bad value."""
+    with accessing(path):
+        try:
+            yield
+        except ArrowInvalid as error:
+            raise OSError(str(error)) from error
+
+
 class ArrowSource:
     """An open object."""
 
-    def __init__(self, path: str, file: _Input) -> None:
-        """Read from an Arrow random access file."""
+    def __init__(self, path: str, file: _Input, size: int) -> None:
+        """Read from an Arrow random access file of ``size`` bytes."""
         self.path = path
-        self.size = file.size()
+        self.size = size
         self._file = file
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``."""
-        with accessing(self.path):
+        with _accessing(self.path):
             data = self._file.read_at(length, offset) if length else b""
         if len(data) != length:
             raise truncated(self.path, offset + len(data), length - len(data))
@@ -82,7 +92,7 @@ class ArrowSink:
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        with accessing(self.path):
+        with _accessing(self.path):
             self._stream.write(data)
         self.position += len(data)
 
@@ -92,7 +102,7 @@ class ArrowSink:
 
     def commit(self) -> None:
         """Finish the upload; the object is visible afterwards."""
-        with accessing(self.path):
+        with _accessing(self.path):
             self._stream.close()
         self.committed = True
 
@@ -112,9 +122,10 @@ class ArrowFiles:
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
         """Open an object for reading."""
-        with accessing(path):
-            file = self._filesystem.open_input_file(self._full(path))
-            source = ArrowSource(path, file)
+        with _accessing(path):
+            target = self._full(path)
+            file = self._filesystem.open_input_file(target)
+            source = ArrowSource(path, file, _size(self._filesystem, target, file))
         with file:
             yield source
 
@@ -122,7 +133,7 @@ class ArrowFiles:
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new object."""
         target = self._full(path)
-        with accessing(path):
+        with _accessing(path):
             if self._filesystem.get_file_info(target).type != fs.FileType.NotFound:
                 raise FileExistsError(errno.EEXIST, "exists", target)
             sink = ArrowSink(path, self._filesystem.open_output_stream(target))
@@ -136,11 +147,22 @@ class ArrowFiles:
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is missing."""
-        with accessing(path), contextlib.suppress(FileNotFoundError):
+        with _accessing(path), contextlib.suppress(FileNotFoundError):
             self._filesystem.delete_file(self._full(path))
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{inside(path, self._root)}"
+
+
+def _size(filesystem: fs.FileSystem, target: str, file: _Input) -> int:
+    """Return an open object's size without reading it.
+
+    For Google Cloud Storage, pyarrow's ``size`` begins to read the whole object.
+    """
+    if filesystem.type_name != "gcs":
+        return file.size()
+    size: int = filesystem.get_file_info(target).size
+    return size
 
 
 Place: TypeAlias = tuple[fs.FileSystem, str]

@@ -8,13 +8,16 @@
    | 2xx                            | created                                        |
    | 412, Azure's 409 BlobAlready…  | ``AlreadyExists``                              |
    | any other 409                  | undecided: sent again, a few times             |
-   | 401, 403                       | ``ReadOnlyStorage``                            |
+   | 429                            | not done: sent again, then ``StorageError``    |
+   | a token has ended              | ``CredentialsExpired``                         |
+   | any other 401, 403             | ``ReadOnlyStorage``                            |
    | 507, quota                     | ``StorageFull``                                |
    | 501                            | ``UnsafeStorage``: no conditional writes       |
    | other 4xx                      | ``StorageError``                               |
    | other 5xx, no answer           | ``OutcomeUnknown``                             |
 
-2. All other requests may be repeated without harm and go through a store that retries.
+2. All other requests may be repeated without harm and go through a store that retries. Requests
+   that the store still refuses for their number (429, 503) are named as such.
 3. A missing bucket is a ``StorageError``, never ``NotFound``: "cannot tell" is not "none".
 4. A store that lists out of order (S3 directory buckets) is refused rather than misread.
 """
@@ -25,11 +28,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
+    CredentialsExpired,
     NotFound,
     OutcomeUnknown,
     ReadOnlyStorage,
@@ -50,9 +59,18 @@ FIRST_PAUSE_S = 0.05
 PAGE = 1000
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_CONFLICT, _NOT_IMPLEMENTED, _FULL = 409, 501, 507
+_UNAUTHENTICATED, _FORBIDDEN = 401, 403
+_CONFLICT, _TOO_MANY, _NOT_IMPLEMENTED, _UNAVAILABLE, _FULL = 409, 429, 501, 503, 507
+_DENIED_IN_BULK, _SLOW_DOWN = "(code: AccessDenied)", "<Code>SlowDown</Code>"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _QUOTA = ("QuotaExceeded", "StorageFull")
+_EXPIRED = (
+    "ExpiredToken",  # S3, Google Cloud Storage
+    "TokenRefreshRequired",  # S3
+    "not valid in the specified time frame",  # Azure, a shared access signature
+    "token is expired",  # Azure, OAuth
+)
+_OTHER_TIME = ("RequestTimeTooSkewed", "RequestTimeSkewed")
 _CREDENTIAL_SERVICE = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 _Failure = (BaseError, FileNotFoundError, PermissionError, ValueError, OSError)
 
@@ -101,15 +119,19 @@ class ObjectStorage:
         if ready is not None:
             ready()
         checked(path, self._uri)
+        decided = True
         for attempt in range(UNDECIDED_ATTEMPTS):
             try:
                 obstore.put(self._once, path, data, mode="create", use_multipart=False)
             except _Failure as error:
                 if not _undecided(error):
                     raise _not_created(error, self._full(path)) from error
+                decided &= _status(error) == _TOO_MANY
             else:
                 return
             self._clock.sleep(FIRST_PAUSE_S * 2**attempt * (0.5 + self._chance.uniform() / 2))
+        if decided:
+            raise _too_many(self._full(path), f"429, {UNDECIDED_ATTEMPTS} times")
         raise OutcomeUnknown(
             f"{self._full(path)}: the store answered 409 {UNDECIDED_ATTEMPTS} times without "
             "a decision; run the command again"
@@ -174,7 +196,8 @@ class ObjectStorage:
 
 
 def _undecided(error: Exception) -> bool:
-    return _status(error) == _CONFLICT and "BlobAlreadyExists" not in str(error)
+    status = _status(error)
+    return status == _TOO_MANY or (status == _CONFLICT and "BlobAlreadyExists" not in str(error))
 
 
 def _not_created(error: Exception, full: str) -> StorageError:
@@ -189,6 +212,8 @@ def _not_created(error: Exception, full: str) -> StorageError:
 
 
 def _not_written(error: Exception, full: str) -> StorageError:
+    if _busy(error):
+        return _too_many(full, _line(error))
     return _known(error, full) or StorageError(
         f"{full} could not be written: check the endpoint and the network ({_line(error)})"
     )
@@ -199,12 +224,15 @@ def _known(error: Exception, full: str) -> StorageError | None:
     status, text = _status(error), str(error)
     if _is_about_credentials(text) or _names_no_bucket(error):
         return _unreachable(text, full, error)
+    refused = _refused_for_time(text, full, error)
+    if refused is not None:
+        return refused
     if status == _FULL or any(word in text for word in _QUOTA):
         return StorageFull(f"{full} does not fit: free space or raise the quota ({_line(error)})")
-    if isinstance(error, PermissionError) or _kind(error) in _DENIED:
+    if isinstance(error, PermissionError) or _denied(error):
         return ReadOnlyStorage(
-            f"{full} may not be written: check the credentials and their right to put objects "
-            f"({_line(error)})"
+            f"{full} may not be written: check the credentials, whether they have expired, and "
+            f"their right to put objects ({_line(error)})"
         )
     if status == _NOT_IMPLEMENTED:
         return UnsafeStorage(
@@ -222,20 +250,57 @@ def _not_read(
     text = str(error)
     if _is_about_credentials(text) or _names_no_bucket(error):
         return _unreachable(text, full, error)
+    refused = _refused_for_time(text, full, error)
+    if refused is not None:
+        return refused
     if isinstance(error, FileNotFoundError):
         return missing(f"{full} is not there")
-    if _kind(error) in _DENIED:
-        return StorageError(f"{full} may not be read: check the credentials ({_line(error)})")
+    if _busy(error):
+        return _too_many(full, _line(error))
+    if _denied(error):
+        return StorageError(
+            f"{full} may not be read: check the credentials, and whether they have expired "
+            f"({_line(error)})"
+        )
     return StorageError(
         f"{full} could not be read: check the endpoint and the network ({_line(error)})"
     )
 
 
-_DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
+def _refused_for_time(text: str, full: str, error: Exception) -> StorageError | None:
+    """Return the error for credentials or a clock that the store refuses, else None."""
+    if any(word in text for word in _EXPIRED):
+        return CredentialsExpired(
+            f"{full}: the credentials have expired; renew them in the storage options or in the "
+            f"environment, then run the command again ({_line(error)})"
+        )
+    if any(word in text for word in _OTHER_TIME):
+        return StorageError(
+            f"{full}: this host's clock is too far off the store's; set it (NTP) and run the "
+            f"command again ({_line(error)})"
+        )
+    return None
 
 
-def _kind(error: Exception) -> str:
-    return type(error).__name__
+def _too_many(full: str, answer: str) -> StorageError:
+    return StorageError(
+        f"{full}: the store refuses so many requests; run the command again later, or with fewer "
+        f"writers ({answer})"
+    )
+
+
+def _denied(error: Exception) -> bool:
+    """Return whether the store refused access; a deletion in bulk has no class for that."""
+    return (
+        isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        or _status(error) in {_UNAUTHENTICATED, _FORBIDDEN}
+        or _DENIED_IN_BULK in str(error)
+    )
+
+
+def _busy(error: Exception) -> bool:
+    """Return whether the store refused a request, or one of a bulk, for their number."""
+    return _status(error) in {_TOO_MANY, _UNAVAILABLE} or _SLOW_DOWN in str(error)
 
 
 def _status(error: Exception) -> int | None:

@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.errors import (
     UnsafeStorage,
 )
 from airflow_provider_segtable.core.schemes import (
+    NO_TABLES,
     SCHEMES,
     Client,
     Memory,
@@ -106,7 +107,8 @@ def _parts(uri: str) -> SplitResult | None:
     except ValueError as error:
         raise _invalid(uri, str(error)) from None
     if parts.scheme not in SCHEMES:
-        raise _invalid(uri, f"scheme {parts.scheme!r} is not supported")
+        known = f"scheme {parts.scheme!r} is not supported"
+        raise _invalid(uri, NO_TABLES.get(parts.scheme, known))
     if parts.query or parts.fragment:
         raise _invalid(uri, "'?' and '#' have no meaning here; write them as %3F and %23")
     if ":" in parts.netloc.rpartition("@")[0]:

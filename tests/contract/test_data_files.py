@@ -16,6 +16,7 @@ from pyarrow import fs
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CorruptTable,
+    CredentialsExpired,
     InvalidName,
     NotFound,
     ReadOnlyStorage,
@@ -335,6 +336,40 @@ def test_system_errors_are_told_apart(code: int, kind: type[StorageError]) -> No
     assert type(caught.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "says"),
+    [
+        ("AWS Error ACCESS_DENIED during HeadObject", ReadOnlyStorage, "check permissions"),
+        ("ExpiredToken: The provided token has expired", CredentialsExpired, "renew them"),
+        ("Signature not valid in the specified time frame", CredentialsExpired, "renew them"),
+        ("HTTP status 400 during HeadObject: No response body", StorageError, "have expired"),
+    ],
+)
+def test_answers_of_object_stores_are_told_apart(
+    text: str, kind: type[StorageError], says: str
+) -> None:
+    """An error without a number is an object store's: its text decides, and no disk is blamed."""
+    with pytest.raises(StorageError, match=says) as caught, accessing(PATH):
+        raise OSError(text)
+    assert type(caught.value) is kind
+    assert "disk" not in str(caught.value)
+
+
+class RefusingFileSystem:
+    """A file system whose client reports a refused request as a bad value, as Google's does."""
+
+    def open_input_file(self, path: str) -> object:
+        """Refuse it."""
+        raise pa.ArrowInvalid(f"{path}: <Code>ExpiredToken</Code>")
+
+
+def test_a_refused_request_is_no_bad_value() -> None:
+    """No error of pyarrow leaves the adapter."""
+    files = ArrowFiles(RefusingFileSystem(), "bucket/table")
+    with pytest.raises(CredentialsExpired, match=PATH), files.open(PATH):
+        pass
+
+
 def test_a_full_disk_is_storage_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that finds no space is StorageFull, and nothing stays."""
 
@@ -373,6 +408,8 @@ def test_azure_and_google_open_without_a_request() -> None:
     """Options named as obstore names them open the other object stores, too."""
     azure = {"azure_storage_account_name": "acc", "azure_storage_account_key": "a2V5"}
     assert isinstance(open_files("az://container/table", azure), ArrowFiles)
+    private = {"endpoint": "https://acc.privatelink.blob.core.windows.net"}
+    assert isinstance(open_files("az://container/table", azure | private), ArrowFiles)
     uri = "abfss://container@acc.dfs.core.windows.net/table"
     assert isinstance(open_files(uri, {"account_key": "a2V5"}), ArrowFiles)
     assert isinstance(open_files("gs://bucket/table", {"skip_signature": "true"}), ArrowFiles)

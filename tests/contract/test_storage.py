@@ -24,7 +24,13 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage import LocalStorage, MemoryStorage, open_storage, probe
+from airflow_provider_segtable.storage import (
+    LocalStorage,
+    MemoryStorage,
+    check_uri,
+    open_storage,
+    probe,
+)
 from tests.support.clock import FakeRandomness
 from tests.support.s3 import LoopbackS3
 
@@ -305,6 +311,22 @@ def test_a_place_that_is_none_is_refused(uri: str) -> None:
     with pytest.raises(InvalidName) as caught:
         open_storage(uri)
     assert repr(uri)[1:-1] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "way_out"),
+    [
+        ("hdfs://host/t", r"HDFS holds no tables.*object store.*engine spark"),
+        ("viewfs://cluster/t", "HDFS holds no tables"),
+        ("wasbs://c@account.blob.core.windows.net/t", "write abfss://"),
+    ],
+)
+def test_a_store_that_holds_no_tables_is_refused_with_a_way_out(uri: str, way_out: str) -> None:
+    """HDFS and retired connectors are refused by name, wherever a table's URI is given."""
+    with pytest.raises(InvalidName, match=way_out):
+        open_storage(uri)
+    with pytest.raises(InvalidName, match=way_out):
+        check_uri(uri)
 
 
 def test_an_unknown_option_is_named() -> None:

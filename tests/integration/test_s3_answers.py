@@ -8,6 +8,7 @@ from obstore.store import S3Store
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
+    CredentialsExpired,
     NotFound,
     OutcomeUnknown,
     ReadOnlyStorage,
@@ -30,6 +31,7 @@ from tests.support.s3 import LoopbackS3, options_for
 CONFLICT = Answer(409, "ConditionalRequestConflict")
 LOST = Answer(412, "PreconditionFailed")
 CREATED = Answer(200)
+TOO_MANY = Answer(429, "SlowDown")
 
 
 def storage_at(endpoint: str, clock: FakeClock | None = None) -> ObjectStorage:
@@ -47,6 +49,8 @@ def storage_at(endpoint: str, clock: FakeClock | None = None) -> ObjectStorage:
         (LOST, AlreadyExists, "exists already"),
         (Answer(403, "AccessDenied"), ReadOnlyStorage, "check the credentials"),
         (Answer(401), ReadOnlyStorage, "check the credentials"),
+        (Answer(400, "ExpiredToken"), CredentialsExpired, "renew them"),
+        (Answer(403, "RequestTimeTooSkewed"), StorageError, "this host's clock"),
         (Answer(404, "NoSuchBucket"), StorageError, "create it first"),
         (Answer(400, "InvalidRequest"), StorageError, "was refused"),
         (Answer(507, "XMinioStorageFull"), StorageFull, "free space"),
@@ -91,6 +95,37 @@ def test_a_409_decides_nothing_and_is_sent_again(
     assert clock.slept[0] < clock.slept[1]
 
 
+@pytest.mark.parametrize("then", [CREATED, LOST])
+def test_a_429_is_sent_again(then: Step) -> None:
+    """The store did nothing, so the next answer counts."""
+    with ScriptedServer(TOO_MANY, TOO_MANY, then) as server:
+        if then is CREATED:
+            storage_at(server.endpoint).create("0", b"x")
+        else:
+            with pytest.raises(AlreadyExists):
+                storage_at(server.endpoint).create("0", b"x")
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "meaning"),
+    [
+        ((TOO_MANY,), StorageError),
+        ((CONFLICT, TOO_MANY), OutcomeUnknown),
+        ((TOO_MANY, HANG_UP), OutcomeUnknown),
+    ],
+)
+def test_endless_429s_end_as_certain_if_alone(
+    script: tuple[Step, ...], meaning: type[StorageError]
+) -> None:
+    """Nothing was created after 429s alone; after any undecided answer that is unknown."""
+    with ScriptedServer(*script) as server:
+        with pytest.raises(StorageError) as caught:
+            storage_at(server.endpoint).create("0", b"x")
+        assert type(caught.value) is meaning
+        assert "run the command again" in str(caught.value)
+
+
 def test_endless_409s_end_as_unknown() -> None:
     """The attempts are bounded, and nobody is told that another holds the name."""
     with ScriptedServer(CONFLICT) as server:
@@ -105,6 +140,8 @@ def test_endless_409s_end_as_unknown() -> None:
         (Answer(404, "NoSuchKey"), NotFound),
         (Answer(404, "NoSuchBucket"), StorageError),
         (Answer(403, "AccessDenied"), StorageError),
+        (Answer(403, "RequestTimeTooSkewed"), StorageError),
+        (Answer(429, "SlowDown"), StorageError),
         (Answer(500), StorageError),
         (HANG_UP, StorageError),
     ],
@@ -118,6 +155,48 @@ def test_only_a_missing_object_is_not_found(answer: Step, meaning: type[StorageE
         with pytest.raises(StorageError) as caught:
             list(storage_at(server.endpoint).list("t"))
         assert type(caught.value) is StorageError
+
+
+def test_expired_credentials_are_a_type_of_their_own() -> None:
+    """Reads, lists, hints and deletions say that the credentials have expired."""
+    with ScriptedServer(Answer(400, "ExpiredToken")) as server:
+        storage = storage_at(server.endpoint)
+        for call in (
+            lambda: storage.read("0"),
+            lambda: storage.replace("0", b""),
+            lambda: storage.delete("0"),
+            lambda: list(storage.list("t")),
+        ):
+            with pytest.raises(CredentialsExpired, match=r"s3://bucket/t.*renew them"):
+                call()
+
+
+class InBulk(Answer):
+    """A success of a deletion in bulk that names one object which was not deleted."""
+
+    @property
+    def body(self) -> bytes:
+        """Return the result."""
+        inner = f"<Key>t/0</Key><Code>{self.code}</Code><Message>why</Message>"
+        return f"<DeleteResult><Error>{inner}</Error></DeleteResult>".encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning", "says"),
+    [
+        ("AccessDenied", ReadOnlyStorage, "check the credentials"),
+        ("SlowDown", StorageError, "so many requests"),
+        ("InternalError", StorageError, "could not be written"),
+    ],
+)
+def test_a_deletion_that_failed_in_a_success_is_an_error(
+    code: str, meaning: type[StorageError], says: str
+) -> None:
+    """S3 answers 200 to a deletion in bulk, which is how obstore deletes one object."""
+    with ScriptedServer(InBulk(200, code)) as server:
+        with pytest.raises(StorageError, match=says) as caught:
+            storage_at(server.endpoint).delete("0")
+        assert type(caught.value) is meaning
 
 
 @pytest.fixture
