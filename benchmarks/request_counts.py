@@ -466,9 +466,9 @@ def _pyiceberg(store: Store, file_rows: int) -> Iterator[tuple[str, Counts, str]
     yield "pyiceberg: append", store.counted(lambda: table.append(rows(0, 100))), ""
 
 
-def merged(store: Store, megabytes: int) -> Iterator[str]:
+def merged(store: Store, megabytes: int, *, trace: bool) -> Iterator[str]:
     """Yield the lines about a minor compaction of so many bytes, without and with the wait."""
-    file_rows, files = 100_000, max(2, megabytes // 2)
+    file_rows, files = 200_000, max(2, megabytes * 5 // 8)
     for wait_ms in (0.0, store.wait_ms):
         name = f"merge-{wait_ms:g}"
         uri = f"s3://{BUCKET}/{name}"
@@ -484,6 +484,8 @@ def merged(store: Store, megabytes: int) -> Iterator[str]:
             f"wait {wait_ms:g} ms: {found.seconds:.2f} s, {len(found.requests)} requests, "
             f"{found.in_a_row} in a row"
         )
+        if trace:
+            _print_trace(found)
 
 
 # The report
@@ -516,7 +518,7 @@ def main() -> None:
     file_rows = 200 if given.quick else 20_000
     with running(given.gateway, 1.0 if given.quick else given.wait) as store:
         if given.merge:
-            for text in merged(store, given.merge):
+            for text in merged(store, given.merge, trace=given.trace):
                 print(text)
             return
         heads = ["segments", "operation", "requests", *KINDS, "in a row"]
