@@ -515,7 +515,7 @@ def main() -> None:
         asyncio.run(_run_proxy(*given.proxy))
         return
     sizes = [10] if given.quick else [int(size) for size in given.sizes.split(",") if size]
-    file_rows = 200 if given.quick else 20_000
+    file_rows = 200 if given.quick else 200_000
     with running(given.gateway, 1.0 if given.quick else given.wait) as store:
         if given.merge:
             for text in merged(store, given.merge, trace=given.trace):
