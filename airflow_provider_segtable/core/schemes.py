@@ -144,6 +144,7 @@ class S3(ObjectStore):
             "endpoint_override": host or None,
             "scheme": "https" if secure else "http",
             "force_virtual_addressing": _yes(given, "virtual_hosted_style_request"),
+            "allow_delayed_open": True,  # a small file is one request
         }
         return FileSystem(kind="S3FileSystem", arguments=arguments, path=_path(place))
 

@@ -6,8 +6,10 @@ Files on object stores, through ``pyarrow.fs``:
 2. pyarrow cannot abort an upload: an uncommitted sink is closed and its object deleted. If the
    process dies before that, it leaves an object that the log never names, or an unfinished
    multipart upload: both are garbage.
-3. ``create`` checks whether the name is taken. The check is not a lock, and none is needed: names
-   include a random token.
+3. Whether the name is taken is asked while the first bytes are collected, and answered before any
+   is sent. The check is not a lock, and none is needed: names include a random token. So a small
+   file is one request for the check and one for its bytes, and one left uncommitted sends nothing.
+   Of a large one, pyarrow uploads several parts at a time in the background.
 4. Options have obstore's names, so that one set serves the log, the data files and input files
    (``object_store``). Options that only obstore supports (time-outs, retries) are ignored here.
 
@@ -22,7 +24,8 @@ Files in memory, in layers and in folders:
 import contextlib
 import errno
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -36,10 +39,18 @@ from airflow_provider_segtable.core.schemes import SCHEMES, Memory, ObjectStore,
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
-from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
-
+from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 
 # Files on object stores
+COLLECTED = 4 << 20
+"""The bytes of an object up to which none is sent before its commit."""
+PART = 8 << 20
+"""The most bytes of one request, so that large ranges are read by several at once."""
+PARTS_AT_ONCE = 8
+MOST_WASTE_PERCENT = 10
+"""The most bytes between joined ranges, by their bytes: a request costs less than many bytes."""
+
+
 class _Input(Protocol):
     def size(self) -> int: ...
 
@@ -62,6 +73,26 @@ def _accessing(path: str) -> Iterator[None]:
             raise OSError(str(error)) from error
 
 
+Range: TypeAlias = tuple[int, int]
+"""The start and the end of some bytes of a file."""
+
+
+def joined_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """Return the requests for some ranges: neighbours are one, unless the gap costs too much."""
+    found: list[Range] = []
+    useful = 0
+    for start, end in sorted(ranges):
+        begin, until = found[-1] if found else (start, start)
+        most = (useful + end - start) * (100 + MOST_WASTE_PERCENT) // 100
+        if found and (start <= until or end - begin <= min(most, PART)):
+            useful += max(0, end - max(start, until))
+            found[-1] = (begin, max(end, until))
+        else:
+            useful = end - start
+            found.append((start, end))
+    return found
+
+
 class ArrowSource:
     """An open object."""
 
@@ -70,9 +101,30 @@ class ArrowSource:
         self.path = path
         self.size = size
         self._file = file
+        self._loaded: list[tuple[int, bytes]] = []
+
+    def load(self, ranges: Iterable[Range]) -> None:
+        """Load ranges that are read soon, in parallel; those loaded before are forgotten."""
+        wanted = joined_ranges(ranges)
+        pieces = [
+            (at, min(at + PART, end)) for start, end in wanted for at in range(start, end, PART)
+        ]
+        self._loaded = []
+        with ThreadPoolExecutor(PARTS_AT_ONCE, "segtable-load") as pool:
+            some = [*pool.map(lambda piece: self._read(piece[0], piece[1] - piece[0]), pieces)]
+        found = dict(zip((start for start, _ in pieces), some, strict=True))
+        for start, end in wanted:
+            parts = [found[at] for at in range(start, end, PART)]
+            self._loaded.append((start, parts[0] if len(parts) == 1 else b"".join(parts)))
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``."""
+        for start, data in self._loaded:
+            if start <= offset and offset + length <= start + len(data):
+                return data[offset - start : offset - start + length]
+        return self._read(offset, length)
+
+    def _read(self, offset: int, length: int) -> bytes:
         with _accessing(self.path):
             data = self._file.read_at(length, offset) if length else b""
         if len(data) != length:
@@ -81,20 +133,34 @@ class ArrowSource:
 
 
 class ArrowSink:
-    """An object being uploaded."""
+    """An object being uploaded; its first bytes are collected in memory."""
 
-    def __init__(self, path: str, stream: _Output) -> None:
-        """Write to an Arrow output stream."""
+    def __init__(self, path: str, start: Callable[[], _Output]) -> None:
+        """Write to the Arrow output stream that ``start`` returns, once it is needed."""
         self.path = path
         self.position = 0
         self.committed = False
-        self._stream = stream
+        self._start = start
+        self._held: bytearray | None = bytearray()
+        self._stream: _Output | None = None
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        with _accessing(self.path):
-            self._stream.write(data)
+        if self._held is not None and self.position + len(data) <= COLLECTED:
+            self._held += data
+        else:
+            with _accessing(self.path):
+                self._started().write(data)
         self.position += len(data)
+
+    def _started(self) -> _Output:
+        """Return the stream, which has the bytes collected so far."""
+        if self._stream is None:
+            self._stream = self._start()
+        if self._held is not None:
+            held, self._held = bytes(self._held), None
+            self._stream.write(held)
+        return self._stream
 
     def copy_from(self, source: Source, offset: int, length: int) -> None:
         """Append a range of another file, streamed in bounded pieces."""
@@ -103,16 +169,33 @@ class ArrowSink:
     def commit(self) -> None:
         """Finish the upload; the object is visible afterwards."""
         with _accessing(self.path):
-            self._stream.close()
+            self._started().close()
         self.committed = True
 
-    def begin_commit(self) -> None:
-        """Commit: finishing an upload is one request."""
-        self.commit()
+    def begin_commit(self) -> Ready:
+        """Finish the upload in the background."""
+        self.committed = True
+        pool = ThreadPoolExecutor(1, "segtable-upload")
+        done = pool.submit(self.commit)
+        pool.shutdown(wait=False)  # the thread ends after the upload
+
+        def wait() -> None:
+            done.result()
+
+        return wait
+
+    def discard(self) -> bool:
+        """Close the stream of an uncommitted object; return whether anything was sent."""
+        if self._stream is None:
+            return False
+        self._stream.close()
+        return True
 
 
 class ArrowFiles:
     """``ports.files.DataFiles`` on any ``pyarrow.fs`` file system."""
+
+    remote = True
 
     def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
         """Keep data files below ``root`` (``bucket/prefix``)."""
@@ -133,17 +216,32 @@ class ArrowFiles:
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new object."""
         target = self._full(path)
-        with _accessing(path):
-            if self._filesystem.get_file_info(target).type != fs.FileType.NotFound:
+        pool = ThreadPoolExecutor(1, "segtable-check")
+        taken = pool.submit(self._is_there, target)
+        pool.shutdown(wait=False)
+
+        def start() -> _Output:
+            if taken.result():
                 raise FileExistsError(errno.EEXIST, "exists", target)
-            sink = ArrowSink(path, self._filesystem.open_output_stream(target))
+            stream: _Output = self._filesystem.open_output_stream(target)
+            return stream
+
+        sink = ArrowSink(path, start)
         try:
             yield sink
         finally:
             if not sink.committed:
                 with contextlib.suppress(OSError):  # garbage at worst, see rule 2
-                    sink._stream.close()  # noqa: SLF001 - same module
-                    self._filesystem.delete_file(target)
+                    if sink.discard():
+                        self._filesystem.delete_file(target)
+
+    def _is_there(self, target: str) -> bool:
+        """Return whether an object exists, by one request."""
+        try:
+            self._filesystem.open_input_file(target).close()
+        except FileNotFoundError:
+            return False
+        return True
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is missing."""
@@ -163,6 +261,18 @@ def _size(filesystem: fs.FileSystem, target: str, file: _Input) -> int:
         return file.size()
     size: int = filesystem.get_file_info(target).size
     return size
+
+
+def is_remote(files: DataFiles) -> bool:
+    """Return whether a request for a file costs a round trip: such adapters say so."""
+    return bool(getattr(files, "remote", False))
+
+
+def load_ranges(source: Source, ranges: Iterable[Range]) -> None:
+    """Load ranges of an open file that are read soon; only sources with round trips can."""
+    load = getattr(source, "load", None)
+    if load is not None:
+        load(ranges)
 
 
 Place: TypeAlias = tuple[fs.FileSystem, str]
@@ -366,6 +476,11 @@ class LayeredFiles:
         self._above.store.update(held or {})
 
     @property
+    def remote(self) -> bool:
+        """Return whether a request for a file below costs a round trip."""
+        return is_remote(self._below)
+
+    @property
     def held(self) -> Mapping[str, bytes]:
         """Return the files in memory."""
         return self._above.store
@@ -405,6 +520,11 @@ class NestedFiles:
         self._outer = outer
         self._folder = inside(folder, "the table")
 
+    @property
+    def remote(self) -> bool:
+        """Return whether a request costs a round trip."""
+        return is_remote(self._outer)
+
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
         """Open a file for reading."""
@@ -431,6 +551,10 @@ class _InnerSource:
         self.path = path
         self.size = source.size
         self._source = source
+
+    def load(self, ranges: Iterable[Range]) -> None:
+        """Load ranges that are read soon, if that is a gain."""
+        load_ranges(self._source, ranges)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``."""

@@ -5,11 +5,13 @@
 2. It is written once, under an unguessable name. It takes effect once an event names it.
 3. The event also records the checksum of its bytes. A reader rejects bytes that differ from it.
 4. Only drivers read these files. Tasks receive ``bits`` and need no bitmap library.
-5. The deletes of a state become row filters of its segments; each vector file is read once.
+5. The deletes of a state become row filters of its segments; each vector file is read once, those
+   of an object store in parallel.
 """
 
 import io
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 from pyroaring import BitMap
@@ -19,10 +21,13 @@ from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of
 from airflow_provider_segtable.ports.files import DataFiles
 
 # Files of deletion vectors
+AT_ONCE = 16
+"""The most files that are read at once."""
 FOLDER = "deletes"
 FORMAT = b"1"
 _KEY = b"segtable.vectors"
@@ -128,7 +133,9 @@ def row_filters(
     Raises:
         NotFound, CorruptTable: a vector file is missing or broken.
     """
-    reader = VectorReader(files)
+    reader, segments = VectorReader(files), tuple(segments)
+    if is_remote(files):
+        reader.load(each for one in segments for each in state.deletions(one).values())
     return {
         segment.id: RowFilter(
             runs=segment.runs,
@@ -144,7 +151,10 @@ def deleted_rows(
 ) -> dict[SegmentId, BitMap]:
     """Return the deleted rows by root."""
     reader = VectorReader(files)
-    return {root: reader.rows(root, tuple(some)) for root, some in deletions.items()}
+    given = {root: tuple(some) for root, some in deletions.items()}
+    if is_remote(files):
+        reader.load(given.values())
+    return {root: reader.rows(root, some) for root, some in given.items()}
 
 
 class VectorReader:
@@ -155,6 +165,15 @@ class VectorReader:
         self.files = files
         self.held: dict[str, dict[SegmentId, BitMap]] = {}
         self.made: dict[tuple[SegmentId, tuple[Deletion, ...]], Bits] = {}
+
+    def load(self, deletions: Iterable[Iterable[Deletion]]) -> None:
+        """Load the files of some deletions in parallel."""
+        sums = {each.path: each.checksum for some in deletions for each in some}
+        new = {path: checksum for path, checksum in sums.items() if path not in self.held}
+        if new:
+            with ThreadPoolExecutor(AT_ONCE, "segtable-vectors") as pool:
+                read = pool.map(lambda path: read_vectors(self.files, path, new[path]), new)
+                self.held.update(zip(new, read, strict=True))
 
     def rows(self, root: SegmentId, deletions: tuple[Deletion, ...]) -> BitMap:
         """Return the rows of a root that some deletions name."""

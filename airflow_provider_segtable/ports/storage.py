@@ -20,7 +20,9 @@ Contract:
 8. ``turn`` is a hint: writers of one folder that take turns do not race, where a turn costs less
    than a lost race (on a local disk: the writers of one host). It may end
    early, or not be there at all, and never fails.
-9. Errors are from ``core.errors``, with the full URI in the message.
+9. ``remote`` says that a request costs a round trip. Then readers request several objects at once,
+   and a guess that may fail is cheaper than a look before. It changes no result.
+10. Errors are from ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,6 +48,11 @@ class Storage(Protocol):
     @property
     def uri(self) -> str:
         """Return the table's root URI, for messages."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Return whether a request costs a round trip."""
         ...
 
     def read(self, path: str) -> bytes:

@@ -66,6 +66,11 @@ class LocalStorage:
         """Return the directory as a ``file://`` URI."""
         return f"file://{self._root}"
 
+    @property
+    def remote(self) -> bool:
+        """Return False: a look at a file is cheap."""
+        return False
+
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
         checked(path, self.uri)

@@ -29,8 +29,11 @@ from airflow_provider_segtable.storage.table_paths import checked, folder, withi
 class MemoryStorage:
     """``ports.storage.Storage`` in memory; safe among threads."""
 
-    def __init__(self, uri: str = "memory://", *, clock: Clock | None = None) -> None:
-        """Start empty; ``uri`` is for messages."""
+    def __init__(
+        self, uri: str = "memory://", *, clock: Clock | None = None, remote: bool = False
+    ) -> None:
+        """Start empty; ``uri`` is for messages, ``remote`` as in ``ports.storage``."""
+        self._remote = remote
         self._uri = uri
         self._clock = clock
         self._mutex = threading.Lock()
@@ -41,6 +44,11 @@ class MemoryStorage:
     def uri(self) -> str:
         """Return the root URI."""
         return self._uri
+
+    @property
+    def remote(self) -> bool:
+        """Return whether it is to be used as if each request cost a round trip."""
+        return self._remote
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
@@ -111,6 +119,11 @@ class LayeredStorage:
         """Return the root URI."""
         return self._below.uri
 
+    @property
+    def remote(self) -> bool:
+        """Return whether a request below costs a round trip."""
+        return self._below.remote
+
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
         try:
@@ -173,6 +186,11 @@ class NestedStorage:
     def uri(self) -> str:
         """Return the URI of the folder, for messages."""
         return f"{self._outer.uri.rstrip('/')}/{self._folder}"
+
+    @property
+    def remote(self) -> bool:
+        """Return whether a request costs a round trip."""
+        return self._outer.remote
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""

@@ -107,6 +107,11 @@ class ObjectStorage:
         """Return the table's root URI."""
         return self._uri
 
+    @property
+    def remote(self) -> bool:
+        """Return True: a request costs a round trip."""
+        return True
+
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
         try:

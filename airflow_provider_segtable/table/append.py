@@ -10,13 +10,15 @@
    changed and a segment now spans two chunks, the files are deleted and the rows are split again,
    a bounded number of times.
 4. A major compaction to a finer granularity blocks appends; a more urgent append revokes its lock.
+   On a remote storage the log is not read again under a lease that was granted at once: if there
+   are newer events, the commit's put is refused.
 5. Appends with the same ``commit_id`` take effect once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import pyarrow as pa
 
@@ -48,24 +50,38 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 
 BATCH_PRIORITY = 50
 TRIES = 5
+UPLOADS = 8
+"""The most files of one append that are uploaded at once."""
+PROMPT_S = 1.0
+"""A lease that took no longer was not waited for."""
 
 
 class NewFiles:
-    """The files of one append; their commits run in the background, one at a time."""
+    """The files of one append; their commits run in the background, some at a time."""
 
-    def __init__(self) -> None:
-        """Start without files."""
-        self._ready: Ready | None = None
+    def __init__(self, at_once: int = 1) -> None:
+        """Start without files; ``at_once`` is the most commits under way."""
+        self._at_once = at_once
+        self._ready: list[Ready] = []
+
+    @classmethod
+    def of(cls, ports: TableContext) -> Self:
+        """Return the files of an append: one after another reaches a disk, several a store."""
+        return cls(UPLOADS if ports.storage.remote else 1)
 
     def commit(self, sink: Sink) -> None:
-        """Begin to commit a file, after the file before it."""
-        self.wait_durable()
-        self._ready = sink.begin_commit()
+        """Begin to commit a file, after earlier ones if too many are under way."""
+        while len(self._ready) >= self._at_once:
+            self._wait(self._ready[:1])
+            del self._ready[0]
+        ready = sink.begin_commit()
+        if ready is not None:
+            self._ready.append(ready)
 
     @property
     def ready(self) -> Ready | None:
         """Return a function that waits until all files are durable; None if they are."""
-        return self._ready and self.wait_durable
+        return self.wait_durable if self._ready else None
 
     def wait_durable(self) -> None:
         """Wait until all files are durable.
@@ -73,11 +89,19 @@ class NewFiles:
         Raises:
             StorageError: one of them could not be committed.
         """
-        try:
-            if self._ready is not None:
-                self._ready()
-        except AlreadyExists as error:  # of a data file: not an event that another writer put
-            raise StorageError(str(error)) from error
+        self._wait(self._ready)
+
+    def _wait(self, some: Sequence[Ready]) -> None:
+        errors: list[StorageError] = []
+        for ready in some:
+            try:
+                ready()
+            except AlreadyExists as error:  # of a data file: not an event that another writer put
+                errors.append(StorageError(str(error)))
+            except StorageError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +173,18 @@ def append(
         CommitConflict: the log refused the append ``TRIES`` times.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
-    state = state or ports.log.load()
+    state = state or ports.log.for_writing()
     if commit_id in state.commits:
         return made_before(ports.log, state, commit_id)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
         counts, write = prepare(state)
         request = append_request(ports, state, counts, commit_id, priority)
+        asked_s = ports.clock.monotonic()
         lease = ports.coordinator.acquire_for_append(request, wait_s=wait_s)
         with ports.leased(lease, request.table):
-            fresh = ports.log.refresh(state)
+            prompt = ports.clock.monotonic() - asked_s <= PROMPT_S
+            fresh = state if prompt and ports.storage.remote else ports.log.refresh(state)
             recut, state = fresh.layout != state.layout, fresh
             if recut:  # while we waited
                 outcome = Conflict(reason="time was repartitioned")
@@ -244,7 +270,7 @@ def _write_and_commit(
     ranges: tuple[LogRange, ...],
     load: LoadPart | None,
 ) -> AppendResult | Conflict:
-    files = NewFiles()
+    files = NewFiles.of(ports)
     segments = written(ports, lease, write, files)
     action = Appended(segments=segments, log=ranges, load=load)
     change = Change(action=action, commit_id=commit_id, guard=lease.check, ready=files.ready)

@@ -211,14 +211,19 @@ def append_rows(
     Raises:
         InvalidInput: ``deleted`` is given, and the table has no primary key.
     """
-    state = ports.log.load()
+    state = ports.log.for_writing()
     if commit_id and commit_id in state.commits:  # the columns may have changed since
         return made_before(ports.log, state, commit_id)
     rules = state.table.kind.rules
     if rules is not None:
         fitting = check_for(state, deleted, check)
         return upsert_rows(
-            ports, rows, deleted=deleted, commit_id=commit_id, check=fitting, load=load
+            *(ports, rows),
+            deleted=deleted,
+            commit_id=commit_id,
+            check=fitting,
+            load=load,
+            state=state,
         )
     if deleted is not None:
         raise InvalidInput(

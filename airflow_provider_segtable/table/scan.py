@@ -11,7 +11,8 @@
 4. A window is read in the same way. The row filters of its parts choose the rows added since the
    start; parts of a change feed carry the change of their rows (``table.windows``).
 5. The origin of rows (``core.reads.effects``) is computed only if its columns are requested.
-6. Once the limit is reached, no further file is opened.
+6. Once the limit is reached, no further file is opened. Without a limit, the next small files of
+   an object store are read while the rows of one are used (``data.files_ahead``).
 7. ``explain`` returns the plan of the read: the same choice of files, columns and row groups, with
    the files left by each step. The first step leaves out the segments that the version does not
    show; only their chunks are decoded.
@@ -22,6 +23,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,8 +51,10 @@ from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.files_ahead import read_ahead
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.descriptor import THREADS
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
@@ -276,13 +280,26 @@ class Scan:
             yield from self._of_keys(rules)
             return
         names, where = self.schema.names, self.where
-        for part, read in self.readings(self.parts()):
-            for batch in read.batches():
+        for part, batches in self.batches_of(self.readings(self.parts())):
+            for batch in batches:
                 kept = batch if where is None else where.keep(batch)
                 hidden = self.origin_columns
                 yield read_columns(
                     kept, origins=part.origins, change=part.change, names=hidden
                 ).select(names)
+
+    def batches_of(
+        self, each: Iterator[tuple[Part, SegmentRead]]
+    ) -> Iterator[tuple[Part, Iterator[pa.RecordBatch]]]:
+        """Yield parts with their rows; without a limit, an object store's next files are read."""
+        if self.request.limit is not None or not is_remote(self.ports.files):
+            for part, read in each:
+                yield part, read.batches()
+            return
+        ahead = read_ahead(each, lambda one: one[1].batches(), lambda one: one[1].segment.size)
+        with closing(ahead):
+            for (part, _), batches in ahead:
+                yield part, batches
 
     def explain(self) -> ReadPlan:
         """Return the plan of the read: the files, the files left out by each step, and bytes.
@@ -520,7 +537,8 @@ class Scan:
         kind = arrow_kind_of(table.kind)
         kind.check_readable()
         physical = self._physical
-        batches = (batch for _, read in self.readings(self.parts()) for batch in read.batches())
+        each = self.batches_of(self.readings(self.parts()))
+        batches = (batch for _, some in each for batch in some)
         rows = pa.Table.from_batches(batches, physical)
         merged = visible(kind.merged(rows, table.time_column))
         if where is not None:

@@ -105,9 +105,13 @@ class Snapshot:
         skips files and row groups without matching rows; it filters nothing else.
         """
         scan = self.scan(interval=interval, where=where)
-        for part in scan.parts(roots):
-            read = self.reader.reading(part, columns=columns, where=where, addressed=True)
-            yield from read.batches()
+        reader = self.reader
+        readings = (
+            (part, reader.reading(part, columns=columns, where=where, addressed=True))
+            for part in scan.parts(roots)
+        )
+        for _, batches in scan.batches_of(readings):
+            yield from batches
 
     def to_arrow(
         self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None

@@ -172,7 +172,7 @@ def commit_logs(
     instant = instant_after(ports, state)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        files = NewFiles()
+        files = NewFiles.of(ports)
         segments = tuple(write(state, instant, files))
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")
@@ -224,9 +224,13 @@ def upsert_rows(
     commit_id: str | None = None,
     check: Check = check_filled,
     load: LoadPart | None = None,
+    state: State | None = None,
 ) -> AppendResult:
-    """Upsert rows as a user gives them; arguments and errors as for ``Table.upsert``."""
-    state = ports.log.load()
+    """Upsert rows as a user gives them; arguments and errors as for ``Table.upsert``.
+
+    ``state`` is a recent state of the table; saves reading the log again.
+    """
+    state = state or ports.log.for_writing()
     if commit_id and commit_id in state.commits:
         return made_before(ports.log, state, commit_id)
     merge_rules(state, ports.uri)

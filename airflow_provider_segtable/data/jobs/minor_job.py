@@ -40,6 +40,7 @@ from airflow_provider_segtable.core.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.time import Instant, Interval, Layout
+from airflow_provider_segtable.data.files_ahead import loaded_ahead
 from airflow_provider_segtable.data.jobs.concat import (
     Grain,
     Input,
@@ -123,11 +124,16 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
         StorageError: see ``ports.files``; nothing is left behind.
     """
     files = open_files(job.uri, job.storage_options) if files is None else files
-    files = SegmentFiles(files, job.inputs)
     token = job.attempt or secrets.token_hex(8)
     job = replace(job, inputs=tuple(one for one in job.inputs if one.rows), attempt=token)
     if not job.inputs:
         return tuple(_emptied(job, *output) for output in job.outputs)
+    with loaded_ahead(files, job.inputs) as ahead:
+        return _run(job, SegmentFiles(ahead, job.inputs))
+
+
+def _run(job: MinorJob, files: DataFiles) -> tuple[Segment, ...]:
+    """Write the outputs of a job with inputs."""
     inputs = _read_inputs(files, job.inputs)
     parts = cut(inputs, len(job.outputs))
     passing = _passing(job)

@@ -69,6 +69,7 @@ from airflow_provider_segtable.core.segment_codec import decode_segment, encode_
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.local_files import PIECE, copy_in_pieces
+from airflow_provider_segtable.data.open_files import Range, is_remote, load_ranges
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 
@@ -200,6 +201,16 @@ class CheckedSource:
         found = self.view(offset, length)
         whole = found.obj
         return whole if isinstance(whole, bytes) and len(whole) == len(found) else bytes(found)
+
+    def load(self, ranges: Iterable[Range]) -> None:
+        """Load the blocks of ranges that are read soon, if that is a gain."""
+        ends = self._table()
+        wanted = []
+        for start, end in ranges:
+            if 0 <= start < end <= self._start:
+                first, last = bisect_right(ends, start), bisect_left(ends, end)
+                wanted.append((ends[first - 1] if first else 0, ends[last]))
+        load_ranges(self._source, wanted)
 
     def view(self, offset: int, length: int) -> memoryview:
         """Return exactly ``length`` bytes from ``offset``, without a copy where possible.
@@ -502,6 +513,7 @@ class SegmentFiles:
 
     def __init__(self, files: DataFiles, segments: Iterable[Segment]) -> None:
         """Check the files of ``segments``."""
+        self.remote = is_remote(files)
         self._files = files
         self._segments = {segment.path: segment for segment in segments}
 

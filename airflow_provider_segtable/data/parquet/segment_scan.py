@@ -9,7 +9,9 @@ Reading rows:
 3. Bytes are compared with their checksums as they are read (``data.parquet.descriptor``), unless
    that is switched off.
 4. Row groups in which no row can match a condition are not read (rules 9 to 11).
-5. Memory holds the bytes of one stretch of row groups, however large the file is.
+5. Memory holds the bytes of one stretch of row groups, however large the file is. From an object
+   store the column chunks of a stretch are loaded together: neighbours by one request, the others
+   in parallel.
 6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
 7. Row groups of a few rows or bytes are decoded in the calling thread: handing them to other
    threads costs more than it saves.
@@ -44,9 +46,11 @@ from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.open_files import is_remote, load_ranges
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
+    column_ranges,
     opened,
     plain_columns,
     stored_bytes,
@@ -296,9 +300,10 @@ class SegmentRead:
             CorruptTable: the file differs from its entry in the log.
         """
         target, clip, row_filter = self._target, self._clip, self._filter
-        with self._opened() as (parquet, choice):
+        with self._opened() as (parquet, choice, source):
             names = list(self._read)
-            for first, batch in _numbered(parquet, choice, names, self.batch_rows):
+            stretches = self._stretches(source, parquet, choice)
+            for first, batch in _numbered(parquet, choice, names, self.batch_rows, stretches):
                 rows = row_filter.addressed(batch, first) if self.addressed else batch
                 kept = row_filter.sifted(rows, first)
                 clipped = _clipped(kept, self.time_column, clip) if clip else kept
@@ -309,13 +314,14 @@ class SegmentRead:
 
         No row is filtered or clipped, but row groups are left out as in ``batches``; same errors.
         """
-        with self._opened() as (parquet, choice):
-            yield from _numbered(parquet, choice, list(self._read), self.batch_rows)
+        with self._opened() as (parquet, choice, source):
+            stretches = self._stretches(source, parquet, choice)
+            yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
 
     def row_groups(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group, deleted ones among them; errors as ``batches``."""
         target, names = self._target, list(self._read)
-        with self._opened() as (parquet, choice):
+        with self._opened() as (parquet, choice, _):
             for number in range(len(choice.starts)):
                 many = parquet.metadata.row_group(number).num_rows > BATCH_ROWS
                 found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
@@ -323,7 +329,7 @@ class SegmentRead:
 
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
-        with self._opened() as (parquet, choice):
+        with self._opened() as (parquet, choice, _):
             return FilePlan(
                 path=self.segment.path,
                 bytes=self.segment.size,
@@ -346,8 +352,17 @@ class SegmentRead:
             read=number in choice.read,
         )
 
+    def _stretches(
+        self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
+    ) -> Iterator[list[int]]:
+        """Yield row groups that are read together, with their bytes loaded where that pays."""
+        for some in _stretches(parquet, choice.read):
+            if is_remote(self.files):
+                load_ranges(source, column_ranges(parquet, some, self._read))
+            yield some
+
     @contextmanager
-    def _opened(self) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
+    def _opened(self) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
         segment = self.segment
         words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
         files = SegmentFiles(self.files, [segment]) if self.checked else self.files
@@ -363,7 +378,7 @@ class SegmentRead:
             ):
                 file = SourceFile(source)
                 choice = chosen_groups(parquet, file, self.where, self.schema, self._filter)
-                yield parquet, choice
+                yield parquet, choice, source
         except NotFound:
             raise NotFound(
                 f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
@@ -405,10 +420,14 @@ class SegmentRead:
 
 
 def _numbered(
-    parquet: pq.ParquetFile | TableFile, choice: GroupChoice, columns: list[str], batch_rows: int
+    parquet: pq.ParquetFile | TableFile,
+    choice: GroupChoice,
+    columns: list[str],
+    batch_rows: int,
+    stretches: Iterator[list[int]],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of the chosen row groups, each with the number of its first row."""
-    for some in _stretches(parquet, choice.read):
+    for some in stretches:
         first = choice.starts[some[0]]
         size = sum(parquet.metadata.row_group(number).total_byte_size for number in some)
         found = parquet.iter_batches(

@@ -243,6 +243,25 @@ def stored_bytes(
     return every, wanted
 
 
+def column_ranges(
+    parquet: "pq.ParquetFile | TableFile", groups: Sequence[int], columns: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Return where a file has the column chunks of some columns, in some row groups."""
+    names = parquet.stored(columns) if isinstance(parquet, TableFile) else columns
+    within = tuple(f"{name}." for name in names)
+    ranges = []
+    for group in groups:
+        found = parquet.metadata.row_group(group)
+        for number in range(found.num_columns):
+            column = found.column(number)
+            path = column.path_in_schema
+            if path in names or path.startswith(within):
+                data, dictionary = column.data_page_offset, column.dictionary_page_offset
+                start = dictionary if dictionary and dictionary < data else data
+                ranges.append((start, start + column.total_compressed_size))
+    return ranges
+
+
 class TableFile:
     """A file of another schema, with the part of ``pq.ParquetFile`` that readers use."""
 

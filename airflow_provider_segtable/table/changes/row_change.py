@@ -272,7 +272,7 @@ class _ChangeCommit:
         with ports.leased(lease, request.table):
             if self.log.refresh(newest).layout != newest.layout:
                 return None  # the granularity changed while we waited
-            files = NewFiles()
+            files = NewFiles.of(ports)
             self.segments, self.guard = written(ports, lease, write, files), lease.check
             files.wait_durable()
             done = self._rounds()

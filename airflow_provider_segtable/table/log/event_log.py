@@ -13,10 +13,12 @@
    did not affect the read. Otherwise the result is discarded and the newest checkpoint is read.
 5. A tagged version has its own checkpoint, ``_segtable/tags/<name>-<n>.parquet``.
 6. Opening reads the checkpoint, the later events by number, and one or two markers. Long listings,
-   which some stores update late, are needed only if the hints fail.
+   which some stores update late, are needed only if the hints fail. On a remote storage the events
+   are requested together with the checkpoint (``table.log.read_ahead``): three round trips.
 7. An ``EventLog`` caches the newest state, so that later calls read new events only. The cache is
    valid while its last event is still in the log. A log that has read one table does not go on
-   with another one that was created in its place: that is ``TableGone``.
+   with another one that was created in its place: that is ``TableGone``. A writer on a remote
+   storage begins with ``for_writing``, which lists no markers: its commit lists them after its put.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
@@ -25,7 +27,7 @@
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -44,6 +46,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.log.read_ahead import ReadAhead
 
 
 def no_table(uri: str) -> NotATable:
@@ -93,6 +96,10 @@ CHECKPOINTS = "_segtable/checkpoints"
 LAST = f"{CHECKPOINTS}/_last"
 EXPIRED = "_segtable/expired"
 TAGS = "_segtable/tags"
+OPENING = 32
+"""Number of events that are requested together with a checkpoint."""
+UNHINTED = 4
+"""Number of events that are requested first where no checkpoint is known."""
 TRIES = 5
 """Number of reads that may be invalidated by expiry before the reader gives up."""
 
@@ -123,6 +130,16 @@ def number(path: str) -> int | None:
     return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
 
 
+def _of_one_table(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events of one table: up to its end, or to the begin of another one."""
+    for place, event in enumerate(events):
+        if place and isinstance(event.action, TableDefinition):
+            return
+        yield event
+        if isinstance(event.action, TableDropped):
+            return
+
+
 class EventLog:
     """The log of one table; rule 7 describes its cache."""
 
@@ -141,36 +158,66 @@ class EventLog:
             CorruptTable: the log has a hole or a damaged event.
         """
         known = self._newest
-        if known is not None and self._still_ends(known):
-            return self.refresh(known)
+        if known is not None:
+            with self._read_ahead(known.n, window=2) as ahead:
+                events = iter(ahead)
+                last = next(events, None)
+                if last is not None and last.time == known.time:
+                    return self._refreshed(known, events)
         return self._present(self._load(), known)
+
+    def for_writing(self, state: State | None = None) -> State:
+        """Return the newest state as far as a writer needs it, by one request if it can be.
+
+        If the log has expired or was dropped meanwhile, the writer's commit discovers it.
+
+        Args:
+            state: the state that the writer knows; by default the cached one.
+
+        Raises:
+            NotATable, TableGone, UnsupportedFormat, CorruptTable: as ``load``.
+        """
+        known = state or self._newest
+        if known is None or not self.storage.remote:
+            return self.load() if state is None else self.refresh(state)
+        newest = known if known.dropped else self._newest_of(known, known.n + 1) or known
+        return self._present(newest, known)
 
     def remember(self, state: State) -> State:
         """Cache ``state`` as the newest one, and return it."""
         self._newest = state
         return state
 
-    def _still_ends(self, known: State) -> bool:
-        """Return whether the last event of a state is still in the log."""
-        last = self.event(known.n)
-        return last is not None and last.time == known.time
-
     def _load(self) -> State:
-        base, first = self._newest_checkpoint(), 0
-        for _ in range(TRIES):
-            start = base.n + 1 if base else first
-            state = self._newest_of(base, start)
+        base, state = self._opened()
+        start = base.n + 1 if base else 0
+        for attempt in range(TRIES):
+            if attempt:
+                state = self._newest_of(base, start)
             first = self.first()
             if first <= start:
                 if state is None:
                     raise no_table(self.storage.uri)
                 return state
             base = self._base(first=first)
+            start = base.n + 1 if base else first
         raise unreadable(self.storage.uri, CHECKPOINTS, self.first())
+
+    def _opened(self) -> tuple[State | None, State | None]:
+        """Return the newest checkpoint by the hint, and the newest state from there."""
+        n = self._last_checkpoint()
+        after = 0 if n is None else n + 1
+        with self._read_ahead(after, window=UNHINTED if n is None else OPENING) as ahead:
+            base = None if n is None else self._read_checkpoint(checkpoint_path(n))
+            start = base.n + 1 if base else 0
+            return base, self._newest_of(base, start, iter(ahead) if start == after else None)
 
     def refresh(self, state: State) -> State:
         """Return ``state`` with all later events applied; errors as ``load``."""
-        newest = state if state.dropped else self._newest_of(state, state.n + 1) or state
+        return self._refreshed(state)
+
+    def _refreshed(self, state: State, events: Iterator[Event] | None = None) -> State:
+        newest = state if state.dropped else self._newest_of(state, state.n + 1, events) or state
         return self._present(newest if self.first() <= state.n + 1 else self._load(), state)
 
     def end(self) -> Event | None:
@@ -341,14 +388,11 @@ class EventLog:
 
         If another table's log begins there, in the place of a dropped one, none of it is returned.
         """
-        n = start
-        while (event := self.event(n)) is not None:
-            if n > start and isinstance(event.action, TableDefinition):
-                return
-            yield event
-            if isinstance(event.action, TableDropped):
-                return
-            n += 1
+        with self._read_ahead(start) as ahead:
+            yield from _of_one_table(ahead)
+
+    def _read_ahead(self, start: int, *, window: int = 1) -> ReadAhead[Event]:
+        return ReadAhead(self.event, start, remote=self.storage.remote, window=window)
 
     def _steps(self, base: State | None, start: int) -> Iterator[tuple[Event, State]]:
         """Yield events with the states after them, up to an expired one."""
@@ -361,10 +405,18 @@ class EventLog:
             if self.first() <= start:
                 raise
 
-    def _newest_of(self, base: State | None, start: int) -> State | None:
-        """Return ``base`` with all later events; some may be missing if the log has expired."""
+    def _newest_of(
+        self, base: State | None, start: int, events: Iterator[Event] | None = None
+    ) -> State | None:
+        """Return ``base`` with all later events; some may be missing if the log has expired.
+
+        Args:
+            base: the state before event ``start``.
+            start: the first event's number.
+            events: the events from there on; read by default.
+        """
         try:
-            return fold(base, self.events(start))
+            return fold(base, self.events(start) if events is None else _of_one_table(events))
         except CorruptTable:
             if self.first() <= start:
                 raise
@@ -393,10 +445,11 @@ class EventLog:
         found = self._read_checkpoint(checkpoint_path(n))
         return found is not None and found.n == n
 
-    def _newest_checkpoint(self) -> State | None:
+    def _last_checkpoint(self) -> int | None:
+        """Return the number of the newest checkpoint by the hint; None without one."""
         try:
             n = json.loads(self.storage.read(LAST))["n"]
-            return self._read_checkpoint(checkpoint_path(n))
+            return n if isinstance(n, int) and n >= 0 else None
         except (NotFound, ValueError, KeyError, TypeError):
             return None
 

@@ -149,6 +149,11 @@ class FaultyStorage:
         """Return the root URI."""
         return self.inner.uri
 
+    @property
+    def remote(self) -> bool:
+        """Return whether a request costs a round trip."""
+        return self.inner.remote
+
     def read(self, path: str) -> bytes:
         """Return an object's bytes, or fail."""
         return self.faults.call(self.actor, f"read {path}", lambda: self.inner.read(path))

@@ -51,6 +51,11 @@ class HeldStorage:
         """Return the root URI."""
         return self.inner.uri
 
+    @property
+    def remote(self) -> bool:
+        """Return whether a request costs a round trip."""
+        return self.inner.remote
+
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
         if self.reads:

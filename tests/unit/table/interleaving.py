@@ -42,6 +42,11 @@ class Overtaken:
         """Return the root URI."""
         return self._alive().uri
 
+    @property
+    def remote(self) -> bool:
+        """Return whether a request costs a round trip."""
+        return self._alive().remote
+
     def read(self, path: str) -> bytes:
         """Read."""
         return self._alive().read(path)
