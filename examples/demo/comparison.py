@@ -14,7 +14,7 @@ from rich.text import Text
 from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.timeline import Timeline
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 SCANS = 3

@@ -23,7 +23,6 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from airflow_provider_segtable.cli.commands.compact_command import planner_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.output import out
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -32,7 +31,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
-from airflow_provider_segtable.data.sketches import Checksum, checksum_of
+from airflow_provider_segtable.data.row_checksum import Checksum, checksum_of
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -147,7 +146,7 @@ class _Story:
     def show_findings(self) -> None:
         with self.teller.step("What the planner finds (nothing is written)"):
             found = plan_table(self.table.ports, dry_run=True)
-            self.teller.say(drawing.plan(planner_facts(self.uri, found, dry_run=True)))
+            self.teller.say(drawing.plan({"table": self.uri, **found.facts()}))
 
     def compact_while_appending(self) -> None:
         late = self.files[-self.settings.late_files :]
@@ -185,7 +184,7 @@ class _Story:
             self.teller.say(comparison.draw(self.sent, before, after, COLUMN))
             _check(self.sent, before.found, after.found)
             left = plan_table(self.table.ports, dry_run=True)
-            facts = planner_facts(self.uri, left, dry_run=True)
+            facts = {"table": self.uri, **left.facts()}
             if facts["skipped"]:
                 self.teller.say(drawing.skipped(facts["skipped"]))
             self.teller.done("no row was lost, doubled or changed")
