@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "drawings"
+FOLDER = Path(__file__).parent / "images"
 STYLE = """
 .card{fill:#fff;stroke:#d5dbe1}
 text{font:13px system-ui,sans-serif;fill:#26323b}
@@ -43,14 +43,16 @@ class Drawing:
     shapes: list[str] = field(default_factory=list)
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
-        """Write words from x on, or around it with the class ``mid``."""
+        """Write words from x on, or acorner it with the class ``mid``."""
         self.shapes.append(f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(words)}</text>')
 
-    def box(self, at: tuple[float, float, float, float], kind: str, words: str = "") -> None:
+    def box(
+        self, at: tuple[float, float, float, float], kind: str, words: str = "", *, corner: int = 4
+    ) -> None:
         """Draw a box at (x, y, width, height) with words in its middle."""
         x, y, width, height = at
         self.shapes.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" '
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{corner}" '
             f'class="{kind}"/>'
         )
         if words:

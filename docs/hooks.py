@@ -38,8 +38,7 @@ def on_config(config: Any) -> Any:
     os.environ.setdefault("AIRFLOW_HOME", str(ROOT / "build" / "airflow"))
     stage(STAGE)
     config.docs_dir = str(STAGE)
-    local = [each for each in config.extra_javascript if not str(each).startswith("https:")]
-    config.extra_javascript = ["search-worker.js", *local]
+    config.extra["polyfills"] = ["search-worker.js"]  # instead of a script of another host
     config.nav = expanded(config.nav, STAGE)
     config.mdx_configs["toc"] = {**config.mdx_configs.get("toc", {}), "slugify": heading_id}
     return config
@@ -149,7 +148,9 @@ def expanded(nav: Iterable[Any], stage: Path) -> list[Any]:
 def _expanded(entry: Any, stage: Path) -> list[Any]:
     match entry:
         case str() if entry.endswith("/"):
-            pages = sorted((stage / entry).glob("*.md"), key=lambda page: page.stem != "index")
+            pages = sorted(
+                (stage / entry).glob("*.md"), key=lambda page: (page.stem != "index", page.name)
+            )
             return [page.relative_to(stage).as_posix() for page in pages]
         case dict():
             ((title, inner),) = entry.items()

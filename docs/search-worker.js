@@ -8,7 +8,7 @@ if (location.protocol === "file:") {
       this.frame.hidden = true;
       this.ready = new Promise((done) => (this.frame.onload = done));
       this.frame.srcdoc = `<script>
-        postMessage = parent.postMessage.bind(parent);
+        postMessage = (message) => parent.postMessage(message, "*");
         importScripts = (...urls) => urls.reduce((before, url) => before.then(() =>
           new Promise((done, failed) => {
             const script = document.createElement("script");
@@ -27,7 +27,8 @@ if (location.protocol === "file:") {
     }
 
     postMessage(message) {
-      this.ready.then(() => this.frame.contentWindow.postMessage(message, "*"));
+      // The frame's own postMessage leads to this page, so that of this page is called on it.
+      this.ready.then(() => window.postMessage.call(this.frame.contentWindow, message, "*"));
     }
 
     terminate() {

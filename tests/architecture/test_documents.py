@@ -1,19 +1,27 @@
 """What the documents name exists: links, make targets, paths, error types."""
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
+import yaml
 
 from airflow_provider_segtable.core import errors
+from docs.hooks import place_of
 from tests.architecture.tree import PACKAGE, ROOT, named, tracked
 
 DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]+)?\)")
 FENCED = re.compile(r"^```\w*$(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAVIGATION = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
 COMMAND = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
 INLINE = re.compile(r"`make ([a-z][a-z-]*)")
 PATH = re.compile(r"`((?:airflow_provider_segtable|spark_apps|tests|docs|benchmarks)/[\w./-]*)`")
+PICTURE = re.compile(r"!\[[^\]]*\]\((\S+\.svg)\)")
+CODE_PAGES = "docs/code_pages.py"
+GENERATED = re.compile(r'^    "([\w-]+\.md)": ', re.MULTILINE)
 RUNNABLE = re.compile(r"^```(python|console|bash)$", re.MULTILINE)
 RUN_BY = {  # documents with runnable blocks: the tests that run these, by language
     "README.md": {
@@ -52,6 +60,11 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "python": "unit/library/test_guide_snippets.py",
     },
     "docs/guides/log-store.md": {"python": "integration/guides/test_python_guides.py"},
+    "docs/guides/migration.md": {
+        "console": "integration/guides/test_command_guides.py",
+        "python": "integration/guides/test_python_guides.py",
+    },
+    "docs/guides/operating.md": {"console": "integration/guides/test_command_guides.py"},
     "docs/guides/publishing.md": {
         "console": "integration/guides/test_command_guides.py",
         "python": "integration/guides/test_python_guides.py",
@@ -67,6 +80,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
     },
     "docs/guides/runbook.md": {"console": "integration/guides/test_command_guides.py"},
     "docs/guides/spark.md": {"python": "spark/test_spark_guide.py"},
+    "docs/guides/tutorial.md": {
+        "console": "integration/guides/test_command_guides.py",
+        "python": "integration/guides/test_command_guides.py",
+    },
     "docs/guides/upserts.md": {
         "console": "integration/guides/test_command_guides.py",
         "python": "integration/guides/test_python_guides.py",
@@ -98,6 +115,37 @@ def test_links_lead_somewhere(document: Path) -> None:
         if not path.exists() or (anchor and anchor[1:] not in anchors(path)):
             broken.append(target + anchor)
     assert not broken
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_every_page_is_in_the_navigation(document: Path) -> None:
+    """The site's navigation leads to every document, by itself or by its folder."""
+    place = place_of(PurePosixPath(named(document)))
+    assert {str(place), f"{place.parent}/"} & set(entries(NAVIGATION))
+
+
+def test_the_navigation_leads_to_pages() -> None:
+    """Every page that the navigation names is a document, or is made from the code."""
+    places = {str(place_of(PurePosixPath(named(document)))) for document in DOCUMENTS}
+    made = {f"reference/{name}" for name in GENERATED.findall((ROOT / CODE_PAGES).read_text())}
+    pages = {entry for entry in entries(NAVIGATION) if not entry.endswith("/")}
+    assert pages <= places | made
+
+
+def entries(navigation: list[Any]) -> Iterator[str]:
+    """Yield the pages and folders of a navigation."""
+    for entry in navigation:
+        for value in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from entries(value) if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_pictures_are_small_and_load_nothing(document: Path) -> None:
+    """Each picture of a document is in the tree, below 100 kB, and names no other host."""
+    for name in PICTURE.findall(document.read_text()):
+        text = (document.parent / name).read_text()
+        assert len(text) < 100_000
+        assert not re.search(r"(?:href|src|url)\W+https?:", text)
 
 
 def anchors(document: Path) -> set[str]:
