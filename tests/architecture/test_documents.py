@@ -1,6 +1,7 @@
 """What the documents name exists: links, make targets, paths, error types."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core import errors
 from docs.hooks import place_of
 from tests.architecture.tree import PACKAGE, ROOT, named, tracked
@@ -186,6 +188,25 @@ def test_every_error_is_drawn_in_its_tree() -> None:
         if isinstance(value, type) and issubclass(value, errors.SegtableError)
     }
     assert drawn == defined
+
+
+def test_the_compatibility_table_is_that_of_the_project() -> None:
+    """The newest row of docs/upgrading.md has this version, with the ranges of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "docs" / "upgrading.md").read_text()
+    newest = re.findall(
+        r"^\| (\d+\.\d+) \| (\S+) .*? \| (\S+) .*? \| (\d+)\.x ", text, re.MULTILINE
+    )[0]
+    extras = project["optional-dependencies"]
+    assert newest[0] == ".".join(__version__.split(".")[:2])
+    assert f"apache-airflow>={newest[1]},<4" in extras["airflow"]
+    assert project["requires-python"] == f">={newest[2]}"
+    assert f"pyspark[sql]>={newest[3]}.0,<{int(newest[3]) + 1}" in extras["spark"]
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    tested = re.findall(r"(Airflow|PySpark) (\d+\.\d+\.\d+)", text)
+    names = {"Airflow": "apache-airflow", "PySpark": "pyspark"}
+    assert {f"{names[name]}=={number}" for name, number in tested} <= set(pins)
+    assert len(tested) == len(names)
 
 
 def test_help_and_messages_name_no_guide() -> None:
