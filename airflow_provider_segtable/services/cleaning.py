@@ -149,7 +149,7 @@ class CleaningRun:
     entries: Mapping[str, int] = field(default_factory=dict)
     indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
-    dry_run: bool = False
+    dry_run: bool = field(default=False, compare=False)
 
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""

@@ -165,7 +165,7 @@ def test_an_event_is_settled_while_its_author_asks_whether_it_was_overtaken(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its author reads the head only once the event is announced, or known to be overtaken."""
-    monkeypatch.setattr(commits, "SETTLED_S", PATIENCE_S)
+    monkeypatch.setattr(commits, "DRAINED_S", PATIENCE_S)
     client, (asked, answer) = clients[0], (threading.Event(), threading.Event())
 
     def overtaken() -> bool:

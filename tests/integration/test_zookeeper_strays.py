@@ -76,7 +76,7 @@ def test_a_state_that_cannot_be_read_stops_its_holder_and_frees_nothing(
     lease = client.acquire(request("g", 1), wait_s=0)
     (name,) = world.admin.get_children(f"{world.chroot}/tables/{TABLE}/locks")
     put(world, f"states/{name}", b"\xff", ephemeral=False)
-    for forbidden in (lease.publish, lease.check):
+    for forbidden in (lease.make_irrevocable, lease.check):
         with pytest.raises(LockRevoked, match="unreadable record"):
             forbidden()
     with pytest.raises(LockTimeout):

@@ -30,7 +30,8 @@ from airflow_provider_segtable.core.predicate import (
     reach,
 )
 from airflow_provider_segtable.data.conditions import matches
-from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, to_sql
+from airflow_provider_segtable.data.sql.sql_conditions import parse_predicate
+from airflow_provider_segtable.data.sql.sql_predicates import to_sql
 from tests.examples import examples
 
 DATABASE = duckdb.connect(config={"threads": 1})

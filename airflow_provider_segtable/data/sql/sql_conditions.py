@@ -73,6 +73,28 @@ def sql_condition(
         ) from None
 
 
+def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
+    """Parse a condition in SQL into a predicate.
+
+    Args:
+        text: the condition, as after ``WHERE`` in Spark's SQL.
+        schema: the columns it may name; names are case-sensitive.
+
+    Raises:
+        SchemaMismatch: naming a column that is missing.
+        NeedsSpark: naming the part that is no predicate, but may be a condition for Spark.
+        InvalidInput: naming the part that is not SQL, or not a value of its column.
+    """
+    try:
+        tree = parsed(text, "a condition", "carrier = 'AA'", names=schema.names)
+        return predicate_of(folded(tree), schema)
+    except RecursionError:
+        raise InvalidInput(
+            "the condition is nested too deeply to be read: give it to Spark (--engine spark), "
+            "which reads any expression"
+        ) from None
+
+
 def _computed(text: str, tree: Tree, schema: pa.Schema, time_column: str) -> Condition:
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
         try:

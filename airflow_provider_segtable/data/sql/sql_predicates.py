@@ -49,7 +49,6 @@ from airflow_provider_segtable.data.sql.sql_text import (
     is_double,
     listed,
     literal,
-    parsed,
     plain_list,
     written,
 )
@@ -201,29 +200,14 @@ _TURNED = {
 }
 
 
-def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
-    """Parse a condition in SQL into a predicate.
-
-    Args:
-        text: the condition, as after ``WHERE`` in Spark's SQL.
-        schema: the columns it may name; names are case-sensitive.
+def predicate_of(tree: Tree, schema: pa.Schema) -> Predicate:
+    """Return the predicate of a parsed condition.
 
     Raises:
         SchemaMismatch: naming a column that is missing.
         NeedsSpark: naming the part that is no predicate, but may be a condition for Spark.
-        InvalidInput: naming the part that is not SQL, or not a value of its column.
+        InvalidInput: naming the part that is not a value of its column.
     """
-    from airflow_provider_segtable.data.sql.sql_values import folded  # which imports this module
-
-    try:
-        tree = parsed(text, "a condition", "carrier = 'AA'", names=schema.names)
-        return predicate_of(folded(tree), schema)
-    except RecursionError:
-        raise InvalidInput(f"the condition is nested too deeply to be read: {_WAY_OUT}") from None
-
-
-def predicate_of(tree: Tree, schema: pa.Schema) -> Predicate:
-    """Return the predicate of a parsed condition; errors as ``parse_predicate``."""
     unclear = unclear_part(tree)
     if unclear is not None:
         raise _refused(unclear, "Spark may put its parentheses elsewhere")

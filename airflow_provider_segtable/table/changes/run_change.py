@@ -256,7 +256,7 @@ def _by_address(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapsh
 
 def _by_predicate(request: Delete, engine: RowEngine[New], snapshot: Snapshot) -> Found:
     """Return a delete by predicate, with its condition parsed as SQL."""
-    from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
+    from airflow_provider_segtable.data.sql.sql_conditions import parse_predicate  # slow to import
 
     table = snapshot.state.table
     predicate = parse_predicate(str(request.where), snapshot.schema)
@@ -395,7 +395,7 @@ def _intervals(
 def _predicate(
     request: Overwrite, intervals: tuple[Interval, ...], snapshot: Snapshot
 ) -> Predicate:
-    from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
+    from airflow_provider_segtable.data.sql.sql_conditions import parse_predicate  # slow to import
 
     table = snapshot.state.table
     if request.where is None:

@@ -238,7 +238,7 @@ def deleted_keys_are_met(monkeypatch: Patch) -> None:
     right, met_by = arrow_engine._rows_with_keys, dict[int, list[pa.RecordBatch]]()
 
     def noting(*, keep: Any, **given: Any) -> Condition:
-        seen = met_by.setdefault(id(keep.__closure__[0].cell_contents), [])
+        seen = met_by.setdefault(id(keep.__self__), [])
         return Condition(keep=lambda batch: seen.append(keep(batch)) or seen[-1], **given)
 
     def joined(snapshot: Any, keys: Any, source: pa.Table) -> Any:

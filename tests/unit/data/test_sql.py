@@ -23,7 +23,8 @@ from airflow_provider_segtable.core.predicate import (
     Value,
 )
 from airflow_provider_segtable.data.conditions import matches
-from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, predicate_of, to_sql
+from airflow_provider_segtable.data.sql.sql_conditions import parse_predicate
+from airflow_provider_segtable.data.sql.sql_predicates import predicate_of, to_sql
 from airflow_provider_segtable.data.sql.sql_text import parsed, written
 
 SCHEMA = pa.schema(

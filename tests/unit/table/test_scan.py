@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.time import HOUR_US, Interval, moment
 from airflow_provider_segtable.data.conditions import matches
-from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate
+from airflow_provider_segtable.data.sql.sql_conditions import parse_predicate
 from airflow_provider_segtable.ports.files import DataFiles, Source
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.table import Table
