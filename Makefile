@@ -171,8 +171,13 @@ docs-check: venv ## Check that links, targets and paths named in the documents e
 ##@ Now and then
 
 .PHONY: docs
-docs: venv ## Write the API reference from docstrings into build/docs
-	@AIRFLOW_HOME=$(CURDIR)/build/airflow $(BIN)/python docs/reference.py build/docs
+docs: venv ## Build the site into build/docs, from docs/ and the code; no network is needed
+	@AIRFLOW_HOME=$(CURDIR)/build/airflow NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "open build/docs/index.html"
+
+.PHONY: pictures
+pictures: venv ## Draw the pictures of README, tutorial and concepts again, from a real run
+	@$(BIN)/python -m docs.drawings && $(BIN)/python -m docs.pictures
 
 .PHONY: constraints
 constraints: venv ## Pin what .venv holds now, and what the containers need beyond it, into constraints.txt

@@ -1,24 +1,25 @@
-"""Write the API reference as HTML: ``make docs``, or ``python docs/reference.py FOLDER``.
+"""Write the API reference as Markdown: pages of the site, which ``make docs`` builds.
 
 1. ``LIBRARY`` lists the public API by module: the names that users may import. Everything else may
    change without notice. Of the provider's modules, the operators, sensors, triggers and hooks are
    public.
-2. The first page lists all names by group (``pages/index.html.jinja2``).
-3. pdoc renders the docstrings and downloads nothing. Meanwhile the public names of a module are its
-   ``__all__``, so that its page shows no others.
+2. The first page lists all names by group, each with its first sentence.
+3. A module's page has its public names and their own public members. pdoc reads the docstrings.
+   Of an operator, sensor or trigger only the arguments matter to a DAG: no member is shown.
+4. The id of a heading is the name in the module: ``table.md#Table.scan``.
 """
 
 import re
-import sys
 import warnings
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from functools import cache
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from unittest.mock import patch
+from typing import Any
 
-import pdoc
+import pdoc.doc
+import pdoc.docstrings
 
 from airflow_provider_segtable.provider_info import get_provider_info
 
@@ -72,8 +73,10 @@ GROUPS = {
 }
 """The group of a public module by its first part; all others are of the Python library."""
 ORDER = ("Python", "Spark", "DAGs", "Operators", "Sensors", "Hooks", "Triggers", "Errors")
-PAGES = Path(__file__).parent / "pages"
 OF_AIRFLOW = re.compile(r"[A-Z]\w+(Operator|Sensor|Trigger|Hook)")
+OF_DAG_FILES = ("Operators", "Sensors", "Triggers")
+TITLE = re.compile(r"^#{3,6} (.+)$", re.MULTILINE)
+MODULE_PATH = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 
 
 def public_api() -> dict[str, list[str]]:
@@ -84,7 +87,13 @@ def public_api() -> dict[str, list[str]]:
     provided = [module for part in parts for module in part["python-modules"]]
     listed = {module: list(names) or _classes(module) for module, names in given.items()}
     found = {module: list(filter(OF_AIRFLOW.fullmatch, _classes(module))) for module in provided}
-    return listed | found
+    return {module: names for module, names in (listed | found).items() if names}
+
+
+@cache
+def public_modules() -> frozenset[str]:
+    """Return the modules that have a page."""
+    return frozenset(public_api())
 
 
 def _classes(module: str) -> list[str]:
@@ -97,34 +106,101 @@ def _classes(module: str) -> list[str]:
     ]
 
 
-def groups(api: Mapping[str, list[str]]) -> dict[str, list[dict[str, str]]]:
-    """Return the entries of the first page by group: name, page and first sentence."""
-    found: dict[str, list[dict[str, str]]] = {}
-    for module, names in api.items():
-        part = module.removeprefix(f"{PACKAGE}.").partition(".")[0]
-        group = GROUPS.get("errors" if module.endswith(".errors") else part, "Python")
-        for name in names:
-            about = (getattr(import_module(module), name).__doc__ or "").partition("\n")[0]
-            about = re.sub(r"``(.+?)``", r"<code>\1</code>", escape(about))
-            page = f"{module.replace('.', '/')}.html"
-            found.setdefault(group, []).append({"name": name, "page": page, "about": about})
-    return dict(sorted(found.items(), key=lambda each: ORDER.index(each[0])))
+def page_name(module: str) -> str:
+    """Return the file name of a module's page."""
+    return f"{module.removeprefix(f'{PACKAGE}.')}.md"
+
+
+def group_of(module: str) -> str:
+    """Return the group of a module's names on the first page."""
+    part = module.removeprefix(f"{PACKAGE}.").partition(".")[0]
+    return GROUPS.get("errors" if module.endswith(".errors") else part, "Python")
+
+
+def first_page(api: Mapping[str, list[str]]) -> str:
+    """Return the list of all public names by group."""
+    lines = ["# API reference", "", "The public names by group. Everything else may change."]
+    for group in ORDER:
+        modules = [module for module in api if group_of(module) == group]
+        lines += ["", f"## {group}", "", "| name | |", "|---|---|"]
+        lines += [line for module in modules for line in _entries(module, api[module])]
+    return "\n".join([*lines, ""])
+
+
+def _entries(module: str, names: list[str]) -> Iterator[str]:
+    for name in names:
+        about = (getattr(import_module(module), name).__doc__ or "").strip().partition("\n")[0]
+        yield f"| [`{name}`]({page_name(module)}#{name}) | {in_cell(about)} |"
+
+
+def in_cell(text: str) -> str:
+    """Return text that is safe in a cell of a Markdown table."""
+    return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+
+
+def module_page(module: str, names: list[str]) -> str:
+    """Return the page of a module: its import path, its public names and their members."""
+    short = module.removeprefix(f"{PACKAGE}.")
+    lines = [f"# {short}", "", f"`from {module} import {', '.join(names[:1])}`", ""]
+    known = pdoc.doc.Module(import_module(module)).members
+    for name in names:
+        lines += _described(
+            known[name], name, level=2, members=group_of(module) not in OF_DAG_FILES
+        )
+    return "\n".join(lines)
+
+
+def _described(
+    value: pdoc.doc.Doc[Any], path: str, *, level: int, members: bool = True
+) -> Iterator[str]:
+    """Yield a heading, the signature, the docstring, and a class's own public members."""
+    yield f'{"#" * level} {value.name} {{ id="{path}" .api }}'
+    yield ""
+    if signature := _signature(value):
+        yield from ("```python", signature, "```", "")
+    yield from (prose(value.docstring), "")
+    if isinstance(value, pdoc.doc.Class):
+        bases = (base for base, _, _ in value.bases if base.startswith(PACKAGE))
+        listed = {module for module in bases if module in public_modules()}
+        if links := ", ".join(f"[{base}]({page_name(base)})" for base in sorted(listed)):
+            yield from (f"Inherited: see {links}.", "")
+        for member in value.own_members if members else ():
+            if not member.name.startswith("_") and member.docstring:
+                yield from _described(member, f"{path}.{member.name}", level=level + 1)
+
+
+def _signature(value: pdoc.doc.Doc[Any]) -> str:
+    return MODULE_PATH.sub("", _declared(value))
+
+
+def _declared(value: pdoc.doc.Doc[Any]) -> str:
+    match value:
+        case pdoc.doc.Class():
+            made = value.members.get("__init__")
+            if isinstance(made, pdoc.doc.Function) and made.taken_from[0].startswith(PACKAGE):
+                return f"class {value.name}{made.signature_without_self}"
+            return f"class {value.name}"
+        case pdoc.doc.Function():
+            return f"def {value.name}{value.signature_without_self}"
+        case pdoc.doc.Variable():
+            return f"{value.name}{value.annotation_str}"
+    return ""
+
+
+def prose(docstring: str) -> str:
+    """Return a docstring as Markdown; titles of its sections are no headings of the page."""
+    text = pdoc.docstrings.convert(docstring, "google", None)
+    return TITLE.sub(r"\n**\1**\n", text)
 
 
 def write_reference(folder: Path, api: Mapping[str, list[str]]) -> dict[str, Path]:
     """Write a page for each module, and an index; return the pages by module."""
-    pdoc.render.configure(docformat="google", show_source=False, template_directory=PAGES)
-    pdoc.render.env.globals["groups"] = groups(api)
-    with ExitStack() as meanwhile, warnings.catch_warnings():
-        for module, names in api.items():
-            meanwhile.enter_context(patch.dict(vars(import_module(module)), __all__=names))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.md").write_text(first_page(api))
+    pages = {module: folder / page_name(module) for module in api}
+    with warnings.catch_warnings():
         # Airflow's base classes have annotations that only a type checker can resolve.
         warnings.filterwarnings("ignore", category=UserWarning, module="pdoc")
-        pdoc.pdoc(*api, output_directory=folder)
-    return {module: folder / f"{module.replace('.', '/')}.html" for module in api}
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1])
-    pages = write_reference(target, public_api())
-    print(f"{len(pages)} pages; begin at {target / 'index.html'}")
+        for module, page in pages.items():
+            page.write_text(module_page(module, api[module]))
+    return pages

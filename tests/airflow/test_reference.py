@@ -44,5 +44,5 @@ def test_every_public_name_has_a_place(api: Mapping[str, list[str]], tmp_path: P
         text = pages[module].read_text()
         assert not [name for name in names if f'id="{name}"' not in text]
     assert 'id="readable"' not in pages["airflow_provider_segtable.operators.ingest"].read_text()
-    first = (tmp_path / "index.html").read_text()
-    assert not [name for names in api.values() for name in names if f'#{name}"' not in first]
+    first = (tmp_path / "index.md").read_text()
+    assert not [name for names in api.values() for name in names if f"#{name})" not in first]

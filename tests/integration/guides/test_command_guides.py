@@ -1,5 +1,8 @@
 """Commands of guides work as they stand; those of deletes and overwrites have their own tests."""
 
+import re
+from pathlib import Path
+
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -140,6 +143,47 @@ def test_indexes(run: Run, facts: Facts) -> None:
     assert facts(*wanted)["files_opened"] == 1
     well(run, drop)
     assert facts(*wanted)["files_opened"] == 48
+
+
+def test_migration(run: Run, facts: Facts) -> None:
+    """A folder of Parquet files is moved by a pattern, once however often it is repeated."""
+    Path("landing").mkdir()
+    for n in (5, 6):
+        rows = trips(24, 24 * n).rename_columns(["pickup", "zone", "fare"])
+        pq.write_table(rows, f"landing/2026-01-0{n}.parquet")
+    create, load, *others = commands("migration.md")
+    files = sorted(str(path) for path in Path().glob(load[2]))
+    load[2:3] = files  # as a shell does
+    well(run, create, load, load, *others)
+    assert facts("table", "scan", "./trips", "--count")["rows"] == 48
+
+
+def test_tutorial(run: Run, facts: Facts) -> None:
+    """The tutorial's numbers are those that its commands give, with ZooKeeper in memory."""
+    for block in blocks("tutorial.md", "python"):
+        exec(block, {})  # noqa: S102 - ours
+    found = [each for each in commands("tutorial.md") if each[0] != "zookeeper"]
+    create, load, segments, plan, compact, *others = found
+    well(run, create, load, load, segments)
+    assert facts("table", "describe", "./trips")["counts"]["segments"] == 72
+    well(run, plan, compact)
+    assert facts("table", "describe", "./trips")["counts"]["segments"] == 3
+    now, then = others[1:3]
+    assert facts(*now)["checksum"] == facts(*then)["checksum"]
+    well(run, *others)
+    assert facts("table", "scan", "./trips", "--version", "72", "--count")["rows"] == 21_600
+    assert facts("table", "scan", "./trips", "--count")["rows"] < 21_600 + 900
+
+
+def test_operating(run: Run, facts: Facts) -> None:
+    """The numbers that the guide names are in the answer of ``describe``."""
+    pq.write_table(trips(48), "trips.parquet")
+    well(run, ["table", "create", "trips", "--like", "trips.parquet", "--time", "at"])
+    well(run, ["ingest", "trips", "trips.parquet"], *commands("operating.md"))
+    described = facts("table", "describe", "trips")
+    named = re.findall(r"`(counts|health)\.(\w+)`", (GUIDES / "operating.md").read_text())
+    assert named
+    assert [key for family, key in named if key not in described[family]] == []
 
 
 def test_rollup(run: Run, facts: Facts) -> None:
