@@ -99,6 +99,10 @@ test-long: venv $(CLASSES) ## Run what is marked `long`, then all examples of pr
 	@$(PYTEST) -m long $(ARGS) $(call paths,$(SUITES))
 	@HYPOTHESIS_PROFILE=whole $(PYTEST) -m "not long" $(ARGS) $(PROPERTIES)
 
+.PHONY: test-neighbours
+test-neighbours: venv ## Let Spark read published tables by Iceberg's and Delta Lake's runtimes, which it fetches (ARGS=...)
+	@$(BIN)/python -m tests.neighbours.prepare && $(PYTEST) $(ARGS) tests/neighbours
+
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
 	@$(BIN)/python -m tests.simulation.scenario \
