@@ -104,6 +104,10 @@ test-stores: venv ## Install real S3, GCS and Azure servers below build/, hold t
 	@.ci/stores
 	@SEGTABLE_STORES=required $(PYTEST) -q $(ARGS) tests/stores
 
+.PHONY: test-neighbours
+test-neighbours: venv ## Let Spark read published tables by Iceberg's and Delta Lake's runtimes, which it fetches (ARGS=...)
+	@$(BIN)/python -m tests.neighbours.prepare && $(PYTEST) $(ARGS) tests/neighbours
+
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
 	@$(BIN)/python -m tests.simulation.scenario \

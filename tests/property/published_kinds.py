@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
@@ -94,7 +95,7 @@ ROLLED = pa.schema(
 )
 
 
-def played(seed: int, root: Path, steps: int, kind: str = "append") -> World:
+def played(seed: int, root: Path, steps: int, kind: str = "append", **readers: Any) -> World:
     """Play a random history of a table of some kind, and publish its end."""
     draw = Random(seed)
     granularity = draw.choice(("hour", "day", "month"))
@@ -106,7 +107,9 @@ def played(seed: int, root: Path, steps: int, kind: str = "append") -> World:
     }
     world_of, keeps = made[kind]
     schema = ROLLED if kind == "rollup" else random_schema(draw)
-    world = world_of(draw, root, new_table(root, schema, granularity=granularity, kind=keeps))
+    world = world_of(
+        draw, root, new_table(root, schema, granularity=granularity, kind=keeps), **readers
+    )
     for _ in range(steps):
         world.step()
     world.publish()

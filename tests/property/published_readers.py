@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyiceberg.expressions as ice
 from pyiceberg.table import StaticTable
 
-from tests.property.published_values import NAN, plain
+from tests.property.published_values import NAN, NOT_EVERYWHERE, plain
 
 Read = Callable[[Path, int], pa.Table]
 """Reads from a table's root the version that a target gave a number."""
@@ -141,6 +141,11 @@ FILTERS: Mapping[str, tuple[Filter, ...]] = {
     "delta": (deltalake_filter, polars_delta_filter),
     "iceberg": (polars_iceberg_filter, pyiceberg_filter),
 }
+UNREAD: Mapping[Callable[..., Any], tuple[pa.DataType, ...]] = {
+    pyiceberg_rows: NOT_EVERYWHERE,
+    pyiceberg_filter: NOT_EVERYWHERE,
+}
+"""Types of columns that a reader does not read."""
 EVENTS: Mapping[str, Callable[[Path, int], int]] = {
     "delta": event_of_delta,
     "iceberg": event_of_iceberg,

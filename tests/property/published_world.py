@@ -3,12 +3,13 @@
 1. Every step goes through the library, in one process and on a local disk, as users take it.
 2. After each publish, the newest published version and one that is still within retention are read
    by every reader, and must have the rows of the version of their event.
+   ``readers`` and ``filters`` are those of the Python libraries unless others are given.
 3. A format may refuse a version only for a column type, or while a file has other columns than the
    table. Then its newest published version is the one that it had.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,7 +42,9 @@ from tests.property.published_readers import (
     FILTERS,
     NEWEST,
     READERS,
-    pyiceberg_filter,
+    UNREAD,
+    Filter,
+    Read,
     pyiceberg_rows,
 )
 from tests.property.published_values import (
@@ -55,7 +58,7 @@ from tests.property.published_values import (
     value,
 )
 
-Reader = TypeVar("Reader")
+Reader = TypeVar("Reader", bound=Callable[..., Any])
 
 FIRST_US = 1_356_998_400_000_000
 DAYS = 3
@@ -100,6 +103,11 @@ class World:
     tables: dict[int, pa.Table] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     count: int = 0
+    readers: Mapping[str, Sequence[Read]] = field(default_factory=lambda: READERS)
+    filters: Mapping[str, Sequence[Filter]] = field(default_factory=lambda: FILTERS)
+    unread: Mapping[Callable[..., Any], Sequence[pa.DataType]] = field(
+        default_factory=lambda: UNREAD
+    )
     other: Table = field(init=False)
 
     def __post_init__(self) -> None:
@@ -302,7 +310,7 @@ class World:
         event = self.shown[name][number]
         self.expect(event)
         assert NEWEST[name](self.root) == max(self.shown[name])
-        for read in self.able(READERS[name]):
+        for read in self.able(self.readers[name]):
             nulls = read is not pyiceberg_rows
             found = rows(read(self.root, number), nulls=nulls)
             expected = rows(self.tables[event], nulls=nulls)
@@ -313,10 +321,7 @@ class World:
         """Return the readers that read all types that columns of the table have or had."""
         table = self.table.state().table
         kinds = {c.type for each in (*table.earlier, table.schema) for c in each.columns}
-        odd = not kinds.isdisjoint(map(str, NOT_EVERYWHERE))
-        return [
-            each for each in readers if not (odd and each in (pyiceberg_rows, pyiceberg_filter))
-        ]
+        return [each for each in readers if kinds.isdisjoint(map(str, self.unread.get(each, ())))]
 
     def filter(self, name: str) -> None:
         """Let readers filter by a value at the edge of a file, or between."""
@@ -331,6 +336,6 @@ class World:
             return
         wanted = self.draw.choice((min(values), max(values), self.draw.choice(values)))
         how = self.draw.choice(("=", "<=", ">="))
-        for count in self.able(FILTERS[name]):
+        for count in self.able(self.filters[name]):
             found, right = count(self.root, column, how, wanted)
             assert found == right, f"{count.__name__}: {column} {how} {wanted!r}"

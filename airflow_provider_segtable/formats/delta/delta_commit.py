@@ -6,7 +6,9 @@ Actions:
    event, so that travelling in time agrees with the table's own log.
 2. Protocol and metadata are there if they differ from the last ones. Readers need no feature before
    the first vector, except for times without a zone. ``FENCE`` is a feature that no writer knows:
-   they all refuse to write, and to delete files, and readers have to ignore it.
+   they all refuse to write, and to delete files, and readers have to ignore it. ``invariants`` is
+   there because Delta Lake on Spark refuses, also to read, a table that has a column without nulls
+   and does not list it.
 3. A file whose vector changes is removed, with its old vector, and added in the same version.
 4. The first version, or one after another table's, removes all other files, and has protocol and
    metadata: its checkpoint is made of it alone.
@@ -138,6 +140,7 @@ FENCE = "segtablePublished"
 VECTORS = "deletionVectors"
 _STAMPS = "inCommitTimestamp"
 _NAIVE = "timestampNtz"
+_INVARIANTS = "invariants"
 _TABLES = UUID("6c0b1d3a-7f0e-5a0e-9a62-0a3c5d9f8b11")
 """The name space of the ids of tables."""
 _FOR_EVER = "interval 36500 days"
@@ -330,7 +333,7 @@ def protocol_with(needed: set[str]) -> Json:
         "minReaderVersion": 3 if needed else 1,
         "minWriterVersion": 7,
         **readers,
-        "writerFeatures": sorted({*needed, FENCE, _STAMPS}),
+        "writerFeatures": sorted({*needed, FENCE, _STAMPS, _INVARIANTS}),
     }
 
 

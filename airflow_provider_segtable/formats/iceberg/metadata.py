@@ -11,7 +11,9 @@ Versions and snapshots:
 4. The table's id in the properties marks a table written by segtable. A snapshot without an event
    is another writer's: the newest one with an event is the published one (``versions``).
 5. Times rise, whatever the clocks of the events' authors.
-6. ``gc.enabled`` is false: other tools delete no files.
+6. ``gc.enabled`` is false: other tools delete no files. If files may have times in seconds or
+   milliseconds, ``VECTORIZED`` is false: Iceberg's vectorized reader of Spark takes these for
+   microseconds without an error, its reader by rows does not.
 
 Schemas:
 
@@ -208,6 +210,9 @@ _PARTS: Mapping[str, type] = {
 _NAMESPACE = UUID("5e67ab1e-0000-4000-8000-000000000000")
 
 
+VECTORIZED = "read.parquet.vectorization.enabled"
+
+
 # Versions, with their properties and snapshots
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -333,8 +338,15 @@ def _properties(table: TableDefinition) -> Mapping[str, str]:
         TABLE_ID: table.table_id,
         "comment": f"Table {table.name} of segtable, which alone writes it.",
         "gc.enabled": "false",
+        **({VECTORIZED: "false"} if _coarse_times(table) else {}),
         "schema.name-mapping.default": json.dumps(name_mapping(table)),
     }
+
+
+def _coarse_times(table: TableDefinition) -> bool:
+    """Return whether files may have times in coarser units than Iceberg's microseconds."""
+    kinds = (c.type for each in (*table.earlier, table.schema) for c in each.columns)
+    return any(unit in kind for kind in kinds for unit in ("timestamp[s", "timestamp[ms"))
 
 
 def _logged(old: Json, uri: str) -> Json:

@@ -63,6 +63,14 @@ def test_protocol_and_metadata_are_written_when_they_change(lake: Lake) -> None:
     assert before == after
 
 
+def test_invariants_are_listed(lake: Lake) -> None:
+    """Spark refuses to read a table with a column without nulls whose protocol lacks them."""
+    lake.put(lake.file(1))
+    (protocol,) = actions(lake, 0)["protocol"]
+    assert "invariants" in protocol["writerFeatures"]
+    assert "readerFeatures" not in protocol
+
+
 def test_a_file_that_stays_is_not_removed(lake: Lake) -> None:
     """Adding it again is enough: no version may remove and add one file with one vector."""
     lake.put(lake.file(1), lake.file(2, hidden=[0]))

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.tables.evolution import AddColumn, evolved
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
-from airflow_provider_segtable.formats.iceberg import manifest, names
+from airflow_provider_segtable.formats.iceberg import manifest, metadata, names
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat, IcebergTarget
 from airflow_provider_segtable.formats.iceberg.manifest import MANY
 from airflow_provider_segtable.storage import MemoryStorage
@@ -242,6 +242,23 @@ def test_types_that_readers_do_not_all_read_are_refused(kind: str, *, good: bool
 def with_columns(*columns: Column) -> TableDefinition:
     """Return a table with further columns."""
     return replace(DEFINITION, schema=Schema((*DEFINITION.schema.columns, *columns)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("timestamp[s]", True),
+        ("list<item: timestamp[ms, tz=UTC]>", True),
+        ("timestamp[us, tz=UTC]", False),
+        ("time64[us]", False),
+    ],
+)
+def test_vectorized_readers_keep_off_coarse_times(kind: str, *, told: bool) -> None:
+    """Spark's one takes them for microseconds, also in a column that files still have."""
+    table = with_columns(Column(name="c", type=kind))
+    now = replace(DEFINITION, earlier=(table.schema,))
+    for each in (table, now):
+        assert (metadata._properties(each).get(metadata.VECTORIZED) == "false") is told
 
 
 def test_a_default_for_earlier_rows_is_refused_until_they_are_written_anew() -> None:
