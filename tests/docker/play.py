@@ -45,6 +45,9 @@ KINDS = ("minor", "semi_major", "major", "index")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 SPARK_WORKERS = ("spark-worker-1", "spark-worker-2")
 
+PROGRAMS = ("segtable-journey", "segtable-witness")
+"""Containers beside those of compose; their names."""
+
 Row = Callable[[str, str], None]
 
 
@@ -76,7 +79,7 @@ def beside(found: dict[str, str], name: str, program: str) -> str:
 
 def every_kind(found: dict[str, str], airflow: Airflow) -> list[str]:
     """Do each kind of work by command, then by a run of Airflow; return what failed."""
-    traveller = beside(found, "segtable-journey", "journey")
+    traveller = beside(found, PROGRAMS[0], "journey")
     waited("the journey", lambda: state(traveller) == "exited")
     said = docker("logs", traveller, check=False)
     print(said, flush=True)
@@ -168,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rest(airflow, paused=True)
     if "kinds" not in given.skip:
         wrong += every_kind(found, airflow)
-    watching = beside(found, "segtable-witness", "witness")
+    watching = beside(found, PROGRAMS[1], "witness")
     time.sleep(BETWEEN_S)
     print(f"memory: {faults.used_memory()}", flush=True)
     print("| what happened | all healthy again after |\n|---|---|", flush=True)
@@ -193,6 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"versions: {', '.join(sorted(set(faults.versions(found).values())))}", flush=True)
     rest(airflow, paused=False)
     wrong += outcome(found, watching)
+    docker("rm", "-f", *PROGRAMS, check=False)  # they hold the tables' volume
     print(f"FAILED: {'; '.join(wrong)}" if wrong else "passed")
     return 1 if wrong else 0
 
