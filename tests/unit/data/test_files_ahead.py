@@ -158,7 +158,7 @@ def test_loaded_ranges_are_read_at_once_and_from_memory() -> None:
     """Ranges far apart are requested together, and later reads in them send nothing."""
     data = bytes(range(256)) * 40
     file = Ranged(data, together=2)
-    source = ArrowSource("a", file)
+    source = ArrowSource("a", file, len(data))
     source.load([(0, 1000), (5000, 6000)])
     assert sorted(file.seen) == [(0, 1000), (5000, 6000)]
     assert source.read_at(10, 20) == data[10:30]
