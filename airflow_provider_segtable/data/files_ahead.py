@@ -32,6 +32,8 @@ AT_ONCE = 16
 """The most files that are read at once."""
 SMALL_FILE = 8 << 20
 """The most bytes of a file that is read ahead as a whole."""
+READ_AHEAD = 32 << 20
+"""The most bytes of small files that a reader reads ahead, but for the last: rows take more."""
 MEMORY = 96 << 20
 """The most bytes of files that a job holds."""
 
@@ -51,10 +53,14 @@ def read_ahead(
     pool = ThreadPoolExecutor(AT_ONCE, "segtable-files")
     try:
         while True:
+            held = sum(size(item) for item, rows in waiting if rows is not None)
             for item in islice(left, AT_ONCE - len(waiting)):
                 small = size(item) <= SMALL_FILE
                 rows = pool.submit(_whole, read, item) if small else None
                 waiting.append((item, rows))
+                held += size(item) if small else 0
+                if held >= READ_AHEAD:
+                    break
             if not waiting:
                 return
             item, done = waiting.popleft()

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import AlreadyExists
+from airflow_provider_segtable.data import files_ahead
 from airflow_provider_segtable.data.files_ahead import AT_ONCE, SMALL_FILE, read_ahead
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.open_files import (
@@ -231,3 +232,24 @@ def test_a_minor_compaction_loads_each_small_input_once(grain: Any) -> None:
     opened = [path for path in files.opened if path in {one.path for one in segments}]
     assert sorted(opened) == sorted(one.path for one in segments)
     assert content(files, results).equals(pa.concat_tables(tables))
+
+
+def test_files_that_are_read_ahead_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bytes are bounded together, not their number alone."""
+    monkeypatch.setattr(files_ahead, "READ_AHEAD", 25)
+    begun: list[int] = []
+
+    def read(item: int) -> Iterator[int]:
+        begun.append(item)
+        return iter([item])
+
+    ahead = files_ahead.read_ahead(range(9), read, lambda _: 10)
+    first, rows = next(ahead)
+    assert (first, list(rows)) == (0, [0])
+    assert [(item, list(some)) for item, some in ahead] == [(n, [n]) for n in range(1, 9)]
+    assert sorted(begun) == [*range(9)]
+    some = files_ahead.read_ahead(range(9), read, lambda _: 10)
+    begun.clear()
+    next(some)
+    some.close()
+    assert set(begun) <= {0, 1, 2}
