@@ -572,7 +572,7 @@ def settings(table: TableDefinition) -> tuple[Setting, ...]:
         Setting(key=key, value=value, source=_source(table, key))
         for key, value in table.properties.items()
     )
-    missing = (each for each in _defaults() if each.key not in table.properties)
+    missing = (each for each in unset_settings() if each.key not in table.properties)
     return (*given, *missing)
 
 
@@ -581,7 +581,8 @@ def _source(table: TableDefinition, key: str) -> str:
     return CREATION if n is None else f"event {n}"
 
 
-def _defaults() -> Iterable[Setting]:
+def unset_settings() -> Iterable[Setting]:
+    """Yield all properties with their defaults."""
     for family, default in FAMILIES.items():
         for each in fields(default):
             value = getattr(default, each.name)

@@ -20,9 +20,11 @@ Contract:
 8. ``turn`` is a hint: writers of one folder that take turns do not race, where a turn costs less
    than a lost race (on a local disk: the writers of one host). It may end
    early, or not be there at all, and never fails.
-9. ``remote`` says that a request costs a round trip. Then readers request several objects at once,
+9. ``folders`` names the folders directly below one: those that hold an object at any depth, and on
+   a local disk empty ones, too. Names that no path may have are left out, and symbolic links.
+10. ``remote`` says that a request costs a round trip. Then readers request several objects at once,
    and a guess that may fail is cheaper than a look before. It changes no result.
-10. Errors are from ``core.errors``, with the full URI in the message.
+11. Errors are from ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Callable, Iterator
@@ -77,6 +79,10 @@ class Storage(Protocol):
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below the folder ``prefix``, ascending, with paths ``> after``."""
+        ...
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the folders directly below the folder ``prefix``, ascending."""
         ...
 
     def delete(self, path: str) -> None:

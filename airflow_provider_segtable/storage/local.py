@@ -29,6 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import (
+    NotFound,
     OutcomeUnknown,
     SegtableError,
     StorageError,
@@ -38,7 +39,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.disk import Folders, Sync, Turns, is_folder, reading, writing
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.table_paths import checked, folder
+from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders
 
 TEMPORARY = ".tmp"
 _REMAINS = re.compile(rf"\..+\.[0-9a-f]{{8,16}}\{TEMPORARY}")
@@ -128,6 +129,19 @@ class LocalStorage:
         """Yield objects below a folder, ascending."""
         below = folder(prefix, self.uri)
         return self._walk(below, after or "")
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the folders directly below a folder."""
+        below = folder(prefix, self.uri)
+        try:
+            with (
+                reading(self._full(below)),
+                self._folders.opened(below) as parent,
+                os.scandir(parent) as entries,
+            ):
+                return named_folders(e.name for e in entries if e.is_dir(follow_symlinks=False))
+        except NotFound:
+            return ()
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is missing."""

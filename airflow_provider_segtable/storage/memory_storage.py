@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.storage import Entry, Storage
-from airflow_provider_segtable.storage.table_paths import checked, folder, within
+from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders, within
 
 
 class MemoryStorage:
@@ -85,6 +85,13 @@ class MemoryStorage:
             for path, (data, modified) in sorted(found)
             if after is None or path > after
         )
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the folders directly below a folder."""
+        below = folder(prefix, self._uri)
+        start = len(below) + 1 if below else 0
+        rests = (entry.path[start:] for entry in self.list(prefix))
+        return named_folders(rest.partition("/")[0] for rest in rests if "/" in rest)
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is missing."""
@@ -165,6 +172,13 @@ class LayeredStorage:
         )
         return merge(above, below, key=lambda entry: entry.path)
 
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the folders directly below a folder, in both layers.
+
+        A folder whose objects are hidden is still there.
+        """
+        return named_folders((*self._above.folders(prefix), *self._below.folders(prefix)))
+
     def delete(self, path: str) -> None:
         """Delete an object of the upper layer; no error if it is missing."""
         self._above.delete(path)
@@ -221,6 +235,10 @@ class NestedStorage:
         cut = len(self._folder) + 1
         for entry in self._outer.list(self._at(prefix), after=start):
             yield Entry(path=entry.path[cut:], size=entry.size, modified=entry.modified)
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the folders directly below a folder."""
+        return self._outer.folders(self._at(prefix))
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it does not exist."""

@@ -50,7 +50,7 @@ from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
-from airflow_provider_segtable.storage.table_paths import checked, folder
+from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders
 
 Store = S3Store | GCSStore | AzureStore
 
@@ -157,6 +157,15 @@ class ObjectStorage:
         """Yield objects below a folder, ascending."""
         below = folder(prefix, self._uri)
         return self._pages(below, after or None)
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the folders directly below a folder."""
+        below = folder(prefix, self._uri)
+        try:
+            found = obstore.list_with_delimiter(self._store, below or None)["common_prefixes"]
+        except _Failure as error:
+            raise _not_read(error, self._full(below), missing=StorageError) from error
+        return named_folders(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is missing."""

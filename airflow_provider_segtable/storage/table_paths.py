@@ -11,11 +11,11 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
 from airflow_provider_segtable.core.paths import inside as checked
 from airflow_provider_segtable.core.schemes import SCHEMES
 from airflow_provider_segtable.disk import variable_text
@@ -37,6 +37,18 @@ def folder(prefix: str, root: str) -> str:
     """Return a listing's folder without slashes at its ends; empty means the whole table."""
     bare = prefix.strip("/")
     return checked(bare, root) if bare else ""
+
+
+def named_folders(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of folders that a path may have, each once, ascending."""
+    return tuple(name for name in sorted(set(names)) if _legal(name))
+
+
+def _legal(name: str) -> bool:
+    try:
+        return bool(checked(name, ""))
+    except InvalidName:
+        return False
 
 
 def within(path: str, below: str) -> bool:

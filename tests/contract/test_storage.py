@@ -265,6 +265,19 @@ def test_a_folder_that_never_was_lists_nothing(place: Place) -> None:
     assert list(place().list("timeline")) == []
 
 
+def test_folders_are_named_one_level_deep(place: Place) -> None:
+    """Each once, in order, whatever is below; objects are none, nor what begins with the name."""
+    storage = place()
+    assert storage.folders("") == storage.folders("never/was") == ()
+    for path in ("b/c/d", "b/e", "a/x/y", "a/x/z", "bc/f", "loose", "b.d/g"):
+        storage.create(path, b"")
+    assert storage.folders("") == ("a", "b", "b.d", "bc")
+    assert storage.folders("b") == storage.folders("b/") == ("c",)
+    assert storage.folders("a/x") == ()
+    with pytest.raises(InvalidName):
+        storage.folders("../other")
+
+
 def test_modified_times_are_near_now_and_ordered(place: Place) -> None:
     """Modification times are microseconds since the epoch, of this century."""
     storage = place()

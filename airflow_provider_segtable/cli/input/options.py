@@ -10,7 +10,6 @@
 5. Durations are numbers with a unit: ``90``, ``90s``, ``15m``, ``2h``.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -28,10 +27,12 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts, Result
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import KINDS, known_settings
+from airflow_provider_segtable.core.quantities import parse_duration
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.core.schemes import usual
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name
+from airflow_provider_segtable.core.time import SECOND_US
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, options_from_environment
 
@@ -342,21 +343,16 @@ class CsvOptions:
 
 
 # Durations
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_FORM = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
-
-
 def seconds_of(text: str, option: str) -> float:
     """Return the seconds of a duration that an option gives.
 
     Raises:
         InvalidInput: it is not a number with a unit.
     """
-    found = _FORM.fullmatch(text.strip())
-    if found is None:
-        raise InvalidInput(f"{option} {text!r} is not a duration: write e.g. 90s, 15m or 2h")
-    number, unit = found.groups()
-    return float(number) * _SECONDS[unit]
+    try:
+        return parse_duration(text) / SECOND_US
+    except InvalidInput as error:
+        raise InvalidInput(f"{option} {error}") from None
 
 
 # Engines: where a command's work is done

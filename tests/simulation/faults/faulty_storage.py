@@ -186,6 +186,10 @@ class FaultyStorage:
             self.actor, f"list {prefix}", lambda: tuple(self.inner.list(prefix, after=after))
         )
 
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Name folders, or fail."""
+        return self.faults.call(self.actor, f"folders {prefix}", lambda: self.inner.folders(prefix))
+
     def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
         """Take a turn without a boundary: it is a hint."""
         return self.inner.turn(prefix, wait_s=wait_s)

@@ -95,6 +95,10 @@ class HeldStorage:
         """Take a turn."""
         return self.inner.turn(prefix, wait_s=wait_s)
 
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Name folders."""
+        return self.inner.folders(prefix)
+
     def prune(self, prefix: str) -> None:
         """Remove empty folders."""
         self.inner.prune(prefix)

@@ -80,6 +80,10 @@ class Overtaken:
         """Delete."""
         self._alive().delete(path)
 
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Name folders."""
+        return self._alive().folders(prefix)
+
     def prune(self, prefix: str) -> None:
         """Prune."""
         self._alive().prune(prefix)

@@ -1,0 +1,239 @@
+"""``segtable fleet``: check a fleet file, and show what it says about its tables."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from airflow_provider_segtable.cli.display.drawing import grid
+from airflow_provider_segtable.cli.display.output import Exit, err, print_json, show
+from airflow_provider_segtable.cli.guard import GuardedGroup
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    StorageOptions,
+    open_table,
+    option_groups,
+    store_options,
+)
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.facts import Facts
+from airflow_provider_segtable.planning.fleet.fleet import Fleet, Sourced, effective
+from airflow_provider_segtable.planning.fleet.fleet_file import InvalidFleet
+from airflow_provider_segtable.planning.properties import DEFAULT, settings, unset_settings
+
+fleets = typer.Typer(
+    cls=GuardedGroup,
+    no_args_is_help=True,
+    help="Many tables that one planner serves, described by one file.",
+)
+
+FleetFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="The fleet file: a path or a URI of TOML.", show_default=False
+    ),
+]
+Root = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Where names of tables begin. By default what the file says ([fleet] root), else the "
+        "folder of the file.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """A fleet file, where its tables are, and the form of the answer."""
+
+    file: FleetFile
+    root: Root = None
+    storage_options: StorageOptions = None
+    as_json: AsJson = False
+
+    def load(self) -> Fleet:
+        """Read the file."""
+        from airflow_provider_segtable.services.fleet_tables import load_fleet
+
+        return load_fleet(self.file, dict(store_options(self.storage_options)))
+
+    def uri(self, fleet: Fleet, table: str = "") -> str:
+        """Return the URI of a table, or of the root."""
+        if "://" in table or table.startswith("/"):
+            return table
+        root = self.root or fleet.root or str(PurePosixPath(self.file).parent)
+        return f"{root.rstrip('/')}/{table}" if table else root
+
+
+@fleets.command()
+@option_groups
+def check(
+    *,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Check the file alone, and look for no table.")
+    ] = False,
+    fleet: FleetOptions,
+) -> None:
+    """Check a fleet file, and list the tables that it finds.
+
+    [green]segtable fleet check fleet.toml[/]
+    [green]segtable fleet check fleet.toml --root s3://lake/tables[/]
+    [green]segtable fleet check fleet.toml --offline[/]         in CI, without the lake
+
+    Every fault is named with its line. Ends with 0 if there is none, and with 2
+    otherwise. A group without a table, and a table that was named and is not
+    there, are warnings.
+    """
+    try:
+        loaded = fleet.load()
+    except InvalidFleet as error:
+        _say_faults(error, fleet)
+        raise typer.Exit(Exit.USAGE) from None
+    answer = _checked(loaded, fleet, offline=offline)
+    print_json(answer) if fleet.as_json else show(_draw_check(answer))
+
+
+def _say_faults(error: InvalidFleet, fleet: FleetOptions) -> None:
+    for fault in error.faults:
+        line = Text.assemble((f"{fault.source}:{fault.line}: ", "bold red"), fault.reason)
+        err.print(line, soft_wrap=True)
+    err.print(f"[red]{counted(len(error.faults), 'fault')}[/]")
+    if fleet.as_json:
+        faults = [{"line": fault.line, "reason": fault.reason} for fault in error.faults]
+        print_json({"file": fleet.file, "faults": faults})
+
+
+def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
+    from airflow_provider_segtable.services.fleet_tables import find_tables
+    from airflow_provider_segtable.storage import open_storage
+
+    answer: dict[str, Any] = {"file": fleet.file, "name": loaded.name, "faults": []}
+    if offline:
+        groups = [{"group": group.name, "globs": list(group.tables)} for group in loaded.groups]
+        return {**answer, "root": None, "groups": groups, "single": sorted(loaded.tables)}
+    options = store_options(fleet.storage_options)
+    found = find_tables(loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options))
+    by_group: dict[str, list[str]] = {group.name: [] for group in loaded.groups}
+    single: list[str] = []
+    for name in found.names:
+        group = loaded.group_of(name)
+        (single if group is None else by_group[group.name]).append(name)
+    return {
+        **answer,
+        "root": fleet.uri(loaded),
+        "groups": [
+            {"group": group.name, "globs": list(group.tables), "tables": by_group[group.name]}
+            for group in loaded.groups
+        ],
+        "single": single,
+        "missing": sorted(set(loaded.tables).difference(found.names)),
+        "complete": found.complete,
+        "listings": found.listings,
+    }
+
+
+MOST_NAMES = 5
+"""Names of tables that are drawn of one group; ``--json`` has all."""
+
+
+def _draw_check(facts: Facts) -> RenderableType:
+    table = grid(
+        f"Fleet {facts['name']}", "group", "tables", "globs", "among them", right=("tables",)
+    )
+    for group in facts["groups"]:
+        names = group.get("tables")
+        count = "" if names is None else f"{len(names):,}"
+        table.add_row(*map(Text, (group["group"], count, ", ".join(group["globs"]), _some(names))))
+    if facts["single"]:
+        count = f"{len(facts['single']):,}"
+        table.add_row(*map(Text, ("(named alone)", count, "", _some(facts["single"]))))
+    return Group(table, *_warnings(facts), Text("no fault", style="green"))
+
+
+def _some(names: list[str] | None) -> str:
+    shown = ", ".join((names or [])[:MOST_NAMES])
+    return f"{shown} ..." if len(names or []) > MOST_NAMES else shown
+
+
+def _warnings(facts: Facts) -> list[Text]:
+    empty = [each["group"] for each in facts["groups"] if each.get("tables") == []]
+    told = [f"group {name} has no table below {facts['root']}" for name in empty]
+    told += [f"table {name} is not there" for name in facts.get("missing", ())]
+    if not facts.get("complete", True):
+        listings = counted(facts["listings"], "listing")
+        told.append(f"the search ended after {listings}: name folders more closely in the globs")
+    return [Text.assemble(("warning: ", "bold yellow"), each) for each in told]
+
+
+@fleets.command("show")
+@option_groups
+def show_table(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="Its name below the root, or its URI.", show_default=False
+        ),
+    ],
+    *,
+    every: Annotated[
+        bool,
+        typer.Option("--effective", help="Show all settings, also those with their default."),
+    ] = False,
+    fleet: FleetOptions,
+) -> None:
+    """Show the settings by which a table is served, and where each comes from.
+
+    [green]segtable fleet show fleet.toml events/orders[/]
+    [green]segtable fleet show fleet.toml events/orders --effective[/]
+
+    From the weakest to the strongest: defaults, the file, the group, the table in
+    the file, the table's own properties, and scopes of the file that say enforce.
+    A table that is not there yet is shown without properties of its own.
+    """
+    loaded = fleet.load()
+    own, note = _own(fleet.uri(loaded, table), fleet)
+    default = {each.key: (each.value, DEFAULT) for each in unset_settings()}
+    found = effective(loaded, table, own, default)
+    group = loaded.group_of(table)
+    shown = [each.facts() for each in found if every or each.source != DEFAULT]
+    answer = {
+        "table": table,
+        "uri": fleet.uri(loaded, table),
+        "in_fleet": loaded.holds(table),
+        "group": group.name if group else None,
+        "note": note,
+        "settings": shown,
+    }
+    print_json(answer) if fleet.as_json else show(_draw_table(answer))
+
+
+def _own(uri: str, fleet: FleetOptions) -> tuple[Sourced, str]:
+    """Return a table's own properties with their sources; a note if it cannot be read."""
+    try:
+        definition = open_table(uri, fleet.storage_options).state().table
+    except SegtableError as error:
+        return {}, str(error)
+    given = (each for each in settings(definition) if each.source != DEFAULT)
+    return {each.key: (each.value, f"the table, {each.source}") for each in given}, ""
+
+
+def _draw_table(facts: Facts) -> RenderableType:
+    table = grid(_title(facts), "setting", "value", "from", "instead of")
+    for each in facts["settings"]:
+        over = "; ".join(f"{one['value']} ({one['source']})" for one in each["over"])
+        table.add_row(*map(Text, (each["key"], each["value"], each["source"], over)))
+    notes = [Text(facts["note"], style="yellow")] if facts["note"] else []
+    if not facts["in_fleet"]:
+        notes.append(Text("no group of the file matches it: it is not served", style="yellow"))
+    return Group(table, *notes)
+
+
+def _title(facts: Facts) -> str:
+    group = f", group {facts['group']}" if facts["group"] else ""
+    return f"{facts['table']}{group}"

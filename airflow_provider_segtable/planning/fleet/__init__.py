@@ -1,0 +1,1 @@
+"""A fleet: many tables that one planner serves, described by one file."""

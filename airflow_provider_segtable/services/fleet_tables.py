@@ -1,0 +1,118 @@
+"""Find the tables of a fleet: read its file, and list the folders that its globs name.
+
+1. A table is a folder with a folder ``_segtable``. Nothing below it is looked at.
+2. Only folders are listed that may have a table of the fleet below them. One listing names all
+   folders of one, however many objects they hold. In an object store a level is listed at once.
+3. The search is bounded: after ``MOST_LISTINGS`` it ends, and says that it is incomplete.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_segtable.core.errors import InvalidInput, NotFound
+from airflow_provider_segtable.planning.fleet.fleet import Fleet
+from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage import open_storage
+
+LOG_FOLDER = "_segtable"
+MOST_LISTINGS = 20_000
+AT_ONCE = 16
+
+Opened = Callable[[str], Storage]
+"""Opens the storage of a URI; of the fleet's root if it is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTables:
+    """The names of a fleet's tables, ascending; ``complete`` unless the search was cut short."""
+
+    names: tuple[str, ...]
+    listings: int
+    complete: bool = True
+
+
+def load_fleet(file: str, options: dict[str, str] | None = None) -> Fleet:
+    """Read a fleet file from a path or a URI.
+
+    Raises:
+        InvalidFleet: it has faults.
+        InvalidInput: it is not there, or no text.
+    """
+    folder, _, name = file.replace("\\", "/").rpartition("/")
+    try:
+        if "://" in file:
+            text = open_storage(folder, options).read(name).decode()
+        else:
+            text = Path(file).read_text(encoding="utf-8")
+    except (NotFound, FileNotFoundError, IsADirectoryError):
+        raise InvalidInput(f"there is no fleet file {file}: give its path or URI") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{file} is not a text in UTF-8, so it is no fleet file") from None
+    return read_fleet(text, file)
+
+
+def find_tables(fleet: Fleet, opened: Opened, most: int = MOST_LISTINGS) -> FoundTables:
+    """Find the tables of a fleet.
+
+    Args:
+        fleet: the file.
+        opened: opens the storage of the root, and of each URI that the file names.
+        most: how many folders are listed at most.
+
+    Raises:
+        StorageError: a folder cannot be listed.
+    """
+    search = _Search(fleet, most)
+    for prefix in fleet.prefixes():
+        search.below(prefix, opened)
+    return FoundTables(
+        names=tuple(sorted(search.found)),
+        listings=search.listings,
+        complete=search.listings < most,
+    )
+
+
+class _Search:
+    """A search under way."""
+
+    def __init__(self, fleet: Fleet, most: int) -> None:
+        self.found: set[str] = set()
+        self.listings = 0
+        self._fleet = fleet
+        self._most = most
+
+    def below(self, prefix: str, opened: Opened) -> None:
+        """Search a folder and what is below it, level by level."""
+        storage = opened(prefix if "://" in prefix else "")
+        start = "" if "://" in prefix else prefix
+        with ThreadPoolExecutor(AT_ONCE if storage.remote else 1) as pool:
+            level: Sequence[str] = (start,)
+            while level and self.listings < self._most:
+                level = level[: self._most - self.listings]
+                self.listings += len(level)
+                listed = pool.map(storage.folders, level)
+                base = prefix if "://" in prefix else ""
+                pairs = zip(level, listed, strict=True)
+                level = [each for at, names in pairs for each in self._seen(base, at, names)]
+
+    def _seen(self, base: str, at: str, names: Sequence[str]) -> Iterator[str]:
+        """Keep a table; yield the folders to look at next."""
+        if LOG_FOLDER in names:
+            table = _joined(base, at)
+            if self._fleet.holds(table):
+                self.found.add(table)
+            return
+        for name in names:
+            below = _joined(at, name)
+            if self._leads_to_tables(_joined(base, below)) and name[0] not in "._":
+                yield below
+
+    def _leads_to_tables(self, path: str) -> bool:
+        return self._fleet.holds(path) or self._fleet.may_hold_below(path)
+
+
+def _joined(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
