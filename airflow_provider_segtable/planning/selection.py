@@ -19,7 +19,7 @@
    (``judge_small_segments``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from heapq import heapify, heappop, heappush
@@ -90,10 +90,15 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Chosen plans, best first, and a reason for everything skipped."""
+    """Chosen plans, best first, and a reason for everything skipped.
+
+    ``gains`` has the gain of each chosen plan in segments, by id, except for plans over the whole
+    table.
+    """
 
     chosen: tuple[Plan, ...]
     skipped: tuple[Skipped, ...]
+    gains: Mapping[str, float] = field(default_factory=dict)
 
 
 def joined(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -234,7 +239,7 @@ def choose(
     run.vain += (area for area in unexamined if not area.bound)
     explained = LOOKS if sum([area.segments for area in unexamined]) <= LOOKS else 0
     skipped.extend(_explained(run.vain, look, explained - run.looked, over))
-    return Planned(chosen=tuple(run.chosen), skipped=tuple(skipped))
+    return Planned(chosen=tuple(run.chosen), skipped=tuple(skipped), gains=run.gains)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -251,6 +256,7 @@ class _Run:
     left: int
     heap: list["_Entry"] = field(default_factory=list)
     chosen: list[Plan] = field(default_factory=list)
+    gains: dict[str, float] = field(default_factory=dict)
     vain: list[Area] = field(default_factory=list)
     looked: int = 0
 
@@ -280,6 +286,7 @@ class _Run:
             self.skipped.append(best.skipped(over))
             return best.instead
         self.chosen.append(best.plan)
+        self.gains[best.plan.id] = best.gain
         self.left -= best.plan.size
         self.skipped.extend(_all_skipped(best.instead, f"plan {best.plan.id} does it"))
         return ()

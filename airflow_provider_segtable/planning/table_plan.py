@@ -222,7 +222,7 @@ def _with_tables(found: PlannerContext, planned: Planned) -> Planned:
     skipped: list[Skipped] = []
     added = (finder.in_table(found, planned.chosen, skipped) for finder in finders())
     more = tuple(plan for some in added for plan in some)
-    return Planned(chosen=planned.chosen + more, skipped=planned.skipped + tuple(skipped))
+    return replace(planned, chosen=planned.chosen + more, skipped=planned.skipped + tuple(skipped))
 
 
 def candidates_in(

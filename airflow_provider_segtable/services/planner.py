@@ -18,7 +18,7 @@
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
 from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Skipped
+from airflow_provider_segtable.planning.selection import Planned, Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
@@ -126,8 +126,54 @@ def plan_table(
             the rollup's groups.
         SchemaMismatch: the policy's clustering names a column that the table does not have.
     """
+    look = look_at(ports, lambda _: policy, dry_run=dry_run)
+    return carry_out(ports, look, look.planned.chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A table after a planner has cleaned up, before it requests any plan.
+
+    ``held`` names the holder or waiter of each plan's locks, ``aborted`` the reason for each abort,
+    ``skipped`` what was skipped beside the plans; ``now`` is the time of the look.
+    """
+
+    state: State
+    policy: Policy
+    planned: Planned
+    now: Instant
+    held: Mapping[str, str]
+    aborted: Mapping[str, str]
+    abandoned: tuple[SegmentId, ...]
+    wanted: tuple[WantedIndex, ...]
+    skipped: tuple[Skipped, ...]
+    dry_run: bool
+
+
+PolicyOf = Callable[[State], Policy | None]
+"""Returns the policy for a table's newest version; None: that in its properties."""
+
+
+def look_at(
+    ports: TableContext,
+    policy_of: PolicyOf,
+    properties: Mapping[str, str] | None = None,
+    *,
+    dry_run: bool = False,
+) -> Look:
+    """Clean up stalled work, request wanted indexes, and find the plans that are worthwhile.
+
+    Args:
+        ports: the table's ports.
+        policy_of: the conditions for compaction.
+        properties: the index policy is in these; by default in the table's own.
+        dry_run: write nothing; needs no coordinator.
+
+    Raises:
+        InvalidInput, SchemaMismatch: as ``plan_table``.
+    """
     state = ports.log.load()
-    policy = policy or Policy.read(state.table.properties)
+    policy = policy_of(state) or Policy.read(state.table.properties)
     checked_order(policy.clustering, state.table)
     check_cut(policy.cut, state.table)
     locks = _locks(ports, state, blind=dry_run and ports.optional_coordinator is None)
@@ -139,30 +185,50 @@ def plan_table(
         state, aborted = _abort_hopeless(ports, state, policy, held)
     now = ports.clock.now()
     skipped: list[Skipped] = []
-    wanted = wanted_indexes(state, policy, skipped)
+    wished = state.table.properties if properties is None else properties
+    wanted = wanted_indexes(state, policy, wished, skipped)
     if not dry_run:
         state = _with_indexes(ports, state, wanted)
-    planned = plan_all(state, policy, now, blocking_schemas(state))
-    stalled = _stalled(state, held)
-    if dry_run:
-        fresh = [_launch_of(plan) for plan in planned.chosen]
+    return Look(
+        state=state,
+        policy=policy,
+        planned=plan_all(state, policy, now, blocking_schemas(state)),
+        now=now,
+        held=held,
+        aborted=aborted,
+        abandoned=abandoned,
+        wanted=wanted,
+        skipped=tuple(skipped),
+        dry_run=dry_run,
+    )
+
+
+def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> PlannerRun:
+    """Request the chosen ones of the plans that were found, and return all launches.
+
+    In a dry run nothing is requested.
+    """
+    state, now = look.state, look.now
+    stalled = _stalled(state, look.held)
+    if look.dry_run:
+        fresh = [_launch_of(plan) for plan in chosen]
     else:
-        state = _request(ports, state, planned.chosen)
-        chosen = [known for p in planned.chosen if (known := state.plans.get(p.id))]
-        fresh = [_launch(state, known, now) for known in chosen if known.status.pending]
+        state = _request(ports, state, chosen)
+        known_plans = [known for plan in chosen if (known := state.plans.get(plan.id))]
+        fresh = [_launch(state, known, now) for known in known_plans if known.status.pending]
     launches = [*(_launch(state, known, now) for known in stalled), *fresh]
     return PlannerRun(
         version=state.n,
         launches=tuple({launch.plan_id: launch for launch in launches}.values()),
-        skipped=(*planned.skipped, *skipped),
-        running={plan_id: holder for plan_id, holder in held.items() if plan_id in state.plans},
-        aborted=aborted,
+        skipped=(*look.planned.skipped, *look.skipped),
+        running={plan: holder for plan, holder in look.held.items() if plan in state.plans},
+        aborted=look.aborted,
         yielded={
             known.plan.id: _gave_way(known) for known in state.pending_plans() if known.yields
         },
-        voided=abandoned,
-        indexes={each.name: each.reason for each in wanted},
-        dry_run=dry_run,
+        voided=look.abandoned,
+        indexes={each.name: each.reason for each in look.wanted},
+        dry_run=look.dry_run,
     )
 
 
@@ -182,7 +248,7 @@ def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...
     return (*ports.coordinator.locks(table), *ports.coordinator.waiters(table))
 
 
-def _request(ports: TableContext, state: State, chosen: tuple[Plan, ...]) -> State:
+def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State:
     for plan in chosen:
         change = Change(
             action=PlanRequested(plan=plan), commit_id=f"request-{ports.randomness.token()}"

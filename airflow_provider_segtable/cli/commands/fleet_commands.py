@@ -1,15 +1,18 @@
-"""``segtable fleet``: check a fleet file, and show what it says about its tables."""
+"""``segtable fleet``: check a fleet file, show what it says, how its tables are and what is due."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.drawing import grid
-from airflow_provider_segtable.cli.display.output import Exit, err, print_json, show
+from airflow_provider_segtable.cli.display.drawing import age, grid, short_interval, short_time
+from airflow_provider_segtable.cli.display.output import Exit, err, out, print_json, progress, show
 from airflow_provider_segtable.cli.guard import GuardedGroup
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
@@ -18,12 +21,15 @@ from airflow_provider_segtable.cli.input.options import (
     option_groups,
     store_options,
 )
-from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Sourced, effective
 from airflow_provider_segtable.planning.fleet.fleet_file import InvalidFleet
 from airflow_provider_segtable.planning.properties import DEFAULT, settings, unset_settings
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.fleet_run import FleetRun
 
 fleets = typer.Typer(
     cls=GuardedGroup,
@@ -237,3 +243,136 @@ def _draw_table(facts: Facts) -> RenderableType:
 def _title(facts: Facts) -> str:
     group = f", group {facts['group']}" if facts["group"] else ""
     return f"{facts['table']}{group}"
+
+
+@fleets.command("plan")
+@option_groups
+def plan_tables(*, fleet: FleetOptions) -> None:
+    """Show which plans of all tables would begin now, and why each other one would not.
+
+    [green]segtable fleet plan fleet.toml[/]
+    [green]segtable fleet plan fleet.toml --json | jq .left[/]
+
+    The best come first: gain per cost, times the table's priority, more if the
+    table misses its objective, and more the longer it waits. Writes nothing, and
+    needs no ZooKeeper.
+    """
+    found = _run(fleet)
+    answer = {"file": fleet.file, **found.facts()}
+    print_json(answer) if fleet.as_json else show(_draw_plan(answer))
+
+
+@fleets.command()
+@option_groups
+def status(
+    *,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch", metavar="SECONDS", min=0.5, help="Show it anew so often, until Ctrl-C."
+        ),
+    ] = None,
+    fleet: FleetOptions,
+) -> None:
+    """Show all tables, one line each, the worst first.
+
+    [green]segtable fleet status fleet.toml[/]
+    [green]segtable fleet status fleet.toml --watch 10[/]
+
+    First are tables that cannot be read, then those that miss their objective, by
+    how much, then those with the most to do. Ends with 0 if every table was read,
+    and with 6 otherwise. Writes nothing, and needs no ZooKeeper.
+    """
+    found = _run(fleet)
+    while watch is not None:
+        with console_of_watch() as live:
+            live.update(_draw_status(found.facts()), refresh=True)
+            while True:
+                sleep(watch)
+                live.update(_draw_status(_run(fleet).facts()), refresh=True)
+    answer = {"file": fleet.file, "tables": found.facts()["tables"]}
+    print_json(answer) if fleet.as_json else show(_draw_status(answer))
+    raise typer.Exit(Exit.UNCHECKED if any(each.error for each in found.tables) else Exit.DONE)
+
+
+def console_of_watch() -> Live:
+    """Return what redraws a screen in place."""
+    return Live(console=out, auto_refresh=False, screen=out.is_terminal)
+
+
+def _run(fleet: FleetOptions) -> "FleetRun":
+    """Look at all tables of a fleet, without writing."""
+    from airflow_provider_segtable.services.fleet_run import run_fleet
+    from airflow_provider_segtable.services.fleet_tables import find_tables
+    from airflow_provider_segtable.storage import open_storage
+    from airflow_provider_segtable.storage.local import SystemClock
+    from airflow_provider_segtable.table.context import open_context
+
+    loaded, options = fleet.load(), store_options(fleet.storage_options)
+    found = find_tables(loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options))
+    names = {*found.names, *loaded.tables}
+    with progress() as bar:
+        task = bar.add_task("looking at tables", total=len(names))
+        return run_fleet(
+            loaded,
+            sorted(names),
+            lambda name: nullcontext(
+                open_context(fleet.uri(loaded, name), storage_options=options)
+            ),
+            SystemClock().now(),
+            dry_run=True,
+            report=lambda _, done, total: bar.update(task, completed=done, total=total),
+        )
+
+
+def _draw_plan(facts: Facts) -> RenderableType:
+    parts: list[RenderableType] = []
+    columns = ("table", "kind", "segments", "size", "interval", "reason")
+    begins = grid("Begins now", *columns, right=("segments", "size"))
+    for each in facts["chosen"]:
+        begins.add_row(*_offer(each), Text(each["reason"]))
+    waits = grid("Left", *columns, "code", right=("segments", "size"))
+    for each in facts["left"]:
+        until = f"; until {short_time(each['until'])}" if each["until"] else ""
+        waits.add_row(*_offer(each), Text(f"{each['left']}{until}"), Text(each["code"]))
+    parts += [begins] if facts["chosen"] else [Text("Nothing begins now.")]
+    parts += [waits] if facts["left"] else []
+    return Group(*parts, *_unread(facts))
+
+
+def _offer(facts: Facts) -> tuple[Text, ...]:
+    cells = (
+        *(facts["table"], facts["kind"], f"{facts['segments']:,}"),
+        *(describe_size(facts["bytes"]), short_interval(facts["interval"])),
+    )
+    return tuple(map(Text, cells))
+
+
+def _draw_status(facts: Facts) -> RenderableType:
+    right = ("version", "files", "size", "due", "pending")
+    table = grid("", "table", "group", *right, "oldest due", "state", right=right)
+    for each in facts["tables"]:
+        if each["error"]:
+            continue
+        missed = "; ".join(_missed(miss) for miss in each["missed"])
+        state = Text(missed, style="bold red") if missed else Text("ok", style="green")
+        waits = age(each["waiting_seconds"]) if each["offers"] else ""
+        cells = (
+            *(each["table"], each["group"] or "", str(each["version"]), f"{each['files']:,}"),
+            *(describe_size(each["bytes"]), f"{each['offers']:,}", f"{each['pending']:,}", waits),
+        )
+        table.add_row(*map(Text, cells), state)
+    return Group(*_unread(facts), table)
+
+
+def _missed(miss: Facts) -> str:
+    unit = " s" if miss["objective"] in ("stale_index", "publish_lag") else ""
+    return f"{miss['objective']} {miss['found']:.3g}{unit}, of {miss['aim']:.3g}{unit}"
+
+
+def _unread(facts: Facts) -> list[Text]:
+    return [
+        Text.assemble((f"{each['table']}: ", "bold red"), each["error"])
+        for each in facts["tables"]
+        if each["error"]
+    ]

@@ -10,7 +10,7 @@
    (``wanted_indexes``), once the table is large enough.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,8 +50,16 @@ class WantedIndex:
     reason: str
 
 
-def wanted_indexes(state: State, policy: Policy, skipped: list[Skipped]) -> tuple[WantedIndex, ...]:
+def wanted_indexes(
+    state: State, policy: Policy, properties: Mapping[str, str], skipped: list[Skipped]
+) -> tuple[WantedIndex, ...]:
     """Return the indexes of the policy to request now; add a reason for all others.
+
+    Args:
+        state: the table.
+        policy: may switch indexes off.
+        properties: with the index policy.
+        skipped: gets the reasons.
 
     Raises:
         InvalidInput: a property is malformed.
@@ -59,8 +67,9 @@ def wanted_indexes(state: State, policy: Policy, skipped: list[Skipped]) -> tupl
     if policy.indexes == OFF:
         return ()
     found: list[WantedIndex] = []
-    for wish in wished_indexes(state.table.properties):
-        made = _wanted(wish, state)
+    settings = IndexSettings.read(properties)
+    for wish in wished_indexes(properties):
+        made = _wanted(wish, state, settings)
         if isinstance(made, WantedIndex):
             found.append(made)
         elif made:
@@ -68,7 +77,7 @@ def wanted_indexes(state: State, policy: Policy, skipped: list[Skipped]) -> tupl
     return tuple(found)
 
 
-def _wanted(wish: WishedIndex, state: State) -> WantedIndex | str:
+def _wanted(wish: WishedIndex, state: State, settings: IndexSettings) -> WantedIndex | str:
     """Return the index to request, or why not; empty if it is there."""
     try:
         kind = wish.bound(state.table)
@@ -79,7 +88,7 @@ def _wanted(wish: WishedIndex, state: State) -> WantedIndex | str:
         same = known.definition.kind == kind
         way_out = f"it keeps something else than {wish.text}: drop it, or correct {wish.key}"
         return "" if same else way_out
-    settings, (files, size) = IndexSettings.read(state.table.properties), _extent(state, None)
+    files, size = _extent(state, None)
     has = f"{counted(files, 'file')} of {describe_size(size)}"
     if files < settings.min_files or size < settings.min_bytes:
         least = f"{counted(settings.min_files, 'file')} of {describe_size(settings.min_bytes)}"

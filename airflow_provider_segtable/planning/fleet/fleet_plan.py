@@ -2,9 +2,10 @@
 
 1. Each table *offers* the plans that its own policy finds worthwhile (``planning.table_plan``);
    these contest nothing among themselves.
-2. Offers of all tables are ranked together: gain per cost, times the table's priority, times
-   ``URGENT`` if the table misses its objective, doubled with each ``AGEING_H`` hours of waiting. So
-   an offer that waits outgrows every other in the end, and nothing starves.
+2. Offers of all tables are ranked together: gain per cost, times the table's priority; if the table
+   misses its objective, times ``URGENT`` and how many times the aim it is; and doubled with each
+   ``AGEING_H`` hours of waiting. So an offer that waits outgrows every other in the end, and nothing
+   starves.
 3. In this order each offer is chosen unless a limit is in its way: a freeze, a closed window, a
    rest after little gain, the plans at once in the table, its group or the fleet, or the budget of
    an hour of the group or the fleet.
@@ -43,6 +44,7 @@ URGENT = 4.0
 AGEING_H = 1.0
 PATIENCE_H = 1.0
 _MOST_DOUBLINGS = 60.0
+_MOST_TIMES = 16.0
 
 
 class Code(StrEnum):
@@ -188,7 +190,8 @@ def _facts(table: str, offer: Offer) -> Facts:
 def _score(fleet: Fleet, look: TableLook, offer: Offer, now: Instant) -> float:
     waited_h = max(now - offer.since, 0) / HOUR_US
     ageing = math.exp2(min(waited_h / AGEING_H, _MOST_DOUBLINGS))
-    urgency = URGENT if look.misses else 1.0
+    worst = max((miss.times for miss in look.misses), default=0.0)
+    urgency = URGENT * min(worst, _MOST_TIMES) if look.misses else 1.0
     per_cost = offer.gain / (1 + offer.plan.size / MIB)
     return per_cost * priority_of(fleet, look.name) * urgency * ageing
 

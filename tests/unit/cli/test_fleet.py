@@ -90,3 +90,42 @@ def test_a_table_outside_the_fleet_is_said(run: Callable[..., Any], file: str) -
     told = " ".join(run("fleet", "show", file, "other").output.split())
     assert "no group of the file matches it" in told
     assert "holds no segtable table" in told
+
+
+def test_a_plan_tells_what_begins_and_why_the_rest_does_not(
+    run: Callable[..., Any], facts: Callable[..., Any], file: str, tmp_path: Path
+) -> None:
+    """Nothing is written; tables that are named and are not there are said."""
+    for _ in range(3):
+        run("ingest", "trips", "trips.parquet")
+    before = facts("table", "describe", "trips")["version"]
+    text = FILE.replace("compaction.min_segments = 8", "compaction.min_segments = 2")
+    (tmp_path / file).write_text(text)
+    found = facts("fleet", "plan", file)
+    assert [each["table"] for each in found["chosen"]] == ["trips", "trips"]
+    assert [each["error"][:9] for each in found["tables"] if each["error"]] == ["NotATable"]
+    (tmp_path / file).write_text(f"{text}\n[groups.trips.quota]\nplans = 1\n")
+    found = facts("fleet", "plan", file)
+    assert [each["code"] for each in found["left"]] == ["group-plans"]
+    told = " ".join(run("fleet", "plan", file).output.split())
+    assert "Begins now" in told
+    assert "1 plan of group trips pending or running, of plans = 1" in told
+    assert facts("table", "describe", "trips")["version"] == before
+
+
+def test_the_status_has_a_line_a_table_the_worst_first(
+    run: Callable[..., Any], file: str, tmp_path: Path
+) -> None:
+    """What cannot be read makes the exit code; what misses its objective is said with numbers."""
+    run("ingest", "trips", "trips.parquet")
+    result = run("fleet", "status", file, "--json")
+    assert result.exit_code == 6
+    tables = json.loads(result.stdout)["tables"]
+    assert [each["table"] for each in tables] == ["gone", "trips"]
+    missed = FILE.replace("priority = 2", "objective = {files_read = 0.5}").split("[tables.gone]")[
+        0
+    ]
+    (tmp_path / file).write_text(missed)
+    result = run("fleet", "status", file)
+    assert result.exit_code == 0
+    assert "files_read 1, of 0.5" in " ".join(result.output.split())

@@ -1,0 +1,173 @@
+"""A planner run over many tables: one decision within a budget; no table delays others."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.planning.fleet.fleet import Fleet
+from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.planning.fleet.fleet_plan import Code
+from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.table import Table, create_table
+from tests.support.clock import FakeClock
+from tests.support.in_memory import context_in_memory, defined_by
+from tests.unit.services.conftest import SCHEMA, rows
+
+TABLES = ("a/busy", "a/calm", "b/other")
+GROUPS = '[groups.a]\ntables = ["a/*"]\n[groups.b]\ntables = ["b/*"]\n'
+
+
+class Lake:
+    """Three tables of one clock and one coordinator; ``broken`` ones cannot be opened."""
+
+    def __init__(self) -> None:
+        self.clock, self.service = FakeClock(), MemoryService()
+        self.broken: set[str] = set()
+        self.tables = {name: self._table(name) for name in TABLES}
+
+    def _table(self, name: str) -> TableContext:
+        ports = context_in_memory(self.service, clock=self.clock, uri=f"memory://{name}")
+        definition = defined_by(SCHEMA, properties={"compaction.min_segments": "4"})
+        create_table(ports, replace(definition, table_id=name.replace("/", "-"), name=name))
+        return ports
+
+    def append(self, name: str, files: int) -> None:
+        """Append small files to one hour."""
+        for turn in range(files):
+            Table(self.tables[name]).append(rows(turn).slice(0, 1))
+
+    def ports(self, name: str) -> AbstractContextManager[TableContext]:
+        """Open a table."""
+        return self._refused(name) if name in self.broken else nullcontext(self.tables[name])
+
+    @contextmanager
+    def _refused(self, name: str) -> Iterator[TableContext]:
+        raise StorageError(f"{name} cannot be reached")
+        yield
+
+    def run(self, text: str = "", *, dry_run: bool = False) -> FleetRun:
+        """Plan all tables."""
+        return run_fleet(fleet(text), TABLES, self.ports, self.clock.now(), dry_run=dry_run)
+
+    def versions(self) -> dict[str, int]:
+        """Return the newest event of each table."""
+        return {name: Table(ports).state().n for name, ports in self.tables.items()}
+
+
+def fleet(text: str = "") -> Fleet:
+    """Read a fleet file."""
+    return read_fleet(f"{text}\n{GROUPS}", "fleet.toml")
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """Tables of 5, 2 and 6 small files; four are enough for a plan."""
+    made = Lake()
+    for name, files in zip(TABLES, (5, 2, 6), strict=True):
+        made.append(name, files)
+    return made
+
+
+def chosen(run: FleetRun) -> list[str]:
+    """Return the tables whose plans begin."""
+    return [each.table for each in run.plan.chosen]
+
+
+def test_what_was_chosen_is_requested_once(lake: Lake) -> None:
+    """A second run launches the same runs, and requests nothing."""
+    first = lake.run()
+    assert sorted(chosen(first)) == ["a/busy", "b/other"]
+    launched = {each.name: each.run.launches for each in first.tables if each.run}
+    assert [len(launched[name]) for name in TABLES] == [1, 0, 1]
+    versions = lake.versions()
+    again = lake.run()
+    assert (chosen(again), lake.versions()) == ([], versions)
+    repeated = {each.name: each.run.launches for each in again.tables if each.run}
+    assert repeated == launched
+
+
+def test_a_dry_run_writes_nothing_and_decides_the_same(lake: Lake) -> None:
+    """The same object."""
+    versions = lake.versions()
+    dry = lake.run(dry_run=True)
+    assert lake.versions() == versions
+    assert dry.plan == lake.run().plan
+
+
+def test_the_budget_of_an_hour_holds_over_runs(lake: Lake) -> None:
+    """What was requested is in the logs of the tables; after an hour there is room again."""
+    budget = '[budget]\nbytes_per_hour = "4 KiB"'
+    assert len(chosen(lake.run(budget))) == 1
+    left = lake.run(budget).plan.left
+    assert [each.code for each in left] == [Code.FLEET_BYTES]
+    lake.clock.advance(3_601)
+    assert chosen(lake.run(budget)) == [left[0].table]
+
+
+def test_plans_at_once_are_counted_until_they_end(lake: Lake) -> None:
+    """A pending plan of one table keeps out those of another, in the whole fleet."""
+    one = "[budget]\nplans = 1"
+    assert len(chosen(lake.run(one))) == 1
+    lake.clock.advance(7_200)
+    assert {each.code for each in lake.run(one).plan.left} == {Code.FLEET_PLANS}
+
+
+def test_a_table_that_cannot_be_read_delays_no_other(lake: Lake) -> None:
+    """It is said first, with its error; settings that do not fit a table are its error, too."""
+    lake.broken.add("a/busy")
+    text = '[tables."a/calm".properties]\ncompaction.clustering = "nothing"'
+    run = lake.run(text)
+    assert chosen(run) == ["b/other"]
+    told = {each.name: each.error for each in run.tables}
+    assert told["a/busy"] == "StorageError: a/busy cannot be reached"
+    assert "'nothing'" in told["a/calm"]
+    assert [each.name for each in run.tables] == ["a/busy", "a/calm", "b/other"]
+    facts = run.facts()["tables"][0]
+    assert (facts["error"], facts["version"]) == (told["a/busy"], None)
+
+
+def test_an_objective_makes_plans_that_the_policy_would_leave(lake: Lake) -> None:
+    """A table that misses it is planned at lower thresholds, and comes first."""
+    assert "a/calm" not in chosen(lake.run(dry_run=True))
+    text = '[tables."a/calm"]\nobjective = {files_read = 1}'
+    run = lake.run(text)
+    assert chosen(run)[0] == "a/calm"
+    worst = run.tables[0]
+    assert (worst.name, worst.misses[0].found, worst.files) == ("a/calm", 2, 2)
+
+
+def test_properties_of_the_file_count(lake: Lake) -> None:
+    """Of a scope that enforces; otherwise the table's own win."""
+    own = "[properties]\ncompaction.min_segments = 6\ncompaction.max_age_minutes = 9999"
+    assert sorted(chosen(lake.run(own, dry_run=True))) == ["a/busy", "b/other"]
+    assert chosen(lake.run(f"enforce = true\n{own}", dry_run=True)) == ["b/other"]
+
+
+def test_tables_are_found_below_a_root_and_by_uri() -> None:
+    """By few listings: none below a table, none where no glob leads."""
+    storage = MemoryStorage("memory://lake")
+    for name in ("a/busy", "a/deep/down", "b/other", "c/none"):
+        storage.create(f"{name}/_segtable/timeline/0", b"")
+        storage.create(f"{name}/data/x/y", b"")
+    found = find_tables(fleet(), lambda _: storage)
+    assert (found.names, found.complete) == (("a/busy", "b/other"), True)
+    cut = find_tables(fleet(), lambda _: storage, most=2)
+    assert (cut.complete, cut.listings) == (False, 2)
+    assert found.listings == 5
+    open_storage("memory://far/x/t").create("_segtable/timeline/0", b"")
+    named = read_fleet('[groups.far]\ntables = ["memory://far/x/*"]', "f")
+    assert named.prefixes() == ("memory://far/x",)
+
+
+def test_a_fleet_file_is_read_from_a_store() -> None:
+    """At the root of the tables, for instance."""
+    open_storage("memory://conf").create("fleet.toml", b'[fleet]\nname = "far"')
+    assert load_fleet("memory://conf/fleet.toml").name == "far"
