@@ -1,4 +1,4 @@
-"""A table's compaction DAGs in one call.
+"""The compaction DAGs of a table, or of a fleet of tables, in one call.
 
 ::
 
@@ -24,22 +24,30 @@
    segments by this kind (``SegtableCompactOperator``). A run of the index DAG with the conf
    ``{"index": name}`` builds that index, and without a conf all indexes of the table. The form
    *Trigger* asks for these values, and each DAG has a page of documentation.
+4. The DAGs of a fleet are as many as those of one table. A run carries out plans of several
+   tables, in a mapped task for each, which has the table's name. The fleet file is read when the
+   planner runs: parsing the DAG file reads no table, no storage and no ZooKeeper::
+
+       fleet_dags(Path(__file__).with_name("fleet.toml"))
 """
 
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Asset, Param
+from airflow.sdk import DAG, Asset, BaseOperator, Param
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
+from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
 from airflow_provider_segtable.planning.engine import Engine
@@ -57,6 +65,7 @@ TABLE_OF_THE_RUN = (
     "{{ given if given.startswith(own.rstrip('/') ~ '/%(below)s/') else own }}"
 )
 """The DAG's table, perhaps a template; for plans of an index, the table of the index."""
+WORK_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('work') or []) | tojson }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
@@ -74,6 +83,23 @@ on meanwhile.
 The planner DAG triggers the runs; their notes give the reasons. No run has to be triggered by hand.
 A run that is triggered by hand {by_hand}.
 """
+FLEET_DOCS = """Finds the plans of all tables of the fleet file `{fleet}` that pay, and triggers
+runs of the DAGs of their kinds.
+
+- The log of the task `plan` gives the reason for each chosen plan and, folded, the code and the
+  reason for each other one. Tables that cannot be read, or miss their objective, are warnings.
+- A run reads the tables anew, so a missed or repeated run does no harm.
+- On the command line, `segtable fleet plan` and `segtable fleet status` show the same.
+"""
+KIND_OF_FLEET_DOCS = """Carries out {kind} plans of the tables of the fleet {fleet}: {does}. Appends
+and reads go on meanwhile. Each table of a run has a mapped task, named by the table.
+
+The planner DAG triggers the runs; their notes name the tables. No run has to be triggered by hand.
+"""
+WORK = (
+    'What to carry out: [{"table": "events/orders", "plans": ["minor-..."]}]. Without plans, all '
+    "pending ones of the table."
+)
 DOES = {
     "minor": "joins runs of small segments",
     "semi-major": "sorts all segments of a time chunk by the clustering columns",
@@ -134,12 +160,8 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     """
     if "://" in table and "{{" not in table:
         check_uri(table)  # the DAG ids contain it, and Airflow shows them
-    defaults = _defaults(max_active_runs)
-    unknown = sorted(set(kinds or {}).difference(defaults))
-    if unknown:
-        known = ", ".join(defaults)
-        raise InvalidInput(f"kinds names {unknown[0]!r}, which is unknown: choose among {known}")
-    title = re.sub(r"[^\w.-]", "_", name or table.rstrip("/").rsplit("/", 1)[-1])
+    defaults = _checked_defaults(max_active_runs, kinds)
+    title = _title(name or table.rstrip("/").rsplit("/", 1)[-1])
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
     place = {"table": table, "segtable_conn_id": segtable_conn_id}
     ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in defaults}
@@ -156,6 +178,129 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
         for kind in defaults
     }
     return CompactionDags(planner=planner, of_kind=made)
+
+
+def fleet_dags(  # noqa: PLR0913  # each is a setting
+    fleet: str | Path,
+    *,
+    name: str | None = None,
+    schedule: Schedule = "*/5 * * * *",
+    segtable_conn_id: str = SegtableHook.default_conn_name,
+    plans_per_run: int = PLANS_PER_RUN,
+    max_active_runs: int = 2,
+    pool: str | None = None,
+    engine: str = Engine.AUTO,
+    spark: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, Mapping[str, Any]] | None = None,
+    tags: tuple[str, ...] = ("segtable",),
+) -> CompactionDags:
+    """Make the planner DAG of a fleet of tables, and one DAG for each kind of plan.
+
+    Args:
+        fleet: the fleet file (``planning.fleet.fleet_file``): a path, best beside the DAG file, or
+            a URI.
+        name: part of the DAG ids; the name of the file by default.
+        schedule: when to plan; None: only when triggered.
+        segtable_conn_id: the connection, whose host is where names of tables begin.
+        plans_per_run: how many plans share a DAG run, of any tables.
+        max_active_runs: how many runs of the smallest kind at once; the larger kinds have one.
+        pool: as in ``compaction_dags``, like the following.
+        engine: where plans are carried out.
+        spark: more arguments of the operators that carry out plans.
+        kinds: settings for one kind alone.
+        tags: tags of all DAGs.
+
+    Returns:
+        The DAGs; Airflow finds them even if they are not assigned to a variable.
+
+    Raises:
+        InvalidInput: ``kinds`` names an unknown kind.
+    """
+    defaults = _checked_defaults(max_active_runs, kinds)
+    title = _title(name or Path(str(fleet)).stem)
+    ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in defaults}
+    common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
+    shared: dict[str, Any] = {"segtable_conn_id": segtable_conn_id}
+    wanted = {"fleet": str(fleet), "trigger_dag_ids": ids, "plans_per_run": plans_per_run}
+    planner = _fleet_planner(title, schedule, common, {**shared, **wanted})
+    shared |= {"engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
+    made = {}
+    for kind, settings in defaults.items():
+        of_task = {**settings, **shared, **(kinds or {}).get(kind, {})}
+        made[kind] = _fleet_kind_dag(ids[kind], kind, title, common, of_task)
+    return CompactionDags(planner=planner, of_kind=made)
+
+
+def _title(name: str) -> str:
+    """Return a name as part of DAG ids."""
+    return re.sub(r"[^\w.-]", "_", name)
+
+
+def _checked_defaults(
+    max_active_runs: int, kinds: Mapping[str, Mapping[str, Any]] | None
+) -> dict[str, dict[str, Any]]:
+    """Return the default settings of each kind's DAG, if the given ones name known kinds."""
+    defaults = _defaults(max_active_runs)
+    unknown = sorted(set(kinds or {}).difference(defaults))
+    if unknown:
+        known = ", ".join(defaults)
+        raise InvalidInput(f"kinds names {unknown[0]!r}, which is unknown: choose among {known}")
+    return defaults
+
+
+def _fleet_planner(
+    title: str, schedule: Schedule, of_dag: Mapping[str, Any], of_task: Mapping[str, Any]
+) -> DAG:
+    """Return the DAG that plans all tables, and emits runs of the other DAGs."""
+    with DAG(
+        f"segtable_planner__{title}",
+        description=f"Plans compactions of the tables of {title}, and triggers their DAGs",
+        doc_md=FLEET_DOCS.format(fleet=of_task["fleet"]),
+        schedule=schedule,
+        max_active_runs=1,
+        **of_dag,
+    ) as made:
+        _emit(
+            SegtableFleetPlanOperator(
+                task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task
+            )
+        )
+    return made
+
+
+def _emit(plan: BaseOperator) -> None:
+    """Make the mapped task that triggers the runs that a planner's task returns."""
+    TriggerDagRunOperator.partial(
+        task_id="emit",
+        logical_date=None,
+        skip_when_already_exists=True,
+        map_index_template="{{ task.trigger_run_id }}",
+    ).expand_kwargs(plan.output)
+
+
+def _fleet_kind_dag(
+    dag_id: str, kind: str, title: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]
+) -> DAG:
+    """Return the DAG that carries out plans of one kind, of any table."""
+    of_task = {**settings, "planned_by": PLANNER_OF_THE_RUN}
+    runs = of_task.pop("max_active_runs")
+    does = DOES.get(kind, f"plans of kind {kind}")
+    with DAG(
+        dag_id,
+        description=f"Carries out {kind} plans of the tables of {title}",
+        doc_md=KIND_OF_FLEET_DOCS.format(kind=kind, fleet=title, does=does),
+        schedule=None,
+        max_active_runs=runs,
+        params={"work": Param([], type=["null", "array"], title="Work", description=WORK)},
+        **of_dag,
+    ) as made:
+        work = SegtableWorkOperator(task_id="work", work=WORK_OF_THE_RUN)
+        builds = kind == SegtableIndexOperator.work
+        operator = SegtableIndexOperator if builds else SegtableCompactOperator
+        operator.partial(
+            task_id=kind if builds else "compact", map_index_template="{{ task.table }}", **of_task
+        ).expand_kwargs(work.output)
+    return made
 
 
 def _defaults(max_active_runs: int) -> dict[str, dict[str, Any]]:
@@ -185,12 +330,7 @@ def _planner_dag(
         plan = SegtablePlanOperator(
             task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task
         )
-        TriggerDagRunOperator.partial(
-            task_id="emit",
-            logical_date=None,
-            skip_when_already_exists=True,
-            map_index_template="{{ task.trigger_run_id }}",
-        ).expand_kwargs(plan.output)
+        _emit(plan)
     return made
 
 

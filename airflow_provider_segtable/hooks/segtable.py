@@ -25,10 +25,11 @@ soon as the connection is read.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
@@ -53,6 +54,8 @@ _EXAMPLES = {
     "storage_options": '{"endpoint": "http://127.0.0.1:9000"}',
     "log_store_options": '{"token_file": "/run/secrets/log-store", "ca": "ca.pem"}',
 }
+PortsOf = Callable[[str], AbstractContextManager[TableContext]]
+"""Opens the ports of a table by its name."""
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -142,6 +145,28 @@ class Place:
         finally:
             if ports.optional_coordinator is not None:
                 ports.optional_coordinator.close()
+
+    @contextmanager
+    def ports_of_tables(self, *, author: str | None = None) -> Iterator[PortsOf]:
+        """Give what opens the ports of any table, from any thread, in one session with ZooKeeper.
+
+        A table's ports are opened once. The session ends at the end.
+        """
+        mutex, opened = Lock(), dict[str, TableContext]()
+        with ExitStack() as session:
+
+            def ports_of(table: str) -> AbstractContextManager[TableContext]:
+                with mutex:
+                    if table not in opened:
+                        first = next(iter(opened.values()), None)
+                        opened[table] = (
+                            first.at(self.uri(table))
+                            if first
+                            else session.enter_context(self.table_ports(table, author=author))
+                        )
+                    return nullcontext(opened[table])
+
+            yield ports_of
 
 
 def _zookeeper_options(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted, describe_size
@@ -20,6 +21,8 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250
+MOST_NAMES = 5
+"""Names of tables in the note of a run."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
 
@@ -57,6 +60,73 @@ def emissions(
         }
         for batch in _batches(launches, plans_per_run)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """A launch with the name of its table."""
+
+    table: str
+    launch: Launch
+
+
+def fleet_emissions(
+    located: Sequence[Located],
+    *,
+    fleet: str,
+    trigger_dag_ids: Mapping[str, str],
+    plans_per_run: int,
+    conf: Mapping[str, Any],
+    notes: bool = False,
+) -> list[dict[str, Any]]:
+    """Return arguments of ``TriggerDagRunOperator`` for plans of many tables, one set per run.
+
+    A run's conf has ``work``, the plans of each of its tables. Arguments as ``emissions``, and
+    ``fleet``, the name in the ids of runs over several tables. A kind without a DAG is left out.
+
+    Raises:
+        InvalidInput: ``plans_per_run`` is below 1.
+    """
+    check_emission((), trigger_dag_ids, plans_per_run)
+    tables = {each.launch.plan_id: each.table for each in located}
+    launches = [each.launch for each in located if each.launch.kind in trigger_dag_ids]
+    return [
+        {
+            "trigger_dag_id": trigger_dag_ids[batch[0].kind],
+            "trigger_run_id": _run_id_of_tables(batch, fleet, tables),
+            "conf": {
+                **conf,
+                "work": _work(batch, tables),
+                "reasons": {launch.plan_id: launch.reason for launch in batch},
+            },
+            **({"note": _note_of_tables(batch, tables)} if notes else {}),
+        }
+        for batch in _batches(launches, plans_per_run)
+    ]
+
+
+def _work(batch: Sequence[Launch], tables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the plans of each table of a batch, in the order of their first ones."""
+    found: dict[str, list[str]] = {}
+    for launch in batch:
+        found.setdefault(tables[launch.plan_id], []).append(launch.plan_id)
+    return [{"table": table, "plans": plans} for table, plans in found.items()]
+
+
+def _run_id_of_tables(batch: Sequence[Launch], fleet: str, tables: Mapping[str, str]) -> str:
+    """Return a run id that names the table, or the fleet and the number of its tables."""
+    names = {tables[launch.plan_id] for launch in batch}
+    if len(names) == 1:
+        return batch_run_id(batch)
+    what = f"{batch[0].kind}__{fleet}__{len(names)}tables_{len(batch)}plans"
+    return legal_run_id(f"{what}__{_hash(*(each.run_id for each in batch))}")
+
+
+def _note_of_tables(batch: Sequence[Launch], tables: Mapping[str, str]) -> str:
+    names = [*dict.fromkeys(tables[launch.plan_id] for launch in batch)]
+    shown = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{shown}{more}: {note_of(batch)}"
 
 
 def check_emission(

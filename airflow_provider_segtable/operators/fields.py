@@ -62,7 +62,7 @@ def listed(name: str, given: Sequence[str] | str | None, of: str, example: str) 
     Raises:
         InvalidInput: it is no list of texts.
     """
-    found = _parsed(given)
+    found = parsed_value(given)
     if not found:
         return ()
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
@@ -78,7 +78,7 @@ def mapped(name: str, given: Mapping[str, Any] | str | None, example: str) -> Ma
     Raises:
         InvalidInput: it is no mapping.
     """
-    found = _parsed(given)
+    found = parsed_value(given)
     if not found:
         return {}
     if not isinstance(found, Mapping):
@@ -86,7 +86,7 @@ def mapped(name: str, given: Mapping[str, Any] | str | None, example: str) -> Ma
     return found
 
 
-def _parsed(given: object) -> Any:
+def parsed_value(given: object) -> Any:
     """Return a value, or the value of its JSON text; any other text as it is."""
     if not isinstance(given, str):
         return given

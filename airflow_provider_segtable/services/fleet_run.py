@@ -6,7 +6,9 @@
    that its objective lowers where it is missed (``planning.fleet.objectives``).
 3. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
    requested, however often the planner runs or dies, and nothing else is to be kept.
-4. A dry run writes nothing, and needs no coordinator.
+4. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
+   their own policy bounds them.
+5. A dry run writes nothing, and needs no coordinator.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +43,13 @@ from airflow_provider_segtable.planning.fleet.objectives import (
 )
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
-from airflow_provider_segtable.services.planner import Look, PlannerRun, carry_out, look_at
+from airflow_provider_segtable.services.planner import (
+    Look,
+    PlannerRun,
+    carry_out,
+    look_at,
+    plan_inner_tables,
+)
 from airflow_provider_segtable.table.context import TableContext
 
 AT_ONCE = 8
@@ -67,7 +75,7 @@ class TableReport:
         offers: number of worthwhile plans, with ``offered`` their bytes.
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
-        run: what was requested and launched.
+        runs: what was requested and launched, of the table and of those of its indexes, by name.
     """
 
     name: str
@@ -84,7 +92,7 @@ class TableReport:
     offered: int = 0
     waiting: float = 0.0
     pending: int = 0
-    run: PlannerRun | None = None
+    runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
     def facts(self) -> Facts:
         """Return the report as plain JSON values."""
@@ -251,6 +259,9 @@ def _requested(seen: _Seen, chosen: list[Plan], ports_of: PortsOf) -> TableRepor
     """Request a table's chosen plans, and return its report with all launches."""
     try:
         with ports_of(seen.name) as ports:
-            return replace(seen.report, run=carry_out(ports, seen.look, chosen))
+            runs = {seen.name: carry_out(ports, seen.look, chosen)}
+            for folder, run in plan_inner_tables(ports, dry_run=seen.look.dry_run):
+                runs[f"{seen.name}/{folder}"] = run
+            return replace(seen.report, runs=runs)
     except (SegtableError, OSError) as error:
         return replace(seen.report, error=f"{type(error).__name__}: {error}")

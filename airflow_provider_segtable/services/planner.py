@@ -50,7 +50,8 @@ RELAUNCH_AFTER_MINUTES = 5.0
 class Launch:
     """A plan to execute now; ``run_id`` is a valid DAG run id.
 
-    ``interval`` is the time range of the plan, ``yields`` the number of yields so far.
+    ``interval`` is the time range of the plan, ``yields`` the number of yields so far,
+    ``requested_at`` when the plan was requested; 0 in a dry run.
     """
 
     plan_id: str
@@ -61,6 +62,7 @@ class Launch:
     size: int
     interval: Interval | None = None
     yields: int = 0
+    requested_at: Instant = 0
 
     def facts(self) -> Facts:
         """Return the launch as plain JSON values."""
@@ -271,7 +273,8 @@ def run_id(table: str, known: PlanState, now: Instant) -> str:
 
 def _launch(state: State, known: PlanState, now: Instant) -> Launch:
     named = run_id(state.table.name, known, now)
-    return replace(_launch_of(known.plan), run_id=named, yields=known.yields)
+    of_plan = _launch_of(known.plan)
+    return replace(of_plan, run_id=named, yields=known.yields, requested_at=known.requested_at)
 
 
 def _launch_of(plan: Plan) -> Launch:

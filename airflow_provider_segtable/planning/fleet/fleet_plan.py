@@ -2,10 +2,10 @@
 
 1. Each table *offers* the plans that its own policy finds worthwhile (``planning.table_plan``);
    these contest nothing among themselves.
-2. Offers of all tables are ranked together: gain per cost, times the table's priority; if the table
-   misses its objective, times ``URGENT`` and how many times the aim it is; and doubled with each
-   ``AGEING_H`` hours of waiting. So an offer that waits outgrows every other in the end, and nothing
-   starves.
+2. Offers of all tables are ranked together: gain per cost, times the table's priority; times
+   ``URGENT`` and how many times the aim it is, if the table misses its objective; and doubled with
+   each ``AGEING_H`` hours of waiting. So an offer that waits outgrows every other in the end, and
+   nothing starves.
 3. In this order each offer is chosen unless a limit is in its way: a freeze, a closed window, a
    rest after little gain, the plans at once in the table, its group or the fleet, or the budget of
    an hour of the group or the fleet.

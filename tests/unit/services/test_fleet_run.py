@@ -1,7 +1,6 @@
 """A planner run over many tables: one decision within a budget; no table delays others."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -46,12 +45,9 @@ class Lake:
 
     def ports(self, name: str) -> AbstractContextManager[TableContext]:
         """Open a table."""
-        return self._refused(name) if name in self.broken else nullcontext(self.tables[name])
-
-    @contextmanager
-    def _refused(self, name: str) -> Iterator[TableContext]:
-        raise StorageError(f"{name} cannot be reached")
-        yield
+        if name in self.broken:
+            raise StorageError(f"{name} cannot be reached")
+        return nullcontext(self.tables[name])
 
     def run(self, text: str = "", *, dry_run: bool = False) -> FleetRun:
         """Plan all tables."""
@@ -85,12 +81,12 @@ def test_what_was_chosen_is_requested_once(lake: Lake) -> None:
     """A second run launches the same runs, and requests nothing."""
     first = lake.run()
     assert sorted(chosen(first)) == ["a/busy", "b/other"]
-    launched = {each.name: each.run.launches for each in first.tables if each.run}
+    launched = {each.name: each.runs[each.name].launches for each in first.tables}
     assert [len(launched[name]) for name in TABLES] == [1, 0, 1]
     versions = lake.versions()
     again = lake.run()
     assert (chosen(again), lake.versions()) == ([], versions)
-    repeated = {each.name: each.run.launches for each in again.tables if each.run}
+    repeated = {each.name: each.runs[each.name].launches for each in again.tables}
     assert repeated == launched
 
 

@@ -1,0 +1,121 @@
+"""Plan the tables of a fleet, and return the DAG runs that carry the plans out.
+
+The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
+a plan is requested once, and a launch has one run id. A table that cannot be read, or whose
+settings do not fit, is logged as a warning and delays no other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.operators.emission import Located, fleet_emissions
+from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
+from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
+from airflow_provider_segtable.planning.fleet.fleet import Fleet
+from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_tables import FoundTables, find_tables, load_fleet
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.local import SystemClock
+
+
+class SegtableFleetPlanOperator(BaseOperator):
+    """Run the planner over all tables of a fleet file.
+
+    Returns arguments for a mapped ``TriggerDagRunOperator``: a list of ``{"trigger_dag_id",
+    "trigger_run_id", "conf"}``, empty if there is nothing to do. The ``conf`` of each has the
+    ``work``: ``[{"table": ..., "plans": [...]}, ...]``.
+
+    Args:
+        fleet: the fleet file, a path or a URI.
+        trigger_dag_ids: for each kind of plan, the DAG that carries it out.
+        plans_per_run: how many plans share one DAG run, of any tables.
+        segtable_conn_id: the connection; its host is where names of tables begin.
+        kwargs: of any operator.
+    """
+
+    template_fields: Sequence[str] = ("fleet", "trigger_dag_ids", "segtable_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"trigger_dag_ids": "json"}
+    ui_color = "#dfe8f5"
+
+    def __init__(
+        self,
+        *,
+        fleet: str,
+        trigger_dag_ids: Mapping[str, str],
+        plans_per_run: int = PLANS_PER_RUN,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.fleet = fleet
+        self.trigger_dag_ids = trigger_dag_ids
+        self.plans_per_run = plans_per_run
+        self.segtable_conn_id = segtable_conn_id
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Plan the fleet and return the DAG runs to emit."""
+        # Imported here, because it brings Airflow's database models to each DAG file and task.
+        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
+        with refused_at_once(f"planning the fleet {self.fleet}"):
+            place = SegtableHook(self.segtable_conn_id).place
+            fleet = load_fleet(self.fleet, dict(place.storage_options))
+            found = self._found(fleet, place)
+            with place.ports_of_tables(author=author_of(context)) as ports_of:
+                run = run_fleet(fleet, found.names, ports_of, SystemClock().now())
+        self._log_run(fleet, found, run)
+        runs = fleet_emissions(
+            [*_launches(run)],
+            fleet=fleet.name,
+            trigger_dag_ids=self.trigger_dag_ids,
+            plans_per_run=self.plans_per_run,
+            conf={"planned_by": run_name(context)},
+            notes="note" in signature(TriggerDagRunOperator).parameters,
+        )
+        self.log.info("%s to emit", counted(len(runs), "DAG run"))
+        return runs
+
+    def _found(self, fleet: Fleet, place: Place) -> FoundTables:
+        """Find the tables below the connection's root, or else the file's."""
+        root = place.root or fleet.root
+        options = place.storage_options
+        return find_tables(fleet, lambda uri: open_storage(uri or root, options))
+
+    def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
+        tables = counted(len(found.names), "table")
+        self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
+        if not found.complete:
+            self.log.warning("the search for tables was cut short: name folders in the globs")
+        for name in sorted(set(fleet.tables).difference(found.names)):
+            self.log.warning("%s: the fleet file names it, and it is not there", name)
+        for each in run.tables:
+            if each.error:
+                self.log.warning("%s: not planned: %s", each.name, each.error)
+            for miss in each.misses:
+                self.log.warning("%s: misses its objective: %s", each.name, miss)
+        for one in run.plan.chosen:
+            size, plan = describe_size(one.offer.plan.size), one.offer.plan
+            self.log.info("chosen  %s %s (%s): %s", one.table, plan.id, size, plan.reason)
+        self.log.info("::group::left, with reasons (%d)", len(run.plan.left))
+        for left in run.plan.left:
+            until = "" if left.until is None else f"; until {iso(left.until)}"
+            plan_id = left.offer.plan.id
+            self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
+        self.log.info("::endgroup::")
+
+
+def _launches(run: FleetRun) -> Iterator[Located]:
+    """Yield all launches in the order of their requests, so that runs of before are named again."""
+    every = [
+        Located(table=name, launch=launch)
+        for each in run.tables
+        for name, planned in each.runs.items()
+        for launch in planned.launches
+    ]
+    yield from sorted(every, key=lambda each: (each.launch.requested_at, each.launch.run_id))

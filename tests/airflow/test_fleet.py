@@ -1,0 +1,201 @@
+"""A fleet's DAGs: one planner and one DAG a kind, for all tables of a file."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_segtable.dag_factory import compaction_dags, fleet_dags
+from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
+from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
+from airflow_provider_segtable.table.table import Table
+
+from .conftest import CONNECTION, JANUARY, SCHEMA, known_dags
+
+FILE = """\
+[fleet]
+name = "lake"
+[properties]
+compaction.min_segments = 2
+[groups.events]
+tables = ["events/*"]
+[tables.gone]
+"""
+DAG_FILE = """
+from pathlib import Path
+from airflow_provider_segtable.dag_factory import fleet_dags
+
+fleet_dags(Path(__file__).parents[1] / "fleet.toml", name="lake", schedule=None)
+"""
+TABLES = ("events/clicks", "events/orders")
+Lake = Callable[[str], Path]
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """Return what makes two tables of small files, a fleet file and the connection to them."""
+
+    def made(zookeeper: str) -> Path:
+        place = {"conn_type": "segtable", "host": str(tmp_path), "extra": {"zookeeper": zookeeper}}
+        monkeypatch.setenv(CONNECTION, json.dumps(place))
+        for name, files in zip(TABLES, (3, 5), strict=True):
+            table = Table.create(
+                str(tmp_path / name), schema=SCHEMA, time_column="time_hour", zookeeper=zookeeper
+            )
+            for n in range(files):
+                table.append(pa.table([[JANUARY], [n]], schema=SCHEMA))
+            table.ports.coordinator.close()
+        (tmp_path / "fleet.toml").write_text(FILE)
+        return tmp_path
+
+    return made
+
+
+def planner(root: Path, **more: Any) -> SegtableFleetPlanOperator:
+    """Return the planner's task."""
+    ids = {"minor": "minor_dag", "semi-major": "semi_dag", "major": "major_dag"}
+    arguments = {"fleet": str(root / "fleet.toml"), "trigger_dag_ids": ids, **more}
+    return SegtableFleetPlanOperator(task_id="plan", **arguments)
+
+
+def test_plans_of_several_tables_share_a_run(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its id, its note and its work name them; planned again, it is the same run."""
+    root = lake("memory://fleet-1")
+    (run,) = planner(root).execute({})
+    work = {each["table"]: each["plans"] for each in run["conf"]["work"]}
+    assert sorted(work) == [*TABLES]
+    assert run["trigger_run_id"].startswith("minor__lake__2tables_2plans__")
+    assert run["note"].startswith("events/")
+    assert "2 minor plans: 8 segments" in run["note"]
+    assert planner(root).execute({}) == [run]
+    logged = capsys.readouterr().out
+    assert "chosen  events/orders" in logged
+    assert "gone: the fleet file names it, and it is not there" in logged
+
+
+def test_a_run_of_one_table_is_named_by_it(lake: Lake) -> None:
+    """As the runs of the table's own DAGs are."""
+    root = lake("memory://fleet-2")
+    runs = planner(root, plans_per_run=1).execute({})
+    assert len(runs) == 2
+    for run in runs:
+        (work,) = run["conf"]["work"]
+        assert work["plans"][0] in run["trigger_run_id"]
+
+
+def test_what_the_file_leaves_is_logged_with_its_code(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a table that misses its objective is a warning."""
+    root = lake("memory://fleet-3")
+    more = "[budget]\nplans = 1\n[objective]\nfiles_read = 1\n"
+    (root / "fleet.toml").write_text(more + FILE)
+    (run,) = planner(root).execute({})
+    assert [each["table"] for each in run["conf"]["work"]] == ["events/orders"]
+    logged = capsys.readouterr().out
+    assert "fleet-plans events/clicks minor-" in logged
+    assert "events/orders: misses its objective: files_read is 5, of 1" in logged
+
+
+def test_a_broken_file_fails_at_once_with_its_lines(lake: Lake) -> None:
+    """A retry would meet the same."""
+    root = lake("memory://fleet-4")
+    (root / "fleet.toml").write_text("[budget]\nplans = 0\n")
+    with pytest.raises(AirflowFailException, match=r"fleet\.toml:2: plans: 0 is not a whole"):
+        planner(root).execute({})
+    with pytest.raises(AirflowFailException, match="there is no fleet file"):
+        planner(root, fleet=str(root / "nothing.toml")).execute({})
+
+
+def test_the_dags_of_a_fleet_are_as_many_as_of_a_table() -> None:
+    """However many tables there are."""
+    one = compaction_dags(table="t", schedule=None)
+    many = fleet_dags("fleet.toml", schedule=None)
+    assert many.of_kind.keys() == one.of_kind.keys()
+    assert many.planner.dag_id == "segtable_planner__fleet"
+    assert many.of_kind["semi-major"].dag_id == "segtable_semi_major__fleet"
+    task = many.of_kind["minor"].get_task("work")
+    conf = {"work": [{"table": "a", "plans": []}]}
+    task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
+    assert task.execute({}) == [{"table": "a", "plans": []}]
+
+
+@pytest.mark.parametrize(
+    "work", ['"x"', "[3]", '[{"plans": []}]', '[{"table": "t", "plans": 3}]', "nonsense"]
+)
+def test_work_of_another_form_is_refused(work: str) -> None:
+    """With the form."""
+    with pytest.raises(AirflowFailException, match="the run's conf has no work"):
+        SegtableWorkOperator(task_id="work", work=work).execute({})
+
+
+def test_parsing_reads_nothing(tmp_path: Path) -> None:
+    """No fleet file, no connection, neither Spark nor ZooKeeper's client."""
+    (tmp_path / "dag.py").write_text(DAG_FILE)
+    program = (
+        f"import runpy, sys; runpy.run_path({str(tmp_path / 'dag.py')!r}); "
+        "print([m for m in ('pyspark', 'kazoo', 'obstore') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "AIRFLOW_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.airflow
+@pytest.mark.zookeeper
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("airflow_db")
+def test_a_run_carries_out_plans_of_several_tables(lake: Lake, zookeeper: Any) -> None:
+    """A mapped task for each, named by its table; each tells Airflow of its commits."""
+    root = lake(zookeeper.address)
+    dags = known_dags(root / "dags", DAG_FILE)
+    assert len(dags) == 5
+    assert str(dags["segtable_planner__lake"].test().state) == "success"
+    conf = emitted("segtable_minor__lake")
+    run = dags["segtable_minor__lake"].test(run_conf=conf)
+    states = {(ti.task_id, ti.map_index): str(ti.state) for ti in run.get_task_instances()}
+    expected = {("work", -1): "success", ("compact", 0): "success", ("compact", 1): "success"}
+    assert states == expected
+    for name in TABLES:
+        table = Table.open(str(root / name))
+        assert len(table.snapshot().segments()) == 1
+    names = {ti.rendered_map_index for ti in run.get_task_instances() if ti.map_index >= 0}
+    assert names == {*TABLES}
+    assert events_of_assets() == len(TABLES)
+    again = dags["segtable_planner__lake"].test()
+    assert {str(ti.state) for ti in again.get_task_instances()} == {"success", "skipped"}
+
+
+def emitted(dag_id: str) -> dict[str, Any]:
+    """Return the conf of the one run that a planner triggered."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        (run,) = session.query(DagRun).filter(DagRun.dag_id == dag_id).all()
+        return dict(run.conf)
+
+
+def events_of_assets() -> int:
+    """Return the number of asset events in Airflow's database."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        return session.query(AssetEvent).count()
