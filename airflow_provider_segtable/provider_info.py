@@ -15,6 +15,8 @@ _OPERATORS = (
     "operators.checkpoint",
     "operators.clean",
     "operators.compact",
+    "operators.fleet_plan",
+    "operators.fleet_work",
     "operators.index",
     "operators.ingest",
     "operators.overwrite",

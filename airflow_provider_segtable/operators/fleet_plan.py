@@ -60,9 +60,6 @@ class SegtableFleetPlanOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the fleet and return the DAG runs to emit."""
-        # Imported here, because it brings Airflow's database models to each DAG file and task.
-        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-
         with refused_at_once(f"planning the fleet {self.fleet}"):
             place = SegtableHook(self.segtable_conn_id).place
             fleet = load_fleet(self.fleet, dict(place.storage_options))
@@ -70,12 +67,19 @@ class SegtableFleetPlanOperator(BaseOperator):
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 run = run_fleet(fleet, found.names, ports_of, SystemClock().now())
         self._log_run(fleet, found, run)
+        return self._emitted(fleet, run, run_name(context))
+
+    def _emitted(self, fleet: Fleet, run: FleetRun, planned_by: str) -> list[dict[str, Any]]:
+        """Return the DAG runs of all launches."""
+        # Imported here, because it brings Airflow's database models to each DAG file and task.
+        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
         runs = fleet_emissions(
             [*_launches(run)],
             fleet=fleet.name,
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
-            conf={"planned_by": run_name(context)},
+            conf={"planned_by": planned_by},
             notes="note" in signature(TriggerDagRunOperator).parameters,
         )
         self.log.info("%s to emit", counted(len(runs), "DAG run"))

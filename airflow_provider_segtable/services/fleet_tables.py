@@ -50,7 +50,7 @@ def load_fleet(file: str, options: dict[str, str] | None = None) -> Fleet:
     except (NotFound, FileNotFoundError, IsADirectoryError):
         raise InvalidInput(f"there is no fleet file {file}: give its path or URI") from None
     except UnicodeDecodeError:
-        raise InvalidInput(f"{file} is not a text in UTF-8, so it is no fleet file") from None
+        raise InvalidInput(f"{file} is not a text in UTF-8, so not a fleet file") from None
     return read_fleet(text, file)
 
 

@@ -17,6 +17,7 @@ from airflow_provider_segtable.dag_factory import compaction_dags, fleet_dags
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
 from airflow_provider_segtable.table.table import Table
+from tests.guides import blocks
 
 from .conftest import CONNECTION, JANUARY, SCHEMA, known_dags
 
@@ -124,7 +125,7 @@ def test_the_dags_of_a_fleet_are_as_many_as_of_a_table() -> None:
     assert many.of_kind.keys() == one.of_kind.keys()
     assert many.planner.dag_id == "segtable_planner__fleet"
     assert many.of_kind["semi-major"].dag_id == "segtable_semi_major__fleet"
-    task = many.of_kind["minor"].get_task("work")
+    task: Any = many.of_kind["minor"].get_task("work")
     conf = {"work": [{"table": "a", "plans": []}]}
     task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
     assert task.execute({}) == [{"table": "a", "plans": []}]
@@ -155,6 +156,15 @@ def test_parsing_reads_nothing(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.airflow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("airflow_db")
+def test_the_guides_dag_file_loads(tmp_path: Path) -> None:
+    """It makes five DAGs, without the fleet file."""
+    (block,) = blocks("fleet.md", "python")
+    assert len(known_dags(tmp_path / "dags", block)) == 5
 
 
 @pytest.mark.airflow
@@ -189,7 +199,7 @@ def emitted(dag_id: str) -> dict[str, Any]:
 
     with create_session() as session:
         (run,) = session.query(DagRun).filter(DagRun.dag_id == dag_id).all()
-        return dict(run.conf)
+        return dict(run.conf or {})
 
 
 def events_of_assets() -> int:

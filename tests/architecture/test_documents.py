@@ -53,6 +53,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "console": "integration/guides/test_change_guide.py",
         "python": "unit/library/test_guide_snippets.py",
     },
+    "docs/guides/fleet.md": {
+        "console": "integration/guides/test_command_guides.py",
+        "python": "airflow/test_fleet.py",
+    },
     "docs/guides/indexes.md": {
         "console": "integration/guides/test_command_guides.py",
         "python": "integration/guides/test_python_guides.py",

@@ -260,7 +260,7 @@ class _Reader:
         value = found.get(key, {})
         if isinstance(value, Mapping):
             return value
-        reason = f"{key} = {value!r} is no table of TOML: write [{key}] and its keys"
+        reason = f"{key} = {value!r} is not a table of TOML: write [{key}] and its keys"
         self._fault((*at, key), reason)
         return {}
 
@@ -293,7 +293,7 @@ def _named(key: str, parse: Parse, given: object) -> object:
 def _name(given: object) -> str:
     if not isinstance(given, str) or not is_name(given):
         raise InvalidInput(
-            f"{given!r} is no name of a fleet: use letters, digits, '.', '_' and '-', at most "
+            f"{given!r} is not a name for a fleet: use letters, digits, '.', '_' and '-', at most "
             "100; it is part of the ids of DAGs"
         )
     return given
@@ -328,7 +328,7 @@ def _check_property(name: str, text: str) -> None:
     if family is None:
         known = ", ".join(f"{each}.*" for each in _FAMILIES)
         more = " Set it on the table: its services read it there" if name[:9] == "log_store" else ""
-        raise InvalidInput(f"{name!r} is no property for a fleet: known are {known}.{more}")
+        raise InvalidInput(f"{name!r} is not a property for a fleet: known are {known}.{more}")
     if names_index(name):
         wished_indexes({name: text})
     elif family is PublishSettings and name.startswith("publish.iceberg_"):
@@ -363,8 +363,8 @@ def _globs(given: object) -> tuple[str, ...]:
     wrong = next((glob for glob in globs if _misplaced(glob)), None)
     if wrong is not None:
         raise InvalidInput(
-            f"{wrong!r} is no glob of tables: write a path below the root, such as events/*, or a "
-            "URI"
+            f"{wrong!r} is not a glob of tables: write a path below the root, such as events/*, "
+            "or a URI"
         )
     return globs
 
@@ -407,7 +407,7 @@ def _freeze(given: object) -> Freeze | None:
         return Freeze() if given else None
     if not isinstance(given, Mapping) or not set(given) <= {"from", "until", "reason"}:
         raise InvalidInput(
-            f'{given!r} is no freeze: write true, or {{until = 2027-01-03, reason = "..."}}; '
+            f'{given!r} is not a freeze: write true, or {{until = 2027-01-03, reason = "..."}}; '
             "known are from, until, reason"
         )
     start, end = _time(given.get("from")), _time(given.get("until"))

@@ -103,7 +103,7 @@ def parse_zone(name: str) -> tzinfo:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidInput(
-            f"{name!r} is no time zone: write a name such as Europe/Berlin, or UTC"
+            f"{name!r} is not a time zone: write a name such as Europe/Berlin, or UTC"
         ) from None
 
 
@@ -126,7 +126,7 @@ def _minutes(text: str, clock: str) -> int:
     hours, _, minutes = clock.partition(":")
     found = int(hours) * 60 + int(minutes)
     if int(minutes) > 59 or found > DAY_MINUTES:
-        raise InvalidInput(f"{text!r} is not a window: {clock} is no time of day")
+        raise InvalidInput(f"{text!r} is not a window: {clock} is not a time of day")
     return found
 
 

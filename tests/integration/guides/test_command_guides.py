@@ -42,6 +42,22 @@ def test_compaction(run: Run, facts: Facts) -> None:
     assert described["counts"]["segments"] == 1
 
 
+def test_a_fleet(run: Run, facts: Facts) -> None:
+    """The guide's file has no fault, and its tables are found, planned and shown."""
+    pq.write_table(trips(48), "trips.parquet")
+    for table in ("events/orders", "events/test_1", "other/t"):
+        well(run, ["table", "create", table, "--like", "trips.parquet", "--time", "at"])
+        well(run, *[["ingest", table, "trips.parquet", "--commit-id", str(n)] for n in range(9)])
+    (text,) = blocks("fleet.md", "toml")
+    Path("fleet.toml").write_text(text)
+    well(run, *commands("fleet.md"))
+    planned = facts("fleet", "plan", "fleet.toml")
+    assert {each["table"] for each in planned["chosen"]} == {"events/test_1", "other/t"}
+    assert {(each["table"], each["code"]) for each in planned["left"]} == {
+        ("events/orders", "frozen")
+    }
+
+
 def test_publishing(run: Run, facts: Facts) -> None:
     """The published table is checked, described, and removed again."""
     pq.write_table(trips(48), "trips.parquet")

@@ -74,8 +74,8 @@ def test_the_wall_clock_of_the_zone_counts() -> None:
         ("at night", "is not a window: write e.g."),
         ("22:00-22:00", "is an empty window: all day is 00:00-24:00"),
         ("24:00-06:00", "is an empty window"),
-        ("22:00-25:00", "25:00 is no time of day"),
-        ("10:75-12:00", "10:75 is no time of day"),
+        ("22:00-25:00", "25:00 is not a time of day"),
+        ("10:75-12:00", "10:75 is not a time of day"),
         ("Foo 10:00-12:00", "'Foo' are no days"),
         ("Mon-Bar 10:00-12:00", "'Mon-Bar' are no days"),
     ],
@@ -90,7 +90,7 @@ def test_an_unknown_zone_is_refused() -> None:
     """Names of files and empty ones, too."""
     assert parse_zone("UTC") is UTC
     for name in ("", "Mars/Olympus", "../etc/passwd", "Europe"):
-        with pytest.raises(InvalidInput, match="is no time zone"):
+        with pytest.raises(InvalidInput, match="is not a time zone"):
             parse_zone(name)
 
 
