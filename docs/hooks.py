@@ -5,6 +5,8 @@
 2. Links lead to staged pages. A link to a source file leads to a page with its text, and a link to
    a folder becomes plain text, because a site has no folders.
 3. Navigation: an entry of ``nav`` that ends with ``/`` stands for all pages of that folder.
+   Pages that are read off the code are not in the repository, so no document can link to them. A
+   document names them by their titles (*Metrics*, in italics), of which the site makes links.
 4. Scripts of other hosts are left out: search in files uses ``search-worker.js`` instead.
 5. Headings have the ids that GitHub gives them, so one link works in both places.
 """
@@ -30,6 +32,17 @@ FIRST_PAGES = {
     PurePosixPath("model/README.md"): PurePosixPath("model/index.md"),
 }
 """The places of folders' first pages; ``index.md`` is the site's home."""
+REFERENCE = {
+    "Commands": "commands.md",
+    "Properties": "properties.md",
+    "Operators, sensors and the connection": "airflow-classes.md",
+    "Error types": "error-types.md",
+    "Numbers and codes": "numbers.md",
+    "Metrics": "metrics.md",
+    "API reference": "api/index.md",
+}
+"""The titles of the pages that are read off the code."""
+NAMED_PAGE = re.compile(rf"(?<!\*)\*({'|'.join(REFERENCE)})\*(?!\*)")
 SOURCES = {".py": "python", ".tla": "text", "": "text"}
 
 
@@ -121,11 +134,15 @@ def rewritten(
             return shown
         return f"{image}[{shown}]({relative(place, places[path])}{anchor or ''})"
 
+    def named(found: re.Match[str]) -> str:
+        page = PurePosixPath("reference") / REFERENCE[found[1]]
+        return f"[{found[1]}]({relative(page, places[path])})"
+
+    def prose(part: str) -> str:
+        return NAMED_PAGE.sub(named, LIST_AFTER_TEXT.sub(r"\1\n\n", LINK.sub(link, part)))
+
     parts = FENCE.split(text)
-    return "".join(
-        part if part.startswith("```") else LIST_AFTER_TEXT.sub(r"\1\n\n", LINK.sub(link, part))
-        for part in parts
-    )
+    return "".join(part if part.startswith("```") else prose(part) for part in parts)
 
 
 def relative(place: PurePosixPath, page: PurePosixPath) -> str:
