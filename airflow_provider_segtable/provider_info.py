@@ -105,7 +105,7 @@ def _fields() -> dict[str, Any]:
             ' "password_file": "..."}.',
             format="password",
         ),
-        # Keys of a store are secrets, and Airflow masks fields of the format password.
+        # Keys of a store are secrets, and the form hides fields of the format password.
         "storage_options": _field(
             "Storage options",
             "Keys, region and endpoint of the object store as a JSON object, such as"

@@ -61,9 +61,10 @@ def _command(path: str, command: Any) -> Iterator[str]:
     given = [param for param in command.params if not param.hidden]
     arguments = [_argument(param) for param in given if param.param_type_name == "argument"]
     yield from (f"## {path}", "", "```", " ".join([path, *arguments, "[OPTIONS]"]), "```", "")
-    yield from (_help(command.help), "", "| argument or option | default | |", "|---|---|---|")
+    yield from (_help(command.help), "", "| argument or option | meaning |", "|---|---|")
     for param in given:
-        yield f"| {_spelled(param)} | {_default(param)} | {in_cell(_plain(param.help or ''))} |"
+        default = f" Default: {shown}." if (shown := _default(param)) else ""
+        yield f"| {_spelled(param)} | {in_cell(_plain(param.help or ''))}{default} |"
 
 
 def _argument(param: Any) -> str:
@@ -91,7 +92,10 @@ def _plain(text: str) -> str:
 def _help(text: str) -> str:
     """Return help as Markdown: examples, which are green, become blocks of code."""
     parts = cleandoc(text).split("\n\n")
-    blocks = (f"```\n{_plain(part)}\n```" if "[green]" in part else _plain(part) for part in parts)
+    blocks = (
+        f"```\n{_plain(part)}\n```" if part.startswith("[green]") else _plain(part)
+        for part in parts
+    )
     return "\n\n".join(blocks)
 
 
@@ -156,12 +160,21 @@ def airflow() -> str:
     """Return the page of the provider's classes, links and connection fields."""
     lines = ["# Operators, sensors and the connection", ""]
     for group in ("Operators", "Sensors", "Triggers", "Hooks"):
-        lines += [f"## {group}", "", "| class | |", "|---|---|"]
-        for module, names in public_api().items():
-            if group_of(module) == group:
-                lines += [_class_row(module, name) for name in names]
-        lines.append("")
+        found = [
+            (module, name)
+            for module, names in public_api().items()
+            for name in names
+            if group_of(module) == group
+        ]
+        for title, bases in ((group, False), (f"Bases of {group.lower()}", True)):
+            if rows := [_class_row(*each) for each in found if _is_base(*each) is bases]:
+                lines += [f"## {title}", "", "| class | does |", "|---|---|", *rows, ""]
     return "\n".join([*lines, *_provider()])
+
+
+def _is_base(module: str, name: str) -> bool:
+    """Return whether a class is for subclasses alone, as its docstring says."""
+    return "a base class" in first_line(getattr(import_module(module), name))
 
 
 def _class_row(module: str, name: str) -> str:

@@ -8,7 +8,8 @@
    Pages that are read off the code are not in the repository, so no document can link to them. A
    document names them by their titles (*Metrics*, in italics), of which the site makes links.
 4. Scripts of other hosts are left out: search in files uses ``search-worker.js`` instead.
-5. Headings have the ids that GitHub gives them, so one link works in both places.
+5. Names in code within tables may break after a separator, or they make a table wider than a page.
+6. Headings have the ids that GitHub gives them, so one link works in both places.
 """
 
 import os
@@ -43,6 +44,10 @@ REFERENCE = {
 }
 """The titles of the pages that are read off the code."""
 NAMED_PAGE = re.compile(rf"(?<!\*)\*({'|'.join(REFERENCE)})\*(?!\*)")
+IN_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+CODE = re.compile(r"(?<=<code>)([^<]+)(?=</code>)")
+SEPARATOR = re.compile(r"(?<=\w)(?:[./,:=_]|-(?=\w))(?=\w)|(?<=[a-z])(?=[A-Z])")
+MOST_UNBROKEN = 16
 SOURCES = {".py": "python", ".tla": "text", "": "text"}
 
 
@@ -55,6 +60,16 @@ def on_config(config: Any) -> Any:
     config.nav = expanded(config.nav, STAGE)
     config.mdx_configs["toc"] = {**config.mdx_configs.get("toc", {}), "slugify": heading_id}
     return config
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long names in code break after a separator, within tables."""
+    return IN_CELL.sub(lambda cell: CODE.sub(_breakable, cell[0]), html)
+
+
+def _breakable(code: re.Match[str]) -> str:
+    """Return code in a cell with places to break, but none within an entity such as ``&lt;``."""
+    return code[0] if len(code[1]) < MOST_UNBROKEN else SEPARATOR.sub(r"\g<0><wbr>", code[0])
 
 
 def heading_id(text: str, _separator: str = "-") -> str:

@@ -192,7 +192,7 @@ MOST_SKEW = timedelta(hours=1)
 
 # Asset events
 class AssetEventOperator(TableOperator):
-    """An operator that commits to ``table``, and emits asset events of it."""
+    """Commit to ``table``, and emit asset events of it; a base class."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,5 +1,6 @@
 """What the provider tells Airflow is well-formed, and true."""
 
+import ast
 import json
 from collections.abc import Iterator
 from importlib import import_module
@@ -18,8 +19,10 @@ from airflow_provider_segtable.assets.lineage import dataset_name
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.provider_info import get_provider_info
+from tests.architecture.tree import PACKAGE
 
 INFO = get_provider_info()
+COMPAT = "airflow.providers.common.compat."
 KINDS = {
     "hooks": BaseHook,
     "operators": BaseOperator,
@@ -69,6 +72,29 @@ def test_names_are_those_of_airflows_guide() -> None:
                     odd.add(name)
     bases = {"AssetEventOperator", "TableOperator"}
     assert odd == {"LogStoreLagSensor", *bases}  # the FAQ says why
+
+
+def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
+    """What common-compat does not give is one of these, which are in Airflow 3.1, too."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow."):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert {name for name in found if not name.startswith(COMPAT)} == {
+        "airflow.exceptions.AirflowRescheduleException",
+        "airflow.plugins_manager.AirflowPlugin",
+        "airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook",
+        "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
+        "airflow.sdk.Asset",
+        "airflow.sdk.DAG",
+        "airflow.sdk.Param",
+        "airflow.sdk.exceptions.AirflowRescheduleException",  # since 3.2, the first one before
+        "airflow.sdk.execution_time.context.InletEventsAccessors",
+        "airflow.sdk.log.mask_secret",
+        "airflow.triggers.base.BaseTrigger",
+        "airflow.triggers.base.TriggerEvent",
+    }
 
 
 def test_airflow_finds_the_provider(providers: ProvidersManager) -> None:
