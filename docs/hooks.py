@@ -46,7 +46,7 @@ REFERENCE = {
 NAMED_PAGE = re.compile(rf"(?<!\*)\*({'|'.join(REFERENCE)})\*(?!\*)")
 IN_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 CODE = re.compile(r"(?<=<code>)([^<]+)(?=</code>)")
-SEPARATOR = re.compile(r"(?<=\w)(?:[./,:=_]|-(?=\w))(?=\w)|(?<=[a-z])(?=[A-Z])")
+SEPARATOR = re.compile(r"(?<=\w)[./,:=_-](?=\w)")
 MOST_UNBROKEN = 16
 SOURCES = {".py": "python", ".tla": "text", "": "text"}
 
@@ -68,7 +68,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def _breakable(code: re.Match[str]) -> str:
-    """Return code in a cell with places to break, but none within an entity such as ``&lt;``."""
+    """Return long code with places to break."""
     return code[0] if len(code[1]) < MOST_UNBROKEN else SEPARATOR.sub(r"\g<0><wbr>", code[0])
 
 
