@@ -5,6 +5,10 @@
 3. There is no ``plugins`` key: by default Airflow reads only the entry point.
 4. There is no ``config`` section, because our code reads none: a setting is an argument of an
    operator, a field of the connection, or a property of the table.
+5. There are no notifications, task decorators and dialects, because a table sends no messages, a
+   task of Python uses the hook, and SQL is another system's.
+6. An integration needs a public address (``external-doc-url``) in the registry of Airflow's own
+   providers alone; this project has none yet. Its ``tags`` are of that registry's list.
 """
 
 from typing import Any
@@ -51,9 +55,7 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-provider-segtable",
         "name": _INTEGRATION,
         "description": "Compacts data-lake tables on Spark while they are written.",
-        "integrations": [
-            {"integration-name": _INTEGRATION, "tags": ["apache", "storage", "compaction"]}
-        ],
+        "integrations": [{"integration-name": _INTEGRATION, "tags": ["software"]}],
         "hooks": _modules("hooks.segtable"),
         "operators": _modules(*_OPERATORS),
         "sensors": _modules(*_SENSORS),
@@ -63,6 +65,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "schemes": ["segtable"],
                 "handler": "airflow_provider_segtable.assets.asset_uri.normalized",
+                "to_openlineage_converter": "airflow_provider_segtable.assets.lineage.dataset_of",
             }
         ],
         "extra-links": [
@@ -95,8 +98,8 @@ def _fields() -> dict[str, Any]:
     return {
         "zookeeper": _field(
             "ZooKeeper",
-            "ZooKeeper for locks of writers and compactions, as zk://host:2181[,host:2181][/chroot]."
-            " Reading needs no ZooKeeper.",
+            "Where writers and compactions lock, as zk://host:2181[,host:2181][/chroot]. If empty,"
+            " tables can be read, but not appended to or compacted.",
         ),
         "zookeeper_options": _field(
             "ZooKeeper options",
@@ -104,9 +107,16 @@ def _fields() -> dict[str, Any]:
             ' "password_file": "..."}.',
             format="password",
         ),
+        # Keys of a store are secrets, and the form hides fields of the format password.
+        "storage_options": _field(
+            "Storage options",
+            "Keys, region and endpoint of the object store as a JSON object, such as"
+            ' {"region": "...", "access_key_id": "...", "secret_access_key": "..."}.',
+            format="password",
+        ),
         "spark_master": _field(
             "Spark master",
-            "Spark master for compaction, such as local[*] or spark://host:7077; all cores of"
+            "Where Spark runs for large work, such as local[*] or spark://host:7077; all cores of"
             " the worker if empty.",
         ),
         "spark_conn_id": _field(
@@ -117,12 +127,6 @@ def _fields() -> dict[str, Any]:
             "Log store options",
             'Token and authorities of log stores as a JSON object, such as {"token": "...",'
             ' "ca": "/path/ca.pem"}.',
-            format="password",
-        ),
-        # Keys of a store are secrets, and Airflow masks fields of the format password.
-        "storage_options": _field(
-            "Storage options",
-            'Options of the object store as a JSON object, such as {"endpoint": "..."}.',
             format="password",
         ),
     }

@@ -7,7 +7,9 @@ docstrings of settings, error types and operators), so a page changes with it.
 2. ``properties``: every property of a table with its default, from the settings' dataclasses.
 3. ``errors``: every error type with its exit code, and the remedies of ``docs/errors.md``.
 4. ``airflow``: operators, sensors, triggers, links, and the fields of the connection.
-5. ``numbers``: the JSON of ``describe`` for a new table, and the codes of all findings.
+5. ``numbers``: the JSON of ``describe`` for a new table, and the codes of all findings, with their
+   meanings from the guides.
+6. ``metrics``: every metric that the operators send, from ``operators.metrics``.
 """
 
 import json
@@ -26,8 +28,10 @@ from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.core import errors as error_tree
+from airflow_provider_segtable.operators.metrics import METRICS
 from airflow_provider_segtable.planning.properties import FAMILIES
 from airflow_provider_segtable.provider_info import get_provider_info
+from docs.hooks import heading_id
 from docs.reference import PACKAGE, group_of, in_cell, page_name, public_api
 
 ROOT = Path(__file__).parents[1]
@@ -57,9 +61,10 @@ def _command(path: str, command: Any) -> Iterator[str]:
     given = [param for param in command.params if not param.hidden]
     arguments = [_argument(param) for param in given if param.param_type_name == "argument"]
     yield from (f"## {path}", "", "```", " ".join([path, *arguments, "[OPTIONS]"]), "```", "")
-    yield from (_help(command.help), "", "| argument or option | default | |", "|---|---|---|")
+    yield from (_help(command.help), "", "| argument or option | meaning |", "|---|---|")
     for param in given:
-        yield f"| {_spelled(param)} | {_default(param)} | {in_cell(_plain(param.help or ''))} |"
+        default = f" Default: {shown}." if (shown := _default(param)) else ""
+        yield f"| {_spelled(param)} | {in_cell(_plain(param.help or ''))}{default} |"
 
 
 def _argument(param: Any) -> str:
@@ -87,7 +92,10 @@ def _plain(text: str) -> str:
 def _help(text: str) -> str:
     """Return help as Markdown: examples, which are green, become blocks of code."""
     parts = cleandoc(text).split("\n\n")
-    blocks = (f"```\n{_plain(part)}\n```" if "[green]" in part else _plain(part) for part in parts)
+    blocks = (
+        f"```\n{_plain(part)}\n```" if part.startswith("[green]") else _plain(part)
+        for part in parts
+    )
     return "\n\n".join(blocks)
 
 
@@ -152,12 +160,21 @@ def airflow() -> str:
     """Return the page of the provider's classes, links and connection fields."""
     lines = ["# Operators, sensors and the connection", ""]
     for group in ("Operators", "Sensors", "Triggers", "Hooks"):
-        lines += [f"## {group}", "", "| class | |", "|---|---|"]
-        for module, names in public_api().items():
-            if group_of(module) == group:
-                lines += [_class_row(module, name) for name in names]
-        lines.append("")
+        found = [
+            (module, name)
+            for module, names in public_api().items()
+            for name in names
+            if group_of(module) == group
+        ]
+        for title, bases in ((group, False), (f"Bases of {group.lower()}", True)):
+            if rows := [_class_row(*each) for each in found if _is_base(*each) is bases]:
+                lines += [f"## {title}", "", "| class | does |", "|---|---|", *rows, ""]
     return "\n".join([*lines, *_provider()])
+
+
+def _is_base(module: str, name: str) -> bool:
+    """Return whether a class is for subclasses alone, as its docstring says."""
+    return "a base class" in first_line(getattr(import_module(module), name))
 
 
 def _class_row(module: str, name: str) -> str:
@@ -187,12 +204,39 @@ def numbers() -> str:
     """Return the page of numbers and codes that a monitoring system collects."""
     lines = ["# Numbers and codes", "", "What `segtable table describe TABLE --json` answers for a"]
     lines += ["new table. Keys are added to, never renamed.", "", "```json", _described_table()]
-    lines += ["```", "", "## Codes of findings", "", "The codes of `verify`, `doctor` and"]
-    lines += ["`publish --check`; [the runbook](../guides/runbook.md) has what to do.", ""]
-    lines += ["| code | found by |", "|---|---|"]
-    return "\n".join(
-        [*lines, *(f"| `{code}` | {by} |" for code, by in finding_codes().items()), ""]
-    )
+    lines += ["```", "", "[Operating it](../guides/operating.md#numbers-to-collect) says which of"]
+    lines += ["them to watch.", "", "## Codes of findings", ""]
+    lines += [
+        "The codes of `verify`, `doctor` and `publish --check`. The guide has the way out.",
+        "",
+    ]
+    lines += ["| code | meaning | guide |", "|---|---|---|"]
+    known = meanings()
+    lines += [f"| `{code}` | {known[code]} |" for code in finding_codes() if code in known]
+    return "\n".join([*lines, ""])
+
+
+def meanings() -> Mapping[str, str]:
+    """Return a finding's meaning and the link to its section, by code, as two cells of a table."""
+    found: dict[str, str] = {}
+    for name, title in _GUIDES.items():
+        section = ""
+        for line in (ROOT / "docs" / "guides" / name).read_text().splitlines():
+            if line.startswith("## "):
+                section = heading_id(line.removeprefix("## "))
+            cells = re.split(r"(?<!\\)\|", line)[1:-1]
+            link = f"[{title}](../guides/{name}#{section})"
+            for code in re.findall(r"`([a-z]+(?:-[a-z]+)*)`", cells[0]) if len(cells) > 2 else ():
+                found.setdefault(code, f"{_on_site(cells[-2].strip())} | {link}")
+    return found
+
+
+_GUIDES = {"runbook.md": "runbook", "publishing.md": "publishing"}
+
+
+def _on_site(text: str) -> str:
+    """Return a cell of a guide with links that hold below ``reference/``."""
+    return re.sub(r"\]\((?=[\w-]+\.md)", "](../guides/", text)
 
 
 def _described_table() -> str:
@@ -220,10 +264,45 @@ def finding_codes() -> Mapping[str, str]:
     return dict(sorted(found.items()))
 
 
+def metrics() -> str:
+    """Return the page of the metrics that operators send."""
+    lines = ["# Metrics", "", cleandoc(_METRICS), ""]
+    lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in METRICS.values():
+        labels = ", ".join(f"`{label}`" for label in ("table", *metric.labels))
+        lines.append(f"| `segtable.{metric.name}` | {metric.type} | {labels} | {metric.meaning} |")
+    return "\n".join([*lines, "", cleandoc(_LABELS), ""])
+
+
+_METRICS = """
+The operators send these through Airflow's own metrics, to StatsD, Datadog or OpenTelemetry: switch
+them on by Airflow's settings in `[metrics]`, such as `statsd_on = True`, and install Airflow's
+extra (`pip install 'apache-airflow[statsd]'`). The prefix of those settings, `airflow` by default,
+comes first. A receiver that fails, or is away, fails no task. [Operating
+it](../guides/operating.md#metrics) has alerts.
+
+Gauges are sent by each run of the planner (`SegtablePlanOperator`), counters and timers by the
+task that did the work.
+"""
+_LABELS = """
+Labels are tags, if the receiver has tags: with `otel_on`, `statsd_datadog_enabled` or
+`statsd_influxdb_enabled`. Plain StatsD has none. There the labels end the name, in the order above:
+`airflow.segtable.plans.pending.trips`. A label has letters, digits, `-` and `_`; each run of other
+characters becomes one `_`, so that the table `s3://lake/trips` is `s3_lake_trips`. `work` is the
+`kind` of an [asset event](../guides/airflow.md#dags-that-wait-for-a-table), `kind` the kind of a
+plan, and `ended` its end: `completed`, `failed`, `overtaken`, `yielded`, `done_already` or
+`running_elsewhere`.
+
+A task that fails after its commit counts the commit, and so may its retry. Take totals from the log
+(`segtable table timeline`), rates from the counters.
+"""
+
+
 PAGES = {
     "commands.md": commands,
     "properties.md": properties,
     "error-types.md": errors,
     "airflow-classes.md": airflow,
     "numbers.md": numbers,
+    "metrics.md": metrics,
 }

@@ -5,8 +5,11 @@
 2. Links lead to staged pages. A link to a source file leads to a page with its text, and a link to
    a folder becomes plain text, because a site has no folders.
 3. Navigation: an entry of ``nav`` that ends with ``/`` stands for all pages of that folder.
+   Pages that are read off the code are not in the repository, so no document can link to them. A
+   document names them by their titles (*Metrics*, in italics), of which the site makes links.
 4. Scripts of other hosts are left out: search in files uses ``search-worker.js`` instead.
-5. Headings have the ids that GitHub gives them, so one link works in both places.
+5. Names in code within tables may break after a separator, or they make a table wider than a page.
+6. Headings have the ids that GitHub gives them, so one link works in both places.
 """
 
 import os
@@ -30,6 +33,21 @@ FIRST_PAGES = {
     PurePosixPath("model/README.md"): PurePosixPath("model/index.md"),
 }
 """The places of folders' first pages; ``index.md`` is the site's home."""
+REFERENCE = {
+    "Commands": "commands.md",
+    "Properties": "properties.md",
+    "Operators, sensors and the connection": "airflow-classes.md",
+    "Error types": "error-types.md",
+    "Numbers and codes": "numbers.md",
+    "Metrics": "metrics.md",
+    "API reference": "api/index.md",
+}
+"""The titles of the pages that are read off the code."""
+NAMED_PAGE = re.compile(rf"(?<!\*)\*({'|'.join(REFERENCE)})\*(?!\*)")
+IN_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+CODE = re.compile(r"(?<=<code>)([^<]+)(?=</code>)")
+SEPARATOR = re.compile(r"(?<=\w)[./,:=_-](?=\w)")
+MOST_UNBROKEN = 16
 SOURCES = {".py": "python", ".tla": "text", "": "text"}
 
 
@@ -42,6 +60,16 @@ def on_config(config: Any) -> Any:
     config.nav = expanded(config.nav, STAGE)
     config.mdx_configs["toc"] = {**config.mdx_configs.get("toc", {}), "slugify": heading_id}
     return config
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long names in code break after a separator, within tables."""
+    return IN_CELL.sub(lambda cell: CODE.sub(_breakable, cell[0]), html)
+
+
+def _breakable(code: re.Match[str]) -> str:
+    """Return long code with places to break."""
+    return code[0] if len(code[1]) < MOST_UNBROKEN else SEPARATOR.sub(r"\g<0><wbr>", code[0])
 
 
 def heading_id(text: str, _separator: str = "-") -> str:
@@ -121,11 +149,15 @@ def rewritten(
             return shown
         return f"{image}[{shown}]({relative(place, places[path])}{anchor or ''})"
 
+    def named(found: re.Match[str]) -> str:
+        page = PurePosixPath("reference") / REFERENCE[found[1]]
+        return f"[{found[1]}]({relative(page, places[path])})"
+
+    def prose(part: str) -> str:
+        return NAMED_PAGE.sub(named, LIST_AFTER_TEXT.sub(r"\1\n\n", LINK.sub(link, part)))
+
     parts = FENCE.split(text)
-    return "".join(
-        part if part.startswith("```") else LIST_AFTER_TEXT.sub(r"\1\n\n", LINK.sub(link, part))
-        for part in parts
-    )
+    return "".join(part if part.startswith("```") else prose(part) for part in parts)
 
 
 def relative(place: PurePosixPath, page: PurePosixPath) -> str:

@@ -39,7 +39,7 @@ _RESULT = ("kind", "event", "matched", "deleted", "inserted", "seconds")
 
 
 class SegtableChangeOperator(SegtableCommitOperator):
-    """Change rows of one table, in the task itself or on Spark; a base of the three operators.
+    """Change rows of one table, in the task itself or on Spark; a base class.
 
     Returns ``{"kind", "event", "matched", "deleted", "inserted", "seconds", "dry_run",
     "changed_before"}``; ``event`` is None if no row matched, and of a dry run; ``deleted`` is None

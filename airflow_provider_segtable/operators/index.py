@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
-from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.counted import counted
@@ -27,6 +26,11 @@ from airflow_provider_segtable.operators.plans_operator import plain as plain_re
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.table.context import TableContext
+
+try:
+    from airflow.sdk.exceptions import AirflowRescheduleException
+except ImportError:  # Airflow 3.1 has it elsewhere, and common-compat does not know it
+    from airflow.exceptions import AirflowRescheduleException
 
 
 class SegtableIndexOperator(SegtablePlansOperator):

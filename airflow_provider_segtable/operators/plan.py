@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.operators.emission import check_emission, emissions
+from airflow_provider_segtable.operators.metrics import send_gauges
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events, run_name
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.properties import OFF, Policy
@@ -84,6 +85,7 @@ class SegtablePlanOperator(AssetEventOperator):
             for folder, run in plan_inner_tables(ports, overrides=self._off()):
                 planned[f"{self.table}/{folder}"] = run
             self._log_published(publish_all(ports))
+            send_gauges(self.table, ports, policy)
         runs = (self._emitted(table, run, run_name(context)) for table, run in planned.items())
         return [*chain.from_iterable(runs)]
 

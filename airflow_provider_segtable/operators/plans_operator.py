@@ -44,6 +44,7 @@ from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place
+from airflow_provider_segtable.operators.metrics import send_durations, send_outcomes
 from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
@@ -418,9 +419,11 @@ class SegtablePlansOperator(SegtableSparkOperator):
         launched: Sequence[PlanResult],
     ) -> dict[str, Any]:
         """Return the summary of the run, and emit the plans that it completed."""
+        send_outcomes(self.table, self.work, launched)
         summary = self._summarized((*settled, *launched))
         with place.table_ports(self.table) as ports:
             state = ports.log.load()
+            send_durations(self.table, state, launched)
             made = {each.plan_id for each in launched if each.ended is Ended.COMPLETED}
             found = {each.plan_id for each in launched if each.ended is Ended.DONE_ALREADY}
             if is_retry(context):

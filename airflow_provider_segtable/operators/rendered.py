@@ -53,6 +53,7 @@ from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook, mask_credentials
+from airflow_provider_segtable.operators.metrics import send_commits
 from airflow_provider_segtable.storage.table_paths import console_page
 from airflow_provider_segtable.table.context import TableContext, this_process
 
@@ -191,7 +192,7 @@ MOST_SKEW = timedelta(hours=1)
 
 # Asset events
 class AssetEventOperator(TableOperator):
-    """An operator that commits to ``table``, and emits asset events of it."""
+    """Commit to ``table``, and emit asset events of it; a base class."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -229,6 +230,7 @@ class AssetEventOperator(TableOperator):
         facts = {"table": ports.uri, "kind": kind, **asdict(published(events)), **counts}
         outlets[self.alias].add(asset, extra=plain_values(facts))
         self.log.info("asset event of %s: %s", asset.uri, counted(len(events), "commit"))
+        send_commits(self.table, kind, events)
 
 
 def logged(ports: TableContext, numbers: Collection[int]) -> list[Event]:

@@ -1,5 +1,6 @@
 """What the provider tells Airflow is well-formed, and true."""
 
+import ast
 import json
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,10 +15,14 @@ from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, BaseSens
 from airflow.providers_manager import ProvidersManager
 from airflow.triggers.base import BaseTrigger
 
+from airflow_provider_segtable.assets.lineage import dataset_name
+from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.provider_info import get_provider_info
+from tests.architecture.tree import PACKAGE
 
 INFO = get_provider_info()
+COMPAT = "airflow.providers.common.compat."
 KINDS = {
     "hooks": BaseHook,
     "operators": BaseOperator,
@@ -44,6 +49,52 @@ def test_it_fits_airflows_schema() -> None:
     """The information is valid by the schema that Airflow itself checks it with."""
     schema = Path(airflow.__file__).parent / "provider_info.schema.json"
     jsonschema.validate(INFO, json.loads(schema.read_text()))
+
+
+def test_it_fits_the_schema_of_airflows_own_providers() -> None:
+    """Each key is one that provider.yaml has there, and holds no more; an address is missing."""
+    strict = json.loads((Path(airflow.__file__).parent / "provider.yaml.schema.json").read_text())
+    assert INFO.keys() <= strict["properties"].keys()
+    known = {**strict, "required": []}
+    errors = jsonschema.Draft7Validator(known).iter_errors(INFO)
+    assert [error.message for error in errors] == ["'external-doc-url' is a required property"]
+
+
+def test_names_are_those_of_airflows_guide() -> None:
+    """A class ends with its kind; what a DAG file names begins with the provider's name."""
+    odd = set()
+    for kind, module in named_modules():
+        for name, value in vars(import_module(module)).items():
+            ours = isinstance(value, type) and value.__module__ == module
+            if ours and issubclass(value, KINDS[kind]):
+                assert name.endswith(kind.removesuffix("s").capitalize())
+                if kind != "triggers" and not name.startswith("Segtable"):
+                    odd.add(name)
+    bases = {"AssetEventOperator", "TableOperator"}
+    assert odd == {"LogStoreLagSensor", *bases}  # the FAQ says why
+
+
+def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
+    """What common-compat does not give is one of these, which are in Airflow 3.1, too."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow."):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert {name for name in found if not name.startswith(COMPAT)} == {
+        "airflow.exceptions.AirflowRescheduleException",
+        "airflow.plugins_manager.AirflowPlugin",
+        "airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook",
+        "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
+        "airflow.sdk.Asset",
+        "airflow.sdk.DAG",
+        "airflow.sdk.Param",
+        "airflow.sdk.exceptions.AirflowRescheduleException",  # since 3.2, the first one before
+        "airflow.sdk.execution_time.context.InletEventsAccessors",
+        "airflow.sdk.log.mask_secret",
+        "airflow.triggers.base.BaseTrigger",
+        "airflow.triggers.base.TriggerEvent",
+    }
 
 
 def test_airflow_finds_the_provider(providers: ProvidersManager) -> None:
@@ -92,6 +143,28 @@ def test_every_link_of_an_operator_is_declared() -> None:
         if kind == "operators" and type(link).__module__.startswith("airflow_provider_segtable")
     }
     assert used == {*INFO["extra-links"]}
+
+
+@pytest.mark.parametrize(
+    ("location", "dataset"),
+    [
+        ("s3a://lake/a b/trips", ("s3://lake", "a b/trips")),
+        ("gs://lake/trips", ("gs://lake", "trips")),
+        ("abfs://c@acc.dfs.core.windows.net/t", ("abfss://c@acc.dfs.core.windows.net", "t")),
+        ("/data/tables/trips", ("file", "/data/tables/trips")),
+    ],
+)
+def test_a_table_is_a_dataset_of_its_store(location: str, dataset: tuple[str, str]) -> None:
+    """Namespace and name are those that OpenLineage gives objects and files."""
+    assert dataset_name(segtable_asset(location).uri) == dataset
+
+
+def test_airflow_translates_an_asset_for_openlineage() -> None:
+    """The converter that Airflow's listener calls makes a dataset of OpenLineage's client."""
+    pytest.importorskip("openlineage.client")
+    translate = import_module("airflow.providers.openlineage.utils.utils").translate_airflow_asset
+    found = translate(segtable_asset("s3://lake/trips"), None)
+    assert (found.namespace, found.name) == ("s3://lake", "trips")
 
 
 def test_every_integration_is_declared() -> None:

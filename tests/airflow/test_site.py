@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from airflow_provider_segtable.operators.metrics import METRICS
 from docs.code_pages import PAGES, finding_codes
-from docs.hooks import LINK, ROOT, rewritten, stage
+from docs.hooks import LINK, REFERENCE, ROOT, rewritten, stage
 from docs.reference import public_api
 from tests.architecture.test_documents import anchors
 
@@ -51,6 +52,8 @@ def test_every_command_property_and_error_has_a_place(pages: Path) -> None:
     errors = {*public_api()["airflow_provider_segtable.core.errors"]} - {"Exit"}  # no error
     assert [name for name in errors if f"\n## {name}\n" not in text["error-types.md"]] == []
     assert "[`SegtableCompactOperator`](api/" in text["airflow-classes.md"]
+    assert [name for name in METRICS if f"| `segtable.{name}` | " not in text["metrics.md"]] == []
+    assert [code for code in finding_codes() if f"| `{code}` | " not in text["numbers.md"]] == []
 
 
 def test_the_runbook_knows_the_findings(pages: Path) -> None:
@@ -59,6 +62,14 @@ def test_the_runbook_knows_the_findings(pages: Path) -> None:
         (pages / "guides" / name).read_text() for name in ("runbook.md", "publishing.md")
     )
     assert [code for code in finding_codes() if f"`{code}`" not in known] == []
+
+
+def test_documents_link_to_the_reference_by_its_titles(pages: Path) -> None:
+    """Each page that is read off the code is known by its title, and named in italics is a link."""
+    found = {name: (pages / "reference" / name).read_text() for name in (*PAGES, "api/index.md")}
+    titles = {text.partition("\n")[0].removeprefix("# "): name for name, text in found.items()}
+    assert titles == REFERENCE
+    assert "[Metrics](../reference/metrics.md)" in (pages / "guides" / "operating.md").read_text()
 
 
 def test_links_that_leave_the_site_become_text() -> None:

@@ -3,7 +3,6 @@
 ``drawing`` draws the same facts.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -16,10 +15,11 @@ from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment
+from airflow_provider_segtable.core.segment import NO_BUCKET, Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import Timeline, slices
+from airflow_provider_segtable.planning.gauges import small_segments
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.planning.properties import Policy, settings
 
@@ -197,10 +197,7 @@ def _ingested(state: State) -> int:
 
 def health_facts(timeline: Timeline, policy: Policy) -> Facts:
     """Return the number of small segments, and the chunk with most of them."""
-    chunks: Counter[Interval] = Counter()
-    for chunk, summary in timeline.visible_summaries().items():
-        small = summary.smaller_files(policy.small_size)
-        chunks[chunk.interval] += _small(timeline, chunk, policy) if small is None else small
+    chunks = small_segments(timeline, policy)
     worst = max(+chunks, key=lambda chunk: (chunks[chunk], chunk), default=None)
     return {
         "small_segments": chunks.total(),
@@ -209,11 +206,6 @@ def health_facts(timeline: Timeline, policy: Policy) -> Facts:
         "worst_interval": str(worst) if worst else None,
         "worst_small_segments": chunks[worst] if worst else 0,
     }
-
-
-def _small(timeline: Timeline, chunk: ChunkKey, policy: Policy) -> int:
-    found = (s for group in timeline.visible_groups(chunk) for s in group.segments)
-    return sum(segment.size < policy.small_size for segment in found if not segment.tombstone)
 
 
 def plan_facts(known: PlanState) -> Facts:

@@ -1,0 +1,59 @@
+"""Measure a table's backlog as numbers, for metrics and ``describe``.
+
+1. Every number follows from the state of the log, the policy and the time: no file is opened.
+2. The numbers come from the summaries of chunks. A chunk is decoded only if the limit of small
+   segments lies within the sizes of one count of its summary.
+3. An index lags behind while it lacks entries of committed files (``core.catch_up``).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.catch_up import catch_up
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval
+from airflow_provider_segtable.core.timeline import Timeline
+from airflow_provider_segtable.planning.properties import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """A number of a table at one time; ``part`` names the index or format that it is about."""
+
+    name: str
+    value: float
+    part: str = ""
+
+
+def gauges(state: State, policy: Policy, now: Instant) -> Iterator[Gauge]:
+    """Yield a table's size, its backlog, and the lag of each of its indexes."""
+    shown, pending = state.timeline.visible_summaries().values(), state.pending_plans()
+    visible = sum(summary.visible for summary in shown)
+    oldest = min((known.requested_at for known in pending), default=now)
+    small = small_segments(state.timeline, policy).total()
+    yield Gauge(name="table.segments", value=sum(summary.files for summary in shown))
+    yield Gauge(name="table.bytes", value=sum(summary.size for summary in shown))
+    yield Gauge(name="backlog.small_segments", value=small)
+    yield Gauge(name="backlog.hidden_segments", value=len(state.timeline) - visible)
+    yield Gauge(name="plans.pending", value=len(pending))
+    yield Gauge(name="plans.oldest_seconds", value=max(0.0, (now - oldest) / SECOND_US))
+    for name in state.indexes:
+        lag = catch_up(state, name, now=now)
+        yield Gauge(name="index.lag_commits", value=lag.lag_commits, part=name)
+        yield Gauge(name="index.lag_seconds", value=lag.lag_s, part=name)
+
+
+def small_segments(timeline: Timeline, policy: Policy) -> Counter[Interval]:
+    """Return the number of visible small segments of each time chunk."""
+    chunks: Counter[Interval] = Counter()
+    for chunk, summary in timeline.visible_summaries().items():
+        small = summary.smaller_files(policy.small_size)
+        chunks[chunk.interval] += _decoded(timeline, chunk, policy) if small is None else small
+    return chunks
+
+
+def _decoded(timeline: Timeline, chunk: ChunkKey, policy: Policy) -> int:
+    found = (s for group in timeline.visible_groups(chunk) for s in group.segments)
+    return sum(segment.size < policy.small_size for segment in found if not segment.tombstone)
