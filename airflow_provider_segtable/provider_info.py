@@ -16,6 +16,7 @@ _OPERATORS = (
     "operators.clean",
     "operators.compact",
     "operators.fleet_plan",
+    "operators.fleet_upkeep",
     "operators.fleet_work",
     "operators.index",
     "operators.ingest",
