@@ -37,6 +37,7 @@ _SENSORS = (
     "sensors.table_sensor",
 )
 _TRIGGERS = (
+    "triggers.commits",
     "triggers.detached",
     "triggers.index",
     "triggers.log_store",
