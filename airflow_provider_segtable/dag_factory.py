@@ -47,6 +47,7 @@ from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
+from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
 from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
@@ -91,6 +92,11 @@ runs of the DAGs of their kinds.
 - A run reads the tables anew, so a missed or repeated run does no harm.
 - On the command line, `segtable fleet plan` and `segtable fleet status` show the same.
 """
+UPKEEP_DOCS = """Looks after all tables of the fleet file `{fleet}`: removes what their retention
+lets go, publishes in the formats that are switched on, and verifies each table once a week, at a
+moment of its own. The task fails if a table is damaged or a step failed, after all were done; its
+log names them.
+"""
 KIND_OF_FLEET_DOCS = """Carries out {kind} plans of the tables of the fleet {fleet}: {does}. Appends
 and reads go on meanwhile. Each table of a run has a mapped task, named by the table.
 
@@ -110,10 +116,14 @@ DOES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDags:
-    """The DAGs of one table; ``of_kind`` has the DAGs that carry out plans, by kind."""
+    """The DAGs of one table, or of a fleet; ``of_kind`` has those that carry out plans, by kind.
+
+    ``upkeep`` cleans, publishes and verifies the tables of a fleet.
+    """
 
     planner: DAG
     of_kind: Mapping[str, DAG]
+    upkeep: DAG | None = None
 
 
 def compaction_dags(  # noqa: PLR0913  # each is a setting
@@ -185,6 +195,7 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     *,
     name: str | None = None,
     schedule: Schedule = "*/5 * * * *",
+    upkeep: Schedule = "17 * * * *",
     segtable_conn_id: str = SegtableHook.default_conn_name,
     plans_per_run: int = PLANS_PER_RUN,
     max_active_runs: int = 2,
@@ -194,13 +205,14 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     kinds: Mapping[str, Mapping[str, Any]] | None = None,
     tags: tuple[str, ...] = ("segtable",),
 ) -> CompactionDags:
-    """Make the planner DAG of a fleet of tables, and one DAG for each kind of plan.
+    """Make the planner DAG of a fleet of tables, one DAG a kind of plan, and one for upkeep.
 
     Args:
         fleet: the fleet file (``planning.fleet.fleet_file``): a path, best beside the DAG file, or
             a URI.
         name: part of the DAG ids; the name of the file by default.
         schedule: when to plan; None: only when triggered.
+        upkeep: when to clean, publish and verify.
         segtable_conn_id: the connection, whose host is where names of tables begin.
         plans_per_run: how many plans share a DAG run, of any tables.
         max_active_runs: how many runs of the smallest kind at once; the larger kinds have one.
@@ -228,7 +240,9 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     for kind, settings in defaults.items():
         of_task = {**settings, **shared, **(kinds or {}).get(kind, {})}
         made[kind] = _fleet_kind_dag(ids[kind], kind, title, common, of_task)
-    return CompactionDags(planner=planner, of_kind=made)
+    of_upkeep = {"fleet": str(fleet), "segtable_conn_id": segtable_conn_id}
+    upkeep_dag = _upkeep_dag(title, upkeep, common, of_upkeep)
+    return CompactionDags(planner=planner, of_kind=made, upkeep=upkeep_dag)
 
 
 def _title(name: str) -> str:
@@ -265,6 +279,22 @@ def _fleet_planner(
                 task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task
             )
         )
+    return made
+
+
+def _upkeep_dag(
+    title: str, schedule: Schedule, of_dag: Mapping[str, Any], of_task: Mapping[str, Any]
+) -> DAG:
+    """Return the DAG that looks after all tables."""
+    with DAG(
+        f"segtable_upkeep__{title}",
+        description=f"Cleans, publishes and verifies the tables of {title}",
+        doc_md=UPKEEP_DOCS.format(fleet=of_task["fleet"]),
+        schedule=schedule,
+        max_active_runs=1,
+        **of_dag,
+    ) as made:
+        SegtableFleetUpkeepOperator(task_id="keep_up", **of_task)
     return made
 
 

@@ -20,6 +20,7 @@ _OPERATORS = (
     "operators.clean",
     "operators.compact",
     "operators.fleet_plan",
+    "operators.fleet_upkeep",
     "operators.fleet_work",
     "operators.index",
     "operators.ingest",
@@ -40,6 +41,7 @@ _SENSORS = (
     "sensors.table_sensor",
 )
 _TRIGGERS = (
+    "triggers.commits",
     "triggers.detached",
     "triggers.index",
     "triggers.log_store",

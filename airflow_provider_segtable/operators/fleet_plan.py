@@ -62,8 +62,8 @@ class SegtableFleetPlanOperator(BaseOperator):
         """Plan the fleet and return the DAG runs to emit."""
         with refused_at_once(f"planning the fleet {self.fleet}"):
             place = SegtableHook(self.segtable_conn_id).place
-            fleet = load_fleet(self.fleet, dict(place.storage_options))
-            found = self._found(fleet, place)
+            fleet = fleet_of(self.fleet, place)
+            found = tables_of(fleet, place)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 run = run_fleet(fleet, found.names, ports_of, SystemClock().now())
         self._log_run(fleet, found, run)
@@ -84,12 +84,6 @@ class SegtableFleetPlanOperator(BaseOperator):
         )
         self.log.info("%s to emit", counted(len(runs), "DAG run"))
         return runs
-
-    def _found(self, fleet: Fleet, place: Place) -> FoundTables:
-        """Find the tables below the connection's root, or else the file's."""
-        root = place.root or fleet.root
-        options = place.storage_options
-        return find_tables(fleet, lambda uri: open_storage(uri or root, options))
 
     def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
         tables = counted(len(found.names), "table")
@@ -112,6 +106,17 @@ class SegtableFleetPlanOperator(BaseOperator):
             plan_id = left.offer.plan.id
             self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
         self.log.info("::endgroup::")
+
+
+def fleet_of(file: str, place: Place) -> Fleet:
+    """Read a fleet file, with the connection's options for object stores."""
+    return load_fleet(file, dict(place.storage_options))
+
+
+def tables_of(fleet: Fleet, place: Place) -> FoundTables:
+    """Find the tables of a fleet below the connection's root, or else the file's."""
+    root, options = place.root or fleet.root, place.storage_options
+    return find_tables(fleet, lambda uri: open_storage(uri or root, options))
 
 
 def _launches(run: FleetRun) -> Iterator[Located]:

@@ -22,8 +22,12 @@ class PublishRun:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-def publish_all(ports: TableContext) -> PublishRun:
+def publish_all(ports: TableContext, properties: Mapping[str, str] | None = None) -> PublishRun:
     """Publish the newest version in all formats that are switched on.
+
+    Args:
+        ports: the table's ports.
+        properties: switch formats on; by default the table's own.
 
     Raises:
         TableGone, StorageError: the table's log cannot be read.
@@ -31,7 +35,8 @@ def publish_all(ports: TableContext) -> PublishRun:
     state = ports.log.load()
     outcomes: list[PublishOutcome] = []
     failed: dict[str, str] = {}
-    for name in PublishSettings.read(state.table.properties).formats:
+    given = state.table.properties if properties is None else properties
+    for name in PublishSettings.read(given).formats:
         try:
             outcomes.append(publish(ports, ports.formats[name], state))
         except Exception as error:  # noqa: BLE001 - the planner goes on

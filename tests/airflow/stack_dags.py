@@ -28,6 +28,7 @@ with DAG("shown", schedule=None):
     SegtablePublishedSensor(task_id="wait", table="flights", deferrable=True, poke_interval=1)
 """
 SALES, NIGHTLY, FORGET, REPORT = "more/flights", "nightly", "forget", "report_trips"
+FOLLOW, FOLLOWED = "follow_trips", "followed"
 WATCHED = f"""
 from airflow.sdk import DAG
 

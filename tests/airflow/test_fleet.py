@@ -11,10 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.dag_factory import compaction_dags, fleet_dags
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
+from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
 from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
 from airflow_provider_segtable.table.table import Table
 from tests.guides import blocks
@@ -118,6 +119,26 @@ def test_a_broken_file_fails_at_once_with_its_lines(lake: Lake) -> None:
         planner(root, fleet=str(root / "nothing.toml")).execute({})
 
 
+def test_upkeep_does_all_that_it_can_and_fails_at_the_end(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Damage of one table is found, another one is cleaned, published and verified all the same."""
+    root = lake("memory://fleet-5")
+    (root / "fleet.toml").write_text(
+        FILE.replace("[properties]", "[properties]\npublish.delta = true")
+    )
+    task = SegtableFleetUpkeepOperator(task_id="keep_up", fleet=str(root / "fleet.toml"))
+    assert task.execute({}) == {"tables": 2, "left": 0, "failed": 0, "damaged": 0}
+    assert (root / "events" / "clicks" / "_delta_log").is_dir()
+    victim = next((root / "events" / "clicks" / "data").rglob("*.parquet"))
+    victim.write_bytes(b"PAR1" * 40)
+    with pytest.raises(AirflowException, match="of 2 tables 0 with a step that failed, 1 damaged"):
+        task.execute({})
+    logged = capsys.readouterr().out
+    assert "events/orders: verified: " in logged
+    assert "events/clicks: critical " in logged
+
+
 def test_the_dags_of_a_fleet_are_as_many_as_of_a_table() -> None:
     """However many tables there are."""
     one = compaction_dags(table="t", schedule=None)
@@ -125,6 +146,8 @@ def test_the_dags_of_a_fleet_are_as_many_as_of_a_table() -> None:
     assert many.of_kind.keys() == one.of_kind.keys()
     assert many.planner.dag_id == "segtable_planner__fleet"
     assert many.of_kind["semi-major"].dag_id == "segtable_semi_major__fleet"
+    assert many.upkeep is not None
+    assert many.upkeep.dag_id == "segtable_upkeep__fleet"
     task: Any = many.of_kind["minor"].get_task("work")
     conf = {"work": [{"table": "a", "plans": []}]}
     task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
@@ -162,9 +185,9 @@ def test_parsing_reads_nothing(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("airflow_db")
 def test_the_guides_dag_file_loads(tmp_path: Path) -> None:
-    """It makes five DAGs, without the fleet file."""
+    """It makes six DAGs, without the fleet file."""
     (block,) = blocks("fleet.md", "python")
-    assert len(known_dags(tmp_path / "dags", block)) == 5
+    assert len(known_dags(tmp_path / "dags", block)) == 6
 
 
 @pytest.mark.airflow
@@ -175,7 +198,7 @@ def test_a_run_carries_out_plans_of_several_tables(lake: Lake, zookeeper: Any) -
     """A mapped task for each, named by its table; each tells Airflow of its commits."""
     root = lake(zookeeper.address)
     dags = known_dags(root / "dags", DAG_FILE)
-    assert len(dags) == 5
+    assert len(dags) == 6
     assert str(dags["segtable_planner__lake"].test().state) == "success"
     conf = emitted("segtable_minor__lake")
     run = dags["segtable_minor__lake"].test(run_conf=conf)

@@ -17,7 +17,7 @@ from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from tests.guides import GUIDES, blocks
 
-WORDS = ("Operator(", "Sensor(", "Hook(", "compaction_dags(", "segtable_asset(")
+WORDS = ("Operator(", "Sensor(", "Hook(", "compaction_dags(", "segtable_asset(", "commits_asset(")
 NAMES = {  # of blocks that leave out their imports
     "LogStoreLagSensor": LogStoreLagSensor,
     "SegtableCheckpointOperator": SegtableCheckpointOperator,

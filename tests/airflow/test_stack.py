@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -33,6 +34,8 @@ from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
 from .stack_dags import (
     DAGS,
+    FOLLOW,
+    FOLLOWED,
     FORGET,
     KEYED,
     KEYED_PLANNER,
@@ -66,16 +69,22 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     dags = tmp_path_factory.mktemp("dags")
     (dags / "flights.py").write_text(DAGS)
     (dags / DAG_FILE.name).write_text(DAG_FILE.read_text().replace("minutes=1", "seconds=1"))
-    (guide,) = (text for text in blocks("airflow.md", "python") if "triggering" in text)
+    (guide,) = (text for text in blocks("airflow.md", "python") if "short_circuit" in text)
     (dags / "watched.py").write_text(WATCHED)
     (dags / "lookup.py").write_text(index_dags.INDEX_DAGS)
     (dags / "logged.py").write_text(log_dags.LOG_DAGS)
     (dags / "report.py").write_text(guide.replace("/data/tables/trips", str(flights.root / SALES)))
+    (follow,) = (text for text in blocks("airflow.md", "python") if "commits_asset" in text)
+    followed = make_flights(flights.root / FOLLOWED, flights.zookeeper, 0)
+    place = str(followed.root / followed.name)
+    # The processor notes what watches an asset when it reads a DAG that is not paused.
+    follow = follow.replace("[COMMITS]", "[COMMITS], is_paused_upon_creation=False")
+    (dags / "follow.py").write_text(follow.replace("/data/tables/trips", place))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        watched = (NIGHTLY, FORGET, REPORT, *index_dags.IDS, *log_dags.IDS)
+        watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
         for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -349,6 +358,23 @@ def test_a_dag_on_a_tables_asset_runs_after_what_changed_the_table(
     assert (event.extra["kind"], event.extra["deleted"]) == ("delete", 5)
     assert states["report"] == "success"
     assert len(stack.runs(REPORT)) == 2
+
+
+def test_a_dag_runs_when_a_program_commits(flights: Flights, stack: AirflowStack) -> None:
+    """Rows that no task of Airflow wrote are told, with the versions that have them."""
+    followed = Flights(flights.root / FOLLOWED, flights.zookeeper)
+
+    def told() -> list[dict[str, Any]] | None:
+        followed.append(1, rows=5)  # again, since what is there before the watch begins is not told
+        runs = [run for run in stack.runs(FOLLOW) if run.state == "success"]
+        events = [event for run in runs for event in stack.asset_events(FOLLOW, run.run_id)]
+        return [event.extra["payload"] for event in events] or None
+
+    found = eventually(told, "a run after a commit")
+    newest = followed.table.state().n
+    for each in found:
+        assert each["after"] < each["version"] <= newest
+        assert each["commits"] == each["version"] - each["after"] == each["rows"] / 5
 
 
 def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(

@@ -1,0 +1,132 @@
+"""The upkeep of a fleet's tables beside compaction: clean, publish, verify by rota.
+
+1. Each table is cleaned by its retention, and published in the formats that are switched on, by its
+   own properties and the fleet file's.
+2. Each table is verified at least once a week, at a moment of its own (``planning.fleet.rota``). Of
+   these one in ``DEEP_ONE_OF`` is verified deeply, another one each week.
+3. A step that fails is reported, and stops neither the table's other steps nor other tables.
+4. A frozen table, or one outside of its ``upkeep`` window, is left until then.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.errors import SegtableError, StorageError
+from airflow_provider_segtable.core.recovery.diagnosis import Finding
+from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.planning.fleet.fleet import (
+    Fleet,
+    freeze_of,
+    properties_of,
+    windows_of,
+)
+from airflow_provider_segtable.planning.fleet.fleet_file import UPKEEP
+from airflow_provider_segtable.planning.fleet.rota import due, sampled
+from airflow_provider_segtable.planning.properties import PublishSettings, Retention
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.fleet_run import PortsOf
+from airflow_provider_segtable.services.publishing import publish_all
+from airflow_provider_segtable.table.context import TableContext
+
+DEEP_ONE_OF = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What was done for a table: a line for each step, and what failed or was found.
+
+    ``left`` says why nothing was done; it is empty otherwise.
+    """
+
+    table: str
+    done: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    left: str = ""
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps of one table under way."""
+
+    done: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def take(self, name: str, step: Callable[[], str]) -> None:
+        """Take a step, and note what it did or why it failed."""
+        try:
+            self.done.append(f"{name}: {step()}")
+        except (SegtableError, OSError) as error:
+            self.failed.append(f"{name}: {type(error).__name__}: {error}")
+
+
+def keep_up(
+    fleet: Fleet, names: Iterable[str], ports_of: PortsOf, since: Instant, now: Instant
+) -> Iterator[Upkeep]:
+    """Look after tables, one after another.
+
+    Args:
+        fleet: the fleet file.
+        names: the tables.
+        ports_of: opens a table.
+        since: when the last good run was.
+        now: the wall clock.
+
+    Yields:
+        A report for each table.
+    """
+    for name in names:
+        left = _left(fleet, name, now)
+        if left:
+            yield Upkeep(table=name, left=left)
+            continue
+        try:
+            with ports_of(name) as ports:
+                yield _kept_up(fleet, name, ports, since, now)
+        except (SegtableError, OSError) as error:
+            yield Upkeep(table=name, failed=(f"{type(error).__name__}: {error}",))
+
+
+def _left(fleet: Fleet, name: str, now: Instant) -> str:
+    freeze = freeze_of(fleet, name)
+    if freeze is not None and freeze.holds(now):
+        return str(freeze)
+    windows = windows_of(fleet, name, UPKEEP)
+    if windows.open_at(now):
+        return ""
+    opens = windows.next_opening(now)
+    return "outside of its window" + (f" until {iso(opens)}" if opens is not None else "")
+
+
+def _kept_up(fleet: Fleet, name: str, ports: TableContext, since: Instant, now: Instant) -> Upkeep:
+    properties = properties_of(fleet, name, ports.log.load().table.properties)
+    steps, findings = _Steps(), list[Finding]()
+    steps.take("cleaned", lambda: _cleaned(ports, Retention.read(properties)))
+    if PublishSettings.read(properties).formats:
+        steps.take("published", lambda: _published(ports, properties))
+    if due(name, since, now):
+        deep = sampled(name, now, DEEP_ONE_OF)
+        steps.take("verified", lambda: _verified(ports, findings, deep=deep))
+    return Upkeep(
+        table=name, done=tuple(steps.done), failed=tuple(steps.failed), findings=tuple(findings)
+    )
+
+
+def _cleaned(ports: TableContext, retention: Retention) -> str:
+    run = clean(ports, retention=retention)
+    return str(run)
+
+
+def _published(ports: TableContext, properties: Mapping[str, str]) -> str:
+    run = publish_all(ports, properties)
+    if run.failed:
+        told = "; ".join(f"as {name}: {error}" for name, error in run.failed.items())
+        raise StorageError(told)
+    return "; ".join(map(str, run.outcomes))
+
+
+def _verified(ports: TableContext, findings: list[Finding], *, deep: bool) -> str:
+    found = verify(ports, deep=deep)
+    findings += found.findings if not found.sound else ()
+    return repr(found)

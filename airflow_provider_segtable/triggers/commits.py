@@ -1,0 +1,219 @@
+"""Start a DAG when anyone commits to a table: Spark, a stream, a log store, another team's program.
+
+::
+
+    with DAG("report", schedule=[commits_asset("s3://lake/trips")]):
+        ...
+
+1. The asset's watcher is this trigger. It is another asset than the table's own
+   (``assets.table_asset``), of which this provider's operators emit events.
+2. Only commits that change rows count. Compactions, plans, indexes and settings are none.
+3. One event stands for all commits since the last one, at most one in ``at_most_every`` seconds.
+   Airflow may join several events in one run, so a DAG reads the table, or a window from the
+   version where its last run ended (``segtable consumers``), and not just what an event names.
+4. ZooKeeper's announcement wakes the trigger; without one it looks every ``poll_interval`` seconds.
+5. Airflow restarts a watcher that raises at once, for ever. So it never raises: an error is logged,
+   and it looks again after ``OUTAGE_S``. A table that is not there yet is waited for.
+6. A triggerer that takes over begins at the version that the last one told, where Airflow keeps it
+   (3.3 and later); else at the newest version. So a commit in between is told with the next one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Asset, BaseHook
+from airflow.sdk import AssetWatcher
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_provider_segtable.assets.table_asset import segtable_asset
+from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
+from airflow_provider_segtable.core.log.events import Event, effects, published
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.triggers.watch import OUTAGE_S, class_path
+
+STORED = "version"
+"""Under this key Airflow keeps the last version that was told."""
+
+
+def commits_asset(
+    uri: str,
+    *,
+    segtable_conn_id: str = SegtableHook.default_conn_name,
+    poll_interval: float = 30.0,
+    at_most_every: float = 5.0,
+) -> Asset:
+    """Make the asset whose events are the commits to a table, by whomever.
+
+    Args:
+        uri: the table's URI or absolute path.
+        segtable_conn_id: the connection with ZooKeeper and the store's credentials.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
+        at_most_every: seconds from one event to the next.
+
+    Raises:
+        InvalidName: it is neither a URI nor an absolute path, or it holds credentials.
+    """
+    name = f"{segtable_asset(uri).name}/commits"
+    trigger = SegtableCommitTrigger(
+        table=uri,
+        segtable_conn_id=segtable_conn_id,
+        poll_interval=poll_interval,
+        at_most_every=at_most_every,
+        asset=name,
+    )
+    watcher = AssetWatcher(name="commits", trigger=trigger)
+    return Asset(name=name, uri=name, group="segtable", watchers=[watcher])
+
+
+class SegtableCommitTrigger(BaseEventTrigger):
+    """Fire whenever rows of a table change.
+
+    An event's payload is ``{"table", "after", "version", "commits", "rows", "authors"}``: commits
+    after version ``after``, up to ``version``.
+
+    Args:
+        table: below the connection's root, or a URI.
+        segtable_conn_id: the connection.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
+        at_most_every: seconds from one event to the next.
+        asset: the name of the asset that it watches: equal triggers of two assets would be shared.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        poll_interval: float = 30.0,
+        at_most_every: float = 5.0,
+        asset: str = "",
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.table = table
+        self.segtable_conn_id = segtable_conn_id
+        self.poll_interval = poll_interval
+        self.at_most_every = at_most_every
+        self.asset = asset
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments to rebuild this trigger."""
+        return class_path(type(self)), {
+            "table": self.table,
+            "segtable_conn_id": self.segtable_conn_id,
+            "poll_interval": self.poll_interval,
+            "at_most_every": self.at_most_every,
+            "asset": self.asset,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield an event for the commits since the last one, for ever."""
+        own = ThreadPoolExecutor(1, thread_name_prefix="segtable-commits")
+        loop = asyncio.get_running_loop()
+        commits: _Commits | None = None
+        try:
+            while True:
+                try:
+                    if commits is None:
+                        commits = await self._opened()
+                    found = await loop.run_in_executor(own, commits.next, self.poll_interval)
+                except Exception as error:  # noqa: BLE001 - rule 5
+                    told = redacted(f"{type(error).__name__}: {error}")
+                    self.log.warning("%s: no look at the commits: %s", self.table, told)
+                    await asyncio.sleep(OUTAGE_S)
+                    continue
+                if found is not None:
+                    yield TriggerEvent(found)  # type: ignore[no-untyped-call]
+                    await self._keep(found["version"])
+                    await asyncio.sleep(self.at_most_every)
+        finally:
+            if commits is not None:
+                own.submit(commits.close)
+            own.shutdown(wait=False)
+
+    async def _opened(self) -> "_Commits":
+        place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id)).masked()
+        return _Commits(place, self.table, await self._kept())
+
+    async def _kept(self) -> int | None:
+        """Return the version that was told last, where Airflow keeps it."""
+        store = getattr(self, "asset_state_store", None)
+        found = await store.aget(STORED) if store is not None else None
+        return found if isinstance(found, int) else None
+
+    async def _keep(self, version: int) -> None:
+        store = getattr(self, "asset_state_store", None)
+        if store is not None:
+            await store.aset(STORED, version)
+
+
+class _Commits:
+    """The blocking half: commits after a version; used from one thread."""
+
+    def __init__(self, place: Place, table: str, after: int | None) -> None:
+        self._place = place
+        self._table = table
+        self._after = after
+        self._open = ExitStack()
+        self._ports: TableContext | None = None
+        self._state: State | None = None
+
+    def next(self, wait_s: float) -> Mapping[str, Any] | None:
+        """Wait for a change of rows; None if there was none in time."""
+        if self._ports is None:
+            self._ports = self._open.enter_context(self._place.table_ports(self._table))
+        if self._state is None:
+            self._state = self._ports.log.load()
+            self._after = self._state.n if self._after is None else self._after
+        else:
+            self._wait(self._ports, self._state, wait_s)
+            self._state = self._ports.log.refresh(self._state)
+        return self._told(self._ports, self._state.n)
+
+    def close(self) -> None:
+        """End the session with ZooKeeper."""
+        try:
+            self._open.close()
+        except SegtableError:
+            return  # the session has ended already
+
+    def _wait(self, ports: TableContext, state: State, wait_s: float) -> None:
+        if ports.optional_coordinator is None:
+            ports.clock.sleep(wait_s)
+            return
+        try:
+            ports.coordinator.wait_head(state.table.table_id, beyond=state.n, wait_s=wait_s)
+        except CoordinationError:
+            ports.clock.sleep(min(wait_s, OUTAGE_S))
+
+    def _told(self, ports: TableContext, version: int) -> Mapping[str, Any] | None:
+        """Return the payload for the commits that were not told yet; None without a change."""
+        after = version if self._after is None else self._after
+        events = [event for n in range(after + 1, version + 1) if (event := _changing(ports, n))]
+        self._after = version
+        if not events:
+            return None
+        facts = published(events)
+        return {
+            "table": ports.uri,
+            "after": after,
+            "version": version,
+            "commits": len(events),
+            "rows": facts.rows,
+            "authors": [*dict.fromkeys(event.author for event in events)][:MOST_AUTHORS],
+        }
+
+
+MOST_AUTHORS = 10
+"""Authors that a payload names; Airflow keeps it in its database."""
+
+
+def _changing(ports: TableContext, n: int) -> Event | None:
+    """Return an event if it changes rows and is still there."""
+    event = ports.log.event(n)
+    return event if event is not None and effects(event.action) else None

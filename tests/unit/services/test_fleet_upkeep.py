@@ -1,0 +1,86 @@
+"""The upkeep of many tables: each step by itself, each table by itself."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.core.time import DAY_US
+from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
+from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.planning.fleet.rota import WEEK_US
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.table import Table, create_table
+from tests.support.clock import FakeClock
+from tests.support.in_memory import context_in_memory, defined_by
+from tests.unit.services.conftest import SCHEMA, rows
+
+NOW = FakeClock().now()
+
+
+def lake() -> dict[str, TableContext]:
+    """Return two tables with rows."""
+    made = {}
+    for name in ("good", "bad"):
+        made[name] = context_in_memory(uri=f"memory://{name}", rooted=True)
+        create_table(made[name], defined_by(SCHEMA))
+        Table(made[name]).append(rows(0))
+    return made
+
+
+def kept_up(
+    text: str, tables: dict[str, TableContext], *, since_us: int = WEEK_US, broken: str = ""
+) -> dict[str, Upkeep]:
+    """Look after all tables."""
+    fleet = read_fleet(f'{text}\n[groups.all]\ntables = ["**"]', "fleet.toml")
+
+    def ports_of(name: str) -> AbstractContextManager[TableContext]:
+        if name == broken:
+            raise StorageError(f"{name} cannot be reached")
+        return nullcontext(tables[name])
+
+    return {each.table: each for each in keep_up(fleet, tables, ports_of, NOW - since_us, NOW)}
+
+
+def steps(report: Upkeep) -> list[str]:
+    """Return the names of the steps that were taken."""
+    return [line.partition(":")[0] for line in report.done]
+
+
+def test_a_table_is_cleaned_published_and_verified() -> None:
+    """By its properties and the file's; verified once a week alone."""
+    tables = lake()
+    found = kept_up("[properties]\npublish.delta = true", tables)
+    assert {name: steps(each) for name, each in found.items()} == {
+        name: ["cleaned", "published", "verified"] for name in tables
+    }
+    weekly = sum("verified" in steps(each) for n in range(7) for each in [*_days(tables, n)])
+    assert weekly == len(tables)
+
+
+def _days(tables: dict[str, TableContext], day: int) -> list[Upkeep]:
+    fleet = read_fleet('[groups.all]\ntables = ["**"]', "fleet.toml")
+    since = NOW + day * DAY_US
+    found = keep_up(fleet, tables, lambda name: nullcontext(tables[name]), since, since + DAY_US)
+    return [*found]
+
+
+def test_a_table_that_cannot_be_reached_stops_no_other() -> None:
+    """It is said."""
+    found = kept_up("", lake(), broken="bad")
+    assert found["bad"].failed == ("StorageError: bad cannot be reached",)
+    assert steps(found["good"]) == ["cleaned", "verified"]
+
+
+def test_formats_are_switched_on_by_the_file_too() -> None:
+    """For one table alone, if it says so."""
+    found = kept_up("[tables.bad.properties]\npublish.delta = true", lake())
+    assert steps(found["bad"]) == ["cleaned", "published", "verified"]
+    assert steps(found["good"]) == ["cleaned", "verified"]
+
+
+def test_frozen_tables_and_closed_windows_are_left() -> None:
+    """With the reason."""
+    found = kept_up('[tables.bad]\nfreeze = {reason = "audit"}', lake())
+    assert found["bad"].left == "frozen until the file says otherwise: audit"
+    assert not found["bad"].done
+    found = kept_up('[windows]\nupkeep = ["23:58-23:59"]', lake())
+    assert found["good"].left.startswith("outside of its window until ")
