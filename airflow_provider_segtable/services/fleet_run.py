@@ -57,7 +57,7 @@ AT_ONCE = 8
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
 """Opens the ports of a table by its name; leaving ends what it opened."""
 Report = Callable[[str, int, int], None]
-"""Told what is done, how much of it, and of how much."""
+"""Called with the work in words, how much of it is done, and of how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def run_fleet(
         ports_of: opens a table.
         now: the wall clock.
         dry_run: request nothing.
-        report: told how far it is.
+        report: called with the progress.
     """
     tables = tuple(names)
     seen: list[_Seen | TableReport] = []

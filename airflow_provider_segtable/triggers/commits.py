@@ -14,8 +14,8 @@
 4. ZooKeeper's announcement wakes the trigger; without one it looks every ``poll_interval`` seconds.
 5. Airflow restarts a watcher that raises at once, for ever. So it never raises: an error is logged,
    and it looks again after ``OUTAGE_S``. A table that is not there yet is waited for.
-6. A triggerer that takes over begins at the version that the last one told, where Airflow keeps it
-   (3.3 and later); else at the newest version. So a commit in between is told with the next one.
+6. A triggerer that takes over begins at the version that was reported last, where Airflow keeps it
+   (3.3 and later); else at the newest version. So a commit in between is reported with the next one.
 """
 
 import asyncio
@@ -25,8 +25,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Asset, BaseHook
+from airflow.providers.common.compat.triggers import BaseEventTrigger
 from airflow.sdk import AssetWatcher
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
@@ -38,7 +39,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OUTAGE_S, class_path
 
 STORED = "version"
-"""Under this key Airflow keeps the last version that was told."""
+"""Under this key Airflow keeps the last version that was reported."""
 
 
 def commits_asset(
@@ -141,7 +142,7 @@ class SegtableCommitTrigger(BaseEventTrigger):
         return _Commits(place, self.table, await self._kept())
 
     async def _kept(self) -> int | None:
-        """Return the version that was told last, where Airflow keeps it."""
+        """Return the version that was reported last, where Airflow keeps it."""
         store = getattr(self, "asset_state_store", None)
         found = await store.aget(STORED) if store is not None else None
         return found if isinstance(found, int) else None
@@ -192,7 +193,7 @@ class _Commits:
             ports.clock.sleep(min(wait_s, OUTAGE_S))
 
     def _told(self, ports: TableContext, version: int) -> Mapping[str, Any] | None:
-        """Return the payload for the commits that were not told yet; None without a change."""
+        """Return the payload for the commits since the last report; None without a change."""
         after = version if self._after is None else self._after
         events = [event for n in range(after + 1, version + 1) if (event := _changing(ports, n))]
         self._after = version

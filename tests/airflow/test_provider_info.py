@@ -87,6 +87,7 @@ def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
         "airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook",
         "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
         "airflow.sdk.Asset",
+        "airflow.sdk.AssetWatcher",
         "airflow.sdk.DAG",
         "airflow.sdk.Param",
         "airflow.sdk.exceptions.AirflowRescheduleException",  # since 3.2, the first one before
