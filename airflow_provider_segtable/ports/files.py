@@ -72,6 +72,24 @@ class Sink(Protocol):
         ...
 
 
+class RangeReader(Protocol):
+    """Reads parts of objects, each by one request."""
+
+    def read_range(self, path: str, offset: int, length: int | None) -> tuple[bytes, int]:
+        """Return bytes of an object, and the object's size.
+
+        Args:
+            path: the object.
+            offset: the first byte.
+            length: the number of bytes, fewer if the object ends before; None for the whole object.
+
+        Raises:
+            NotFound: the object does not exist.
+            StorageError: it could not be read.
+        """
+        ...
+
+
 class DataFiles(Protocol):
     """The data files of one table."""
 
