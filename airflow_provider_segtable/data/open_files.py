@@ -325,13 +325,13 @@ def open_known(files: DataFiles, path: str, size: int) -> AbstractContextManager
         CorruptTable: when it is read, if it has another size.
     """
     known = getattr(files, "open_known", None)
-    return files.open(path) if known is None else known(path, size)  # type: ignore[no-any-return]
+    return files.open(path) if known is None else known(path, size)
 
 
 def open_whole(files: DataFiles, path: str) -> AbstractContextManager[Source]:
     """Open a file that is read as a whole, by one request if that is possible."""
     whole = getattr(files, "open_whole", None)
-    return files.open(path) if whole is None else whole(path)  # type: ignore[no-any-return]
+    return files.open(path) if whole is None else whole(path)
 
 
 def load_ranges(source: Source, ranges: Iterable[Range]) -> None:

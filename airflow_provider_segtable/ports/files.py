@@ -18,7 +18,7 @@ storage options alone, with nothing but pyarrow installed.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 Ready: TypeAlias = Callable[[], None]
 """Waits until files are durable; raises the error of their commit."""
@@ -72,6 +72,7 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
 class RangeReader(Protocol):
     """Reads parts of objects, each by one request."""
 

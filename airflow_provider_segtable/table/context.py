@@ -271,7 +271,7 @@ class TableContext:
 def _opened(uri: str, options: Mapping[str, str]) -> tuple[Storage, DataFiles]:
     """Open a table's storage, and its data files, which are read through it if it can do that."""
     storage = open_storage(uri, options)
-    reader: RangeReader | None = storage if hasattr(storage, "read_range") else None
+    reader = storage if isinstance(storage, RangeReader) else None
     return storage, open_files(uri, options, reader=reader)
 
 
