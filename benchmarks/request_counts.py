@@ -43,7 +43,9 @@ from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Event, encode
@@ -305,14 +307,14 @@ def opened(store: Store, name: str) -> Table:
 
 def rows(hour: int, count: int, seed: int = 0) -> pa.Table:
     """Return rows of one hour; the values of ``word`` and ``x`` hardly repeat."""
-    step = HOUR_US // count
-    numbers = range(count)
+    numbers = np.arange(count, dtype=np.int64)
+    words = pc.utf8_lpad(pc.cast((seed + numbers) * 7919 % 100_003, pa.string()), 6, "0")
     return pa.table(
         {
-            "at": [START + hour * HOUR_US + number * step for number in numbers],
-            "n": [seed * count + number for number in numbers],
-            "word": [f"word {(seed + number) * 7919 % 100_003:06d}" for number in numbers],
-            "x": [((seed + number) * 104_729 % 1_000_003) / 7 for number in numbers],
+            "at": START + hour * HOUR_US + numbers * (HOUR_US // count),
+            "n": seed * count + numbers,
+            "word": pc.binary_join_element_wise("word", words, " "),
+            "x": (seed + numbers) * 104_729 % 1_000_003 / 7,
         }
     ).cast(SCHEMA)
 

@@ -202,6 +202,11 @@ class CheckedSource:
         self._ends: list[int] = []
         self._held = _Held(-1, b"")
 
+    @property
+    def tail_size(self) -> int:
+        """Return the number of bytes of page indexes and footer."""
+        return len(self._tail)
+
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``; errors as ``view``."""
         found = self.view(offset, length)

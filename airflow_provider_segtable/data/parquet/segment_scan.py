@@ -336,7 +336,7 @@ class SegmentRead:
 
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
-        with self._opened(whole=0) as (parquet, choice, _):
+        with self._opened(planned=True) as (parquet, choice, _):
             return FilePlan(
                 path=self.segment.path,
                 bytes=self.segment.size,
@@ -370,11 +370,11 @@ class SegmentRead:
 
     @contextmanager
     def _opened(
-        self, *, whole: int = WHOLE
+        self, *, planned: bool = False
     ) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
         segment = self.segment
         words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
-        files = SegmentFiles(self.files, [segment], whole=whole)
+        files = SegmentFiles(self.files, [segment], whole=0 if planned else WHOLE)
         opening = (
             files.open(segment.path)
             if self.checked
