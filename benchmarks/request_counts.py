@@ -21,7 +21,7 @@ The script is not named after the requests themselves: a module of that name in 
 hide the package ``requests`` from all other benchmarks.
 
 Usage: ``python benchmarks/request_counts.py [--quick] [--gateway PATH] [--wait MS] [--sizes N,N]
-[--rivals] [--merge MB]``.
+[--rows N] [--rivals] [--merge MB]``.
 """
 
 import argparse
@@ -508,6 +508,7 @@ def main() -> None:
     parser.add_argument("--gateway", default="", help="versitygw; moto without it")
     parser.add_argument("--wait", type=float, default=30.0, help="ms before each request")
     parser.add_argument("--sizes", default="10,1000,100000")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of a file; 7.5 bytes each")
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--merge", type=int, default=0, help="MB of a compaction to time instead")
     parser.add_argument("--trace", action="store_true", help="print each request")
@@ -517,7 +518,7 @@ def main() -> None:
         asyncio.run(_run_proxy(*given.proxy))
         return
     sizes = [10] if given.quick else [int(size) for size in given.sizes.split(",") if size]
-    file_rows = 200 if given.quick else 200_000
+    file_rows = 200 if given.quick else given.rows
     with running(given.gateway, 1.0 if given.quick else given.wait) as store:
         if given.merge:
             for text in merged(store, given.merge, trace=given.trace):

@@ -287,7 +287,7 @@ def _tried(
     )
     commit_id = f"completed-{attempt.token}"
     change = Change(action=action, commit_id=commit_id, guard=attempt.lease.check)
-    outcome = commit(ports, attempt.state, change)
+    outcome = commit(ports, ports.log.newer(attempt.state), change)
     met = isinstance(outcome, Conflict)
     return outcome, ports.log.refresh(attempt.state) if met else attempt.state
 

@@ -196,6 +196,16 @@ class EventLog:
             return self.load()
         return known
 
+    def newer(self, state: State) -> State:
+        """Return the newest state that this process knows of the table of a state.
+
+        On a local storage it is the given one: the caller looks at the log.
+        """
+        known = self._newest
+        if known is None or not self.storage.remote or known.n <= state.n or known.dropped:
+            return state
+        return known if known.table.table_id == state.table.table_id else state
+
     def remember(self, state: State, event: Event | None = None) -> State:
         """Cache ``state`` as the newest one, and perhaps its event; return the state."""
         self._newest = state

@@ -118,6 +118,19 @@ def test_a_compaction_looks_at_the_log_once(remote: Table, storage: Rounds) -> N
     ]
 
 
+def test_compactions_of_one_call_go_on_from_each_others_events(
+    remote: Table, storage: Rounds
+) -> None:
+    """Of two plans none puts an event on a number that the other one has taken."""
+    rounds = storage.expect(2, *([1] * 13))
+    assert len(remote.compact("minor").plans) == 2
+    ended(rounds)
+    assert [each.requests[0].partition(" ")[0] for each in rounds[1:]] == [
+        "list",
+        *("create", "list") * 6,
+    ]
+
+
 def test_a_delete_looks_at_the_log_once(remote: Table, storage: Rounds) -> None:
     """One look, then its event; the event is not read again for the result."""
     remote.delete(where="row < 3")
