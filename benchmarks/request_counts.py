@@ -21,7 +21,7 @@ The script is not named after the requests themselves: a module of that name in 
 hide the package ``requests`` from all other benchmarks.
 
 Usage: ``python benchmarks/request_counts.py [--quick] [--gateway PATH] [--wait MS] [--sizes N,N]
-[--rivals] [--merge MB]``.
+[--rows N] [--rivals] [--merge MB]``.
 """
 
 import argparse
@@ -43,7 +43,9 @@ from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Event, encode
@@ -305,14 +307,14 @@ def opened(store: Store, name: str) -> Table:
 
 def rows(hour: int, count: int, seed: int = 0) -> pa.Table:
     """Return rows of one hour; the values of ``word`` and ``x`` hardly repeat."""
-    step = HOUR_US // count
-    numbers = range(count)
+    numbers = np.arange(count, dtype=np.int64)
+    words = pc.utf8_lpad(pc.cast((seed + numbers) * 7919 % 100_003, pa.string()), 6, "0")
     return pa.table(
         {
-            "at": [START + hour * HOUR_US + number * step for number in numbers],
-            "n": [seed * count + number for number in numbers],
-            "word": [f"word {(seed + number) * 7919 % 100_003:06d}" for number in numbers],
-            "x": [((seed + number) * 104_729 % 1_000_003) / 7 for number in numbers],
+            "at": START + hour * HOUR_US + numbers * (HOUR_US // count),
+            "n": seed * count + numbers,
+            "word": pc.binary_join_element_wise("word", words, " "),
+            "x": (seed + numbers) * 104_729 % 1_000_003 / 7,
         }
     ).cast(SCHEMA)
 
@@ -506,6 +508,7 @@ def main() -> None:
     parser.add_argument("--gateway", default="", help="versitygw; moto without it")
     parser.add_argument("--wait", type=float, default=30.0, help="ms before each request")
     parser.add_argument("--sizes", default="10,1000,100000")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of a file; 7.5 bytes each")
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--merge", type=int, default=0, help="MB of a compaction to time instead")
     parser.add_argument("--trace", action="store_true", help="print each request")
@@ -515,7 +518,7 @@ def main() -> None:
         asyncio.run(_run_proxy(*given.proxy))
         return
     sizes = [10] if given.quick else [int(size) for size in given.sizes.split(",") if size]
-    file_rows = 200 if given.quick else 200_000
+    file_rows = 200 if given.quick else given.rows
     with running(given.gateway, 1.0 if given.quick else given.wait) as store:
         if given.merge:
             for text in merged(store, given.merge, trace=given.trace):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.services.attempt import Execute
     from airflow_provider_segtable.table.changes.row_change import ChangeResult
+    from airflow_provider_segtable.table.context import TableContext
     from airflow_provider_segtable.table.load import FileColumns
 
 _DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
@@ -143,8 +144,8 @@ class ChosenEngine:
     parallelism: int = LOCAL_PARALLELISM
 
 
-EngineFor = Callable[["State", Sequence[str]], ChosenEngine]
-"""Returns the engine for plans of a state, by their ids."""
+EngineFor = Callable[["TableContext", Sequence[str]], ChosenEngine]
+"""Returns the engine for plans of a table, by their ids."""
 
 
 @contextmanager
@@ -162,9 +163,9 @@ def engines(table: Any, wish: Engine, master: str | None, work: str) -> Iterator
 
             return held.enter_context(session(master, work, table))
 
-        def engine_for(state: "State", plans: Sequence[str]) -> ChosenEngine:
-            if _chosen(state, plans, wish).local:
-                return ChosenEngine(execute=in_process())
+        def engine_for(ports: "TableContext", plans: Sequence[str]) -> ChosenEngine:
+            if _chosen(ports.log.load(), plans, wish).local:
+                return ChosenEngine(execute=in_process(ports.files))
             cores = spark().sparkContext.defaultParallelism
             from airflow_provider_segtable.spark.writes.distribution import spark_execute
 

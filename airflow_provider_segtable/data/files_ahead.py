@@ -8,21 +8,26 @@
 
 ``FilesAhead`` is for a job that needs all bytes of its inputs, in order:
 
-2. The next files are loaded whole, by one request for the size and one for the bytes, within a
-   bound of memory. A file is kept until another one needs the memory, so that a job that opens
-   small inputs twice loads them once. Larger files are opened as they are.
-3. On a local disk neither does anything: the kernel reads ahead.
+2. The next bytes are loaded while others are used: small files whole, larger ones in pieces,
+   within a bound of memory. Bytes are kept until others need the memory.
+3. Jobs look at all footers first, then at the rows. If all inputs fit into the memory, both come
+   from one load of each. Otherwise the ends of the files, which are short, are loaded first.
+
+On a local disk neither does anything: the kernel reads ahead.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import islice
+from threading import Lock
 from typing import TypeVar
 
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.open_files import MemorySource, is_remote
+from airflow_provider_segtable.data.local_files import PIECE, truncated
+from airflow_provider_segtable.data.open_files import is_remote, open_known, wrong_size
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 T = TypeVar("T")
@@ -36,6 +41,8 @@ READ_AHEAD = 32 << 20
 """The most bytes of small files that a reader reads ahead, but for the last: rows take more."""
 MEMORY = 96 << 20
 """The most bytes of files that a job holds."""
+AHEAD = MEMORY // 2
+"""The most bytes that a job loads ahead; the rest is for bytes that several threads share."""
 
 
 def read_ahead(
@@ -73,8 +80,17 @@ def _whole(read: Callable[[T], Iterator[R]], item: T) -> list[R]:
     return list(read(item))
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some bytes of a file: all of a small one."""
+
+    path: str
+    start: int
+    end: int
+
+
 class FilesAhead:
-    """``DataFiles`` whose given files are loaded before they are opened."""
+    """``DataFiles`` whose given files are loaded before they are read."""
 
     def __init__(
         self, files: DataFiles, segments: Sequence[Segment], pool: ThreadPoolExecutor
@@ -82,21 +98,29 @@ class FilesAhead:
         """Load files of ``segments``, in this order."""
         self.remote = is_remote(files)
         self._files = files
-        self._order = [one for one in segments if one.path and one.size <= SMALL_FILE]
+        self._order = [one for one in segments if one.path]
         self._places = {one.path: place for place, one in enumerate(self._order)}
-        self._loads: dict[str, Future[bytes]] = {}
+        self._pieces: list[_Piece] = []
+        self._firsts: list[int] = []
+        for one in self._order:
+            self._firsts.append(len(self._pieces))
+            step = one.size if one.size <= SMALL_FILE else PIECE
+            starts = range(0, one.size, max(step, 1))
+            self._pieces += [_Piece(one.path, at, min(at + step, one.size)) for at in starts]
+        self._all_fit = sum(one.size for one in self._order) <= MEMORY
+        self._tails: dict[str, Future[bytes]] = {}
+        self._loads: dict[int, Future[bytes]] = {}
+        self._lock = Lock()
         self._pool = pool
 
-    @contextmanager
-    def open(self, path: str) -> Iterator[Source]:
+    def open(self, path: str) -> AbstractContextManager[Source]:
         """Open a file for reading; errors as of the files."""
         place = self._places.get(path)
-        if place is None:
-            with self._files.open(path) as source:
-                yield source
-            return
-        self._ask_from(place)
-        yield MemorySource(path, self._loads[path].result())
+        return self._files.open(path) if place is None else nullcontext(_Ahead(self, place))
+
+    def open_known(self, path: str, size: int) -> AbstractContextManager[Source]:
+        """Open a file of a known size for reading."""
+        return self.open(path) if path in self._places else open_known(self._files, path, size)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
@@ -108,32 +132,94 @@ class FilesAhead:
         """Delete a file; no error if it is missing."""
         self._files.delete(path)
 
-    def _ask_from(self, place: int) -> None:
-        """Load a file and those after it, as far as memory allows; forget others if it must be."""
-        wanted: list[Segment] = []
-        size = 0
-        for one in self._order[place : place + AT_ONCE]:
-            size += one.size
-            if wanted and size > MEMORY:
+    def segment(self, place: int) -> Segment:
+        """Return a segment by its place in the order."""
+        return self._order[place]
+
+    def read(self, place: int, offset: int, length: int) -> bytes:
+        """Return bytes of a file, and load those after them."""
+        start = self._tail_start(place)
+        if not self._all_fit and offset >= start:
+            return self._tail(place).result()[offset - start :][:length]
+        numbers = self._covering(place, offset, offset + length)
+        with self._lock:
+            self._ask(numbers)
+            loads = [self._loads[number] for number in numbers]
+        parts = [load.result() for load in loads]
+        begin = offset - self._pieces[numbers.start].start
+        whole = parts[0] if len(parts) == 1 else b"".join(parts)
+        return whole[begin : begin + length]
+
+    def _tail_start(self, place: int) -> int:
+        """Return where the part of a file begins that jobs read first; the size if unknown."""
+        one = self._order[place]
+        return one.size if one.footer is None else one.footer.start
+
+    def _tail(self, place: int) -> Future[bytes]:
+        """Load the tail of a file and of those after it; they stay, for they are short."""
+        with self._lock:
+            for at in range(place, min(place + AT_ONCE, len(self._order))):
+                one, start = self._order[at], self._tail_start(at)
+                if one.path not in self._tails and start < one.size:
+                    tail = _Piece(one.path, start, one.size)
+                    self._tails[one.path] = self._pool.submit(self._load, tail)
+            return self._tails[self._order[place].path]
+
+    def _covering(self, place: int, offset: int, end: int) -> range:
+        """Return the numbers of the pieces that have some bytes of a file."""
+        first = self._firsts[place]
+        step = self._pieces[first].end
+        return range(first + offset // step, first + -(-end // step))
+
+    def _ask(self, numbers: range) -> None:
+        """Load pieces and those after them, as far as memory allows; forget others if it must."""
+        wanted, size = [], 0
+        for number in range(numbers.start, min(numbers.start + AT_ONCE, len(self._pieces))):
+            size += self._size(number)
+            if number >= numbers.stop and size > AHEAD:
                 break
-            wanted.append(one)
-        new = [one for one in wanted if one.path not in self._loads]
-        self._forget({one.path for one in wanted}, sum(one.size for one in new))
-        for one in new:
-            self._loads[one.path] = self._pool.submit(self._load, one.path)
+            wanted.append(number)
+        wanted += range(numbers.start + AT_ONCE, numbers.stop)
+        new = [number for number in wanted if number not in self._loads]
+        self._forget({*wanted}, sum(map(self._size, new)))
+        for number in new:
+            self._loads[number] = self._pool.submit(self._load, self._pieces[number])
 
-    def _forget(self, needed: set[str], more: int) -> None:
-        held = {path: self._order[self._places[path]].size for path in self._loads}
-        for path in [*self._loads]:
-            if sum(held.values()) + more <= MEMORY:
+    def _forget(self, needed: set[int], more: int) -> None:
+        held = sum(map(self._size, self._loads)) + more
+        for number in [*self._loads]:
+            if held <= MEMORY:
                 return
-            if path not in needed:
-                self._loads.pop(path).cancel()
-                del held[path]
+            if number not in needed:
+                self._loads.pop(number).cancel()
+                held -= self._size(number)
 
-    def _load(self, path: str) -> bytes:
-        with self._files.open(path) as source:
-            return source.read_at(0, source.size)
+    def _size(self, number: int) -> int:
+        piece = self._pieces[number]
+        return piece.end - piece.start
+
+    def _load(self, piece: _Piece) -> bytes:
+        size = self._order[self._places[piece.path]].size
+        with open_known(self._files, piece.path, size) as source:
+            if source.size != size:
+                raise wrong_size(piece.path, source.size, size)
+            return source.read_at(piece.start, piece.end - piece.start)
+
+
+class _Ahead:
+    """An open file of ``FilesAhead``."""
+
+    def __init__(self, files: FilesAhead, place: int) -> None:
+        self.path = files.segment(place).path
+        self.size = files.segment(place).size
+        self._files = files
+        self._place = place
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        if offset < 0 or offset + length > self.size:
+            raise truncated(self.path, self.size, offset + length - self.size)
+        return self._files.read(self._place, offset, length) if length else b""
 
 
 @contextmanager

@@ -12,13 +12,17 @@ Files on object stores, through ``pyarrow.fs``:
    Of a large one, pyarrow uploads several parts at a time in the background.
 4. Options have obstore's names, so that one set serves the log, the data files and input files
    (``object_store``). Options that only obstore supports (time-outs, retries) are ignored here.
+5. pyarrow sends a request for the size of each file that it opens. A process that has the table's
+   storage reads through it (``RangeReader``): a file whose size the log records (``open_known``)
+   sends none, and each answer repeats the size, so a wrong one is an error at the first read. A
+   file that is read as a whole (``open_whole``) is one request. Tasks have pyarrow alone.
 
 Files in memory, in layers and in folders:
 
-5. ``memory://name`` is one store per process, shared by all its users; for tests.
-6. ``LayeredFiles`` only reads the files below it, and keeps new files in memory. The files in
+6. ``memory://name`` is one store per process, shared by all its users; for tests.
+7. ``LayeredFiles`` only reads the files below it, and keeps new files in memory. The files in
    memory are plain bytes by path, so that a task in another process may have them, too.
-7. ``NestedFiles`` is a folder of other data files, for a table that lies inside another one.
+8. ``NestedFiles`` is a folder of other data files, for a table that lies inside another one.
 """
 
 import contextlib
@@ -26,20 +30,25 @@ import errno
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import ArrowInvalid, fs
 
-from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CorruptTable,
+    InvalidName,
+    NotFound,
+)
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.schemes import SCHEMES, Memory, ObjectStore, store_of
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
-from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
+from airflow_provider_segtable.ports.files import DataFiles, RangeReader, Ready, Sink, Source
 
 # Files on object stores
 COLLECTED = 4 << 20
@@ -132,6 +141,29 @@ class ArrowSource:
         return data
 
 
+def wrong_size(path: str, size: int, logged: int) -> CorruptTable:
+    """Return the error of a file that has not the size that the log records."""
+    return CorruptTable(f"{path} has {size} bytes, the log has {logged}: restore the file")
+
+
+class _KnownFile:
+    """An object of a known size, which is read by ranges."""
+
+    def __init__(self, reader: RangeReader, path: str, size: int) -> None:
+        self._reader = reader
+        self._path = path
+        self._size = size
+
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        data, size = self._reader.read_range(self._path, offset, nbytes)
+        if size != self._size:
+            raise wrong_size(self._path, size, self._size)
+        return data
+
+
 class ArrowSink:
     """An object being uploaded; its first bytes are collected in memory."""
 
@@ -197,10 +229,13 @@ class ArrowFiles:
 
     remote = True
 
-    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
-        """Keep data files below ``root`` (``bucket/prefix``)."""
+    def __init__(
+        self, filesystem: fs.FileSystem, root: str, reader: RangeReader | None = None
+    ) -> None:
+        """Keep data files below ``root`` (``bucket/prefix``); rule 5 has the ``reader``."""
         self._filesystem = filesystem
         self._root = root.rstrip("/")
+        self._reader = reader
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
@@ -211,6 +246,20 @@ class ArrowFiles:
             source = ArrowSource(path, file, _size(self._filesystem, target, file))
         with file:
             yield source
+
+    def open_known(self, path: str, size: int) -> AbstractContextManager[Source]:
+        """Open an object of a known size: nothing is sent before its bytes are read."""
+        if self._reader is None:
+            return self.open(path)
+        inside(path, self._root)
+        return nullcontext(ArrowSource(path, _KnownFile(self._reader, path, size), size))
+
+    def open_whole(self, path: str) -> AbstractContextManager[Source]:
+        """Open an object that is read as a whole, by one request."""
+        if self._reader is None:
+            return self.open(path)
+        data, _ = self._reader.read_range(inside(path, self._root), 0, None)
+        return nullcontext(MemorySource(path, data))
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
@@ -266,6 +315,23 @@ def _size(filesystem: fs.FileSystem, target: str, file: _Input) -> int:
 def is_remote(files: DataFiles) -> bool:
     """Return whether a request for a file costs a round trip: such adapters say so."""
     return bool(getattr(files, "remote", False))
+
+
+def open_known(files: DataFiles, path: str, size: int) -> AbstractContextManager[Source]:
+    """Open a file whose size the log records, without a request for it where one is a round trip.
+
+    Raises:
+        NotFound: it is missing; perhaps only when it is read.
+        CorruptTable: when it is read, if it has another size.
+    """
+    known = getattr(files, "open_known", None)
+    return files.open(path) if known is None else known(path, size)
+
+
+def open_whole(files: DataFiles, path: str) -> AbstractContextManager[Source]:
+    """Open a file that is read as a whole, by one request if that is possible."""
+    whole = getattr(files, "open_whole", None)
+    return files.open(path) if whole is None else whole(path)
 
 
 def load_ranges(source: Source, ranges: Iterable[Range]) -> None:
@@ -436,13 +502,19 @@ class JoiningFile(SinkFile):
 _MEMORY: dict[str, MemoryFiles] = {}
 
 
-def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> DataFiles:
+def open_files(
+    uri: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    reader: RangeReader | None = None,
+) -> DataFiles:
     """Open the data files of the table at ``uri``.
 
     Args:
         uri: a path, or a URI of a scheme in ``core.schemes``.
         storage_options: options by obstore's names, e.g. ``aws_access_key_id``, ``endpoint``,
             ``region``, ``allow_http``, ``account_name``, ``account_key``, ``skip_signature``.
+        reader: reads objects of the table by ranges, if this process has its storage (rule 5).
 
     Raises:
         InvalidName: for any other scheme.
@@ -457,7 +529,7 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
                 f"{redacted(uri)!r} has an unknown scheme: use a path or one of {known}"
             )
         case ObjectStore():
-            return ArrowFiles(*object_store(uri, storage_options or {}))
+            return ArrowFiles(*object_store(uri, storage_options or {}), reader)
         case Memory():
             root = f"{parts.scheme}://{parts.netloc}{unquote(parts.path)}"
             return _MEMORY.setdefault(root.rstrip("/"), MemoryFiles())
@@ -491,6 +563,15 @@ class LayeredFiles:
         layer = self._above if path in self._above.store else self._below
         with layer.open(path) as source:
             yield source
+
+    def open_known(self, path: str, size: int) -> AbstractContextManager[Source]:
+        """Open a file of a known size of either layer."""
+        held = path in self._above.store
+        return self.open(path) if held else open_known(self._below, path, size)
+
+    def open_whole(self, path: str) -> AbstractContextManager[Source]:
+        """Open a file of either layer that is read as a whole."""
+        return self.open(path) if path in self._above.store else open_whole(self._below, path)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
@@ -529,6 +610,18 @@ class NestedFiles:
     def open(self, path: str) -> Iterator[Source]:
         """Open a file for reading."""
         with self._outer.open(self._at(path)) as source:
+            yield _InnerSource(path, source)
+
+    @contextmanager
+    def open_known(self, path: str, size: int) -> Iterator[Source]:
+        """Open a file of a known size."""
+        with open_known(self._outer, self._at(path), size) as source:
+            yield _InnerSource(path, source)
+
+    @contextmanager
+    def open_whole(self, path: str) -> Iterator[Source]:
+        """Open a file that is read as a whole."""
+        with open_whole(self._outer, self._at(path)) as source:
             yield _InnerSource(path, source)
 
     def create(self, path: str) -> AbstractContextManager[Sink]:

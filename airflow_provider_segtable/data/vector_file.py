@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.data.open_files import is_remote
+from airflow_provider_segtable.data.open_files import is_remote, open_whole
 from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -86,7 +86,7 @@ def read_vectors(files: DataFiles, path: str, checksum: str = "") -> dict[Segmen
         CorruptTable: it is not a vector file, or contradicts itself.
     """
     try:
-        with files.open(path) as source:
+        with open_whole(files, path) as source:
             data = source.read_at(0, source.size)
         if checksum and digest(data) != checksum:
             raise ChecksumMismatch(

@@ -306,7 +306,7 @@ class Table(base.Table):
             ExecutionFailed: the build failed; the message says why.
             CoordinatorUnavailable: there is no ZooKeeper.
         """
-        done = run_index(self.ports, name, in_process(), timeout_s=timeout)
+        done = run_index(self.ports, name, in_process(self.ports.files), timeout_s=timeout)
         if done.ended is Ended.FAILED:
             raise ExecutionFailed(f"index {name} of {self.ports.uri} was not built: {done.message}")
         return done

@@ -79,7 +79,8 @@ class SegtableCompactOperator(SegtablePlansOperator):
         """Compact the tables of indexes in this task: they are small, and no read needs them."""
         for folder, run in plan_inner_tables(ports):
             ids = [launch.plan_id for launch in run.launches]
-            self._say(carry_out(ports.within(folder), ids, in_process()))
+            inner = ports.within(folder)
+            self._say(carry_out(inner, ids, in_process(inner.files)))
 
     def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
         """Return results as plain values, for XCom; sizes in bytes."""

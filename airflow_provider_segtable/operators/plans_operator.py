@@ -377,7 +377,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         return carry_out(
             ports,
             plan_ids,
-            in_process(),
+            in_process(ports.files),
             timeout_s=self.timeout_s(),
             report=lambda result: self._say([result]),
         )

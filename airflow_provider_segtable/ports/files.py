@@ -18,7 +18,7 @@ storage options alone, with nothing but pyarrow installed.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 Ready: TypeAlias = Callable[[], None]
 """Waits until files are durable; raises the error of their commit."""
@@ -69,6 +69,25 @@ class Sink(Protocol):
 
     def begin_commit(self) -> Ready | None:
         """Begin to commit; return a function that waits for the end, or None if it is durable."""
+        ...
+
+
+@runtime_checkable
+class RangeReader(Protocol):
+    """Reads parts of objects, each by one request."""
+
+    def read_range(self, path: str, offset: int, length: int | None) -> tuple[bytes, int]:
+        """Return bytes of an object, and the object's size.
+
+        Args:
+            path: the object.
+            offset: the first byte.
+            length: the number of bytes, fewer if the object ends before; None for the whole object.
+
+        Raises:
+            NotFound: the object does not exist.
+            StorageError: it could not be read.
+        """
         ...
 
 

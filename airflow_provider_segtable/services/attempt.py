@@ -6,7 +6,7 @@ The beginning, in this order:
    starts it again.
 2. Acquire the locks, ids and version that the plan asks for (``Plan.lock``).
 3. Read the log again under the lock, for a plan that finds its inputs there
-   (``Plan.inputs_under_lock``).
+   (``Plan.inputs_under_lock``), and where a look at the log costs no round trip.
 4. Commit ``PlanInflight``. It supersedes every earlier attempt.
 
 The jobs:
@@ -81,12 +81,21 @@ def begin(
     lease = ports.coordinator.acquire(_request(ports, known, state), wait_s=wait_s)
     try:
         ports.check_lease_clock(lease)
-        return _start(ports, plan, lease, ports.log.refresh(state))
+        return _start(ports, plan, lease, _under_lock(ports, plan, state))
     except BaseException as error:
         lease.release()
         if isinstance(error, TableGone):
             ports.coordinator.forget(state.table.table_id)
         raise
+
+
+def _under_lock(ports: TableContext, plan: Plan, state: State) -> State:
+    """Return the state for an attempt's first event, whose commit decides on the newest one.
+
+    So where a look is a round trip, only a plan that finds its inputs under the lock looks first.
+    """
+    named = plan.claim.segments is not None
+    return state if named and ports.storage.remote else ports.log.refresh(state)
 
 
 def _request(ports: TableContext, known: PlanState, state: State) -> LockRequest:

@@ -43,7 +43,13 @@ from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.services.attempt import Execute, in_process
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, Report, compact
+from airflow_provider_segtable.services.compaction import (
+    Ended,
+    PlanResult,
+    Report,
+    compact,
+    knowing,
+)
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
@@ -107,7 +113,7 @@ def carry_out(
     """
     return tuple(
         result
-        for batch in execution_order(ports.log.load(), plan_ids, wait_s)
+        for batch in execution_order(knowing(ports.log, plan_ids), plan_ids, wait_s)
         for result in compact(
             ports,
             batch.plan_ids,
@@ -192,7 +198,8 @@ def compact_table(
         InvalidInput: only Spark can compact the table, or the request is impossible.
         ExecutionFailed: a plan failed; the others were carried out.
     """
-    if why := only_spark(ports.log.load()):
+    state = ports.log.load()
+    if why := only_spark(state):
         raise InvalidInput(f"{ports.uri} cannot be compacted in this process: {why}; use Spark")
     _check(
         kind,
@@ -206,7 +213,7 @@ def compact_table(
     )
 
     def run(own: TableContext, ids: Sequence[str]) -> tuple[PlanResult, ...]:
-        return carry_out(own, ids, in_process(), wait_s=wait_s, report=_tell)
+        return carry_out(own, ids, in_process(own.files), wait_s=wait_s, report=_tell)
 
     if kind is None:
         rounds = compact_all(ports, run)
@@ -219,11 +226,12 @@ def compact_table(
             granularity=granularity,
             clustering=clustering,
             buckets=buckets,
+            state=state,
         )
         results = run(ports, [known.plan.id for known in asked])
         rounds = Rounds(results=results, failed=failed_of(results))
     _check_ended(ports, rounds)
-    state = ports.log.load()
+    state = ports.log.known()
     return CompactionResult(version=state.n, plans=rounds.results, left=pending(state))
 
 
@@ -290,7 +298,7 @@ def compact_by_policy(
     made: frozenset[SegmentId] = frozenset()
     while True:
         plan_table(ports, policy=policy)
-        state = ports.log.load()
+        state = ports.log.known()
         first = first or state
         made = _made(first, made, state)
         tried = {result.plan_id for result in results}

@@ -287,7 +287,7 @@ def _tried(
     )
     commit_id = f"completed-{attempt.token}"
     change = Change(action=action, commit_id=commit_id, guard=attempt.lease.check)
-    outcome = commit(ports, attempt.state, change)
+    outcome = commit(ports, ports.log.newer(attempt.state), change)
     met = isinstance(outcome, Conflict)
     return outcome, ports.log.refresh(attempt.state) if met else attempt.state
 
@@ -406,7 +406,7 @@ def compact(
 
 def _begin(ports: TableContext, plan_id: str, wait_s: float) -> Attempt | PlanResult:
     log = ports.log
-    state = log.load()
+    state = knowing(log, [plan_id])
     over = ending(plan_id, state, whole(log))
     if over:
         return over
@@ -418,7 +418,15 @@ def _begin(ports: TableContext, plan_id: str, wait_s: float) -> Attempt | PlanRe
         return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(revoked))
     except SegtableError as error:
         return _failed(plan_id, error)
-    return begun if isinstance(begun, Attempt) else _not_committed(plan_id, begun)
+    if isinstance(begun, Attempt):
+        return begun
+    return ending(plan_id, log.known(), whole(log)) or _not_committed(plan_id, begun)
+
+
+def knowing(log: EventLog, plan_ids: Iterable[str]) -> State:
+    """Return a state that has some plans, if there are any such; the commit looks at newer ones."""
+    state = log.known()
+    return state if all(each in state.plans for each in plan_ids) else log.load()
 
 
 def ending(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult | None:

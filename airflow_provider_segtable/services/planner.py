@@ -251,13 +251,15 @@ def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...
 
 
 def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State:
+    lost = False
     for plan in chosen:
         change = Change(
             action=PlanRequested(plan=plan), commit_id=f"request-{ports.randomness.token()}"
         )
         outcome = commit(ports, state, change)
+        lost = lost or not isinstance(outcome, Committed)
         state = outcome.state if isinstance(outcome, Committed) else state
-    return ports.log.refresh(state)
+    return ports.log.refresh(state) if lost else state
 
 
 def run_id(table: str, known: PlanState, now: Instant) -> str:

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import PublishOutcome, publish
+from airflow_provider_segtable.table.publishing.publisher import (
+    PublishOutcome,
+    publish,
+    read_ahead,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +36,13 @@ def publish_all(ports: TableContext, properties: Mapping[str, str] | None = None
     Raises:
         TableGone, StorageError: the table's log cannot be read.
     """
-    state = ports.log.load()
+    state, ahead = read_ahead(ports)
     outcomes: list[PublishOutcome] = []
     failed: dict[str, str] = {}
     given = state.table.properties if properties is None else properties
     for name in PublishSettings.read(given).formats:
         try:
-            outcomes.append(publish(ports, ports.formats[name], state))
+            outcomes.append(publish(ports, ports.formats[name], state, ahead=ahead.get(name)))
         except Exception as error:  # noqa: BLE001 - the planner goes on
             failed[name] = f"{type(error).__name__}: {error}"
     return PublishRun(outcomes=tuple(outcomes), failed=failed)

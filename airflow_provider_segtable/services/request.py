@@ -67,6 +67,7 @@ def request(  # noqa: PLR0913 - each is an option
     buckets: int | None = None,
     rollup: Literal["best-effort", "perfect"] | None = None,
     policy: Policy | None = None,
+    state: State | None = None,
 ) -> tuple[PlanState, ...]:
     """Request compactions of one kind; ``services.compaction.compact`` executes them.
 
@@ -82,6 +83,7 @@ def request(  # noqa: PLR0913 - each is an option
         buckets: new number of buckets of the region's chunks (major, with a primary key).
         rollup: required rollup of a rollup table; only a major compaction is perfect.
         policy: overrides the policy in the table's properties.
+        state: the newest state of the table, if the caller has just read it.
 
     Returns:
         The plans in the order of time: pending, or completed by an earlier request (rule 4).
@@ -93,7 +95,7 @@ def request(  # noqa: PLR0913 - each is an option
         CommitConflict: conflicts with other writers refused all plans; request again.
         CommitUnknown: a reply was lost; request again, no plan is requested twice.
     """
-    state = ports.log.load()
+    state = ports.log.load() if state is None else state
     wanted = _kind(kind)
     cut = Cut(
         granularity=_granularity(granularity, wanted), buckets=_buckets(buckets, wanted, state)
@@ -266,7 +268,8 @@ def _commit(
             asked.append(plan.id)
         else:
             conflicts.append(outcome.reason)
-    state = ports.log.refresh(state)
+    if conflicts:
+        state = ports.log.refresh(state)
     answered = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
     if not answered:
         raise CommitConflict(f"conflict with other requests: {'; '.join(conflicts)}; request again")

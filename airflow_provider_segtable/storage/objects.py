@@ -59,7 +59,7 @@ FIRST_PAUSE_S = 0.05
 PAGE = 1000
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_UNAUTHENTICATED, _FORBIDDEN = 401, 403
+_UNAUTHENTICATED, _FORBIDDEN, _NO_SUCH_RANGE = 401, 403, 416
 _CONFLICT, _TOO_MANY, _NOT_IMPLEMENTED, _UNAVAILABLE, _FULL = 409, 429, 501, 503, 507
 _DENIED_IN_BULK, _SLOW_DOWN = "(code: AccessDenied)", "<Code>SlowDown</Code>"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
@@ -116,6 +116,26 @@ class ObjectStorage:
         """Return an object's bytes."""
         try:
             return bytes(obstore.get(self._store, checked(path, self._uri)).bytes())
+        except _Failure as error:
+            raise _not_read(error, self._full(path)) from error
+
+    def read_range(self, path: str, offset: int, length: int | None) -> tuple[bytes, int]:
+        """Return bytes of an object, and its size: see ``ports.files.RangeReader``."""
+        checked(path, self._uri)
+        try:
+            if length is None:
+                found = obstore.get(self._store, path)
+            else:
+                found = obstore.get(self._store, path, options={"range": (offset, offset + length)})
+            return bytes(found.bytes()), found.meta["size"]
+        except _Failure as error:
+            if _status(error) == _NO_SUCH_RANGE:
+                return b"", self._size(path)
+            raise _not_read(error, self._full(path)) from error
+
+    def _size(self, path: str) -> int:
+        try:
+            return obstore.head(self._store, path)["size"]
         except _Failure as error:
             raise _not_read(error, self._full(path)) from error
 

@@ -410,7 +410,7 @@ class _Loop:
         except StorageError:
             return None  # read again
         self.streams = event.time - self.state.time < STREAM_US and event.n % ANNOUNCED_EVERY > 0
-        self.state = self.log.remember(apply(self.state, event))
+        self.state = self.log.remember(apply(self.state, event), event)
         return Committed(n=event.n, state=self.state)
 
     def _follow_up(self, n: int) -> None:

@@ -36,7 +36,7 @@ from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
-from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.files import DataFiles, RangeReader
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
@@ -264,12 +264,15 @@ class TableContext:
 
     def at(self, uri: str) -> "TableContext":
         """Return the same ports for another table."""
-        return replace(
-            self,
-            uri=absolute(uri),
-            storage=open_storage(uri, self.storage_options),
-            files=open_files(uri, self.storage_options),
-        )
+        storage, files = _opened(uri, self.storage_options)
+        return replace(self, uri=absolute(uri), storage=storage, files=files)
+
+
+def _opened(uri: str, options: Mapping[str, str]) -> tuple[Storage, DataFiles]:
+    """Open a table's storage, and its data files, which are read through it if it can do that."""
+    storage = open_storage(uri, options)
+    reader = storage if isinstance(storage, RangeReader) else None
+    return storage, open_files(uri, options, reader=reader)
 
 
 _OF_THIS_PROCESS = ClockCheck()
@@ -324,10 +327,11 @@ def open_context(
         log_store_options: token and authorities of log stores; likewise (``library.log_stores``).
     """
     options = SecretOptions(storage_options)
+    storage, files = _opened(uri, options)
     return TableContext(
         uri=absolute(uri),
-        storage=open_storage(uri, options),
-        files=open_files(uri, options),
+        storage=storage,
+        files=files,
         clock=SystemClock(),
         randomness=SystemRandomness(),
         author=author or this_process(),

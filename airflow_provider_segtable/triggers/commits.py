@@ -15,7 +15,7 @@
 5. Airflow restarts a watcher that raises at once, for ever. So it never raises: an error is logged,
    and it looks again after ``OUTAGE_S``. A table that is not there yet is waited for.
 6. A triggerer that takes over begins at the version that was reported last, where Airflow keeps it
-   (3.3 and later); else at the newest version. So a commit in between is reported with the next one.
+   (3.3 and later); else at the newest version. Then a commit in between is reported with the next.
 """
 
 import asyncio

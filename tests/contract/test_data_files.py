@@ -27,13 +27,18 @@ from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.open_files import (
     ArrowFiles,
+    LayeredFiles,
     LocalFiles,
     MemoryFiles,
+    NestedFiles,
     open_files,
+    open_known,
+    open_whole,
 )
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.disk import accessing
-from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.files import DataFiles, RangeReader
+from airflow_provider_segtable.storage import open_storage
 from tests.unit.data.making import MOVE, REWRITE, content, job, rich, written
 
 PATH = "data/20130101T000000_20130201T000000/00001-0123456789abcdef.parquet"
@@ -66,7 +71,7 @@ def s3() -> Iterator[dict[str, str]]:
     server.stop()
 
 
-@pytest.fixture(params=["local", "arrow", "memory", "s3"])
+@pytest.fixture(params=["local", "arrow", "memory", "s3", "s3 by ranges"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> DataFiles:
     """Return an empty store."""
     match request.param:
@@ -78,8 +83,23 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> DataFiles:
             return ArrowFiles(fs.LocalFileSystem(), str(tmp_path))
         case "memory":
             return MemoryFiles()
-    name = request.node.name.replace("[", "-").strip("]")
-    return open_files(f"s3://{BUCKET}/{name}", request.getfixturevalue("s3"))
+        case "s3":
+            return open_files(_place(request), request.getfixturevalue("s3"))
+    return by_ranges(request)
+
+
+def _place(request: pytest.FixtureRequest) -> str:
+    """Return a place of the test's own."""
+    name = request.node.name.replace("[", "-").replace(" ", "-").strip("]")
+    return f"s3://{BUCKET}/{name}"
+
+
+def by_ranges(request: pytest.FixtureRequest) -> DataFiles:
+    """Return files in S3 that are read through the table's storage."""
+    uri, options = _place(request), request.getfixturevalue("s3")
+    storage = open_storage(uri, options)
+    assert isinstance(storage, RangeReader)
+    return open_files(uri, options, reader=storage)
 
 
 def write(files: DataFiles, path: str, data: bytes) -> None:
@@ -155,6 +175,42 @@ def test_a_missing_file_is_not_found(files: DataFiles) -> None:
     """Opening what is not there raises NotFound with the path."""
     with pytest.raises(NotFound, match=PATH), files.open(PATH):
         pass
+
+
+def test_a_file_of_a_known_size_is_read_by_ranges(files: DataFiles) -> None:
+    """Also one that is read as a whole, and one below a folder."""
+    write(files, PATH, b"hello world")
+    folder, _, name = PATH.rpartition("/")
+    for opened in (
+        open_known(files, PATH, 11),
+        open_whole(files, PATH),
+        open_known(NestedFiles(files, folder), name, 11),
+        open_whole(LayeredFiles(files), PATH),
+    ):
+        with opened as source:
+            assert source.size == 11
+            assert source.read_at(6, 5) == b"world"
+            assert source.read_at(3, 0) == b""
+            assert source.read_at(0, 11) == b"hello world"
+
+
+@pytest.mark.parametrize("size", [5, 12, 900])
+def test_a_wrong_size_is_an_error_of_the_table(request: pytest.FixtureRequest, size: int) -> None:
+    """A file that is shorter or longer than the log has it is named, with both sizes."""
+    files = by_ranges(request)
+    write(files, PATH, b"hello world")
+    with (
+        pytest.raises(CorruptTable, match=f"{PATH} has 11 bytes, the log has {size}"),
+        open_known(files, PATH, size) as source,
+    ):
+        source.read_at(size - 2, 2)
+
+
+def test_a_missing_file_of_a_known_size_is_not_found(files: DataFiles) -> None:
+    """When it is opened, or when it is read."""
+    for known in (open_known, lambda files, path, _: open_whole(files, path)):
+        with pytest.raises(NotFound, match=PATH), known(files, PATH, 11) as source:
+            source.read_at(0, 11)
 
 
 def test_delete_is_idempotent(files: DataFiles) -> None:

@@ -19,7 +19,6 @@ from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer
-from airflow_provider_segtable.table.log import read_ahead
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.planted_kinds import answer_otherwise
 from tests.simulation.disasters import harsh, lawless, slow, unheard, wiped
@@ -55,15 +54,9 @@ def test_same_seed_same_trace() -> None:
     assert first != other
 
 
-class Remote(MemoryStorage):
-    """A storage whose commits put before they look."""
-
-    remote = True  # type: ignore[assignment]
-
-
+@pytest.mark.usefixtures("round_trips")
 def test_seeds_survive_where_commits_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     """A put after an outdated state is refused or taken back, so nothing is lost or doubled."""
-    monkeypatch.setattr(read_ahead, "MOST", 1)  # actors take turns: no request beside another
     guesses: list[bool] = []
     guessed = committer._Loop._guessed
 
@@ -74,7 +67,7 @@ def test_seeds_survive_where_commits_guess(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(committer._Loop, "_guessed", noted)
     for seed in range(3):
-        run(build(seed, BUSY, make_storage=Remote))
+        run(build(seed, BUSY))
     assert {True, False} == {*guesses}
 
 

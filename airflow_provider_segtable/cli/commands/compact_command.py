@@ -311,7 +311,7 @@ def _carry_out(
             if not plans:
                 return ()
             bar.update(task, total=(bar.tasks[0].total or 0) + len(plans))
-            chosen = engine_for(ports.log.load(), plans)
+            chosen = engine_for(ports, plans)
             return carry_out(
                 ports,
                 plans,

@@ -206,7 +206,7 @@ def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None
     from airflow_provider_segtable.services.indexing import requested_plan
 
     known = requested_plan(table.ports, name)
-    execute = engine_for(table.state(), [known.plan.id] if known else ()).execute
+    execute = engine_for(table.ports, [known.plan.id] if known else ()).execute
     with progress() as bar:
         task = bar.add_task(f"files of index {name}", total=None)
 

@@ -67,6 +67,7 @@ from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.open_files import open_known
 from airflow_provider_segtable.data.parquet.descriptor import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
@@ -143,7 +144,7 @@ def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
     Raises:
         CorruptTable: the entry of the footer is broken.
     """
-    with files.open(segment.path) as source:
+    with open_known(files, segment.path, segment.size) as source:
         entry = read_footer(source).metadata.get(ROOTS)
     return None if entry is None else _decoded(entry, segment)
 

@@ -69,7 +69,13 @@ from airflow_provider_segtable.core.segment_codec import decode_segment, encode_
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.local_files import PIECE, copy_in_pieces
-from airflow_provider_segtable.data.open_files import Range, is_remote, load_ranges
+from airflow_provider_segtable.data.open_files import (
+    MemorySource,
+    Range,
+    is_remote,
+    load_ranges,
+    open_known,
+)
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 
@@ -195,6 +201,11 @@ class CheckedSource:
         self._crcs: list[int] = []
         self._ends: list[int] = []
         self._held = _Held(-1, b"")
+
+    @property
+    def tail_size(self) -> int:
+        """Return the number of bytes of page indexes and footer."""
+        return len(self._tail)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``; errors as ``view``."""
@@ -509,13 +520,17 @@ THREADS = 16
 
 
 class SegmentFiles:
-    """``DataFiles`` that check the files of given segments only."""
+    """``DataFiles`` that check the files of given segments only.
 
-    def __init__(self, files: DataFiles, segments: Iterable[Segment]) -> None:
+    ``whole`` is the most bytes of a file that is loaded by one request where one is a round trip.
+    """
+
+    def __init__(self, files: DataFiles, segments: Iterable[Segment], *, whole: int = 0) -> None:
         """Check the files of ``segments``."""
         self.remote = is_remote(files)
         self._files = files
         self._segments = {segment.path: segment for segment in segments}
+        self._whole = whole if self.remote else 0
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
@@ -526,9 +541,15 @@ class SegmentFiles:
             CorruptTable: it differs from its entry in the log.
             ChecksumMismatch: its footer was damaged after it was written.
         """
-        with self._files.open(path) as source:
-            segment = self._segments.get(path)
-            yield checked_source(source, segment) if segment else source
+        segment = self._segments.get(path)
+        if segment is None or segment.footer is None:  # nothing is read to find a missing file
+            with self._files.open(path) as source:
+                yield checked_source(source, segment) if segment else source
+            return
+        with open_known(self._files, path, segment.size) as source:
+            small = source.size <= self._whole
+            held = MemorySource(path, source.read_at(0, source.size)) if small else source
+            yield checked_source(held, segment)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:

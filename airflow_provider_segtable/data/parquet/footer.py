@@ -142,7 +142,7 @@ def read_footer(source: Source, like: Footer | None = None) -> Footer:
     """Load a file's footer.
 
     Args:
-        source: the open file.
+        source: the open file; one that knows the size of its tail has that in memory.
         like: another file's footer; reading is faster if the schemas are equal.
 
     Raises:
@@ -154,7 +154,8 @@ def read_footer(source: Source, like: Footer | None = None) -> Footer:
         raise CorruptTable(
             f"{source.path} has {size} bytes: that is not a Parquet file; restore it"
         )
-    tail = source.read_at(max(0, size - _TAIL), min(size, _TAIL))
+    near = min(size, getattr(source, "tail_size", _TAIL))
+    tail = source.read_at(size - near, near)
     if tail.endswith(_ENCRYPTED_MAGIC):
         raise UnsupportedFormat(f"{source.path} is encrypted: rewrite it without encryption")
     if not tail.endswith(MAGIC):

@@ -11,7 +11,7 @@ Reading rows:
 4. Row groups in which no row can match a condition are not read (rules 9 to 11).
 5. Memory holds the bytes of one stretch of row groups, however large the file is. From an object
    store the column chunks of a stretch are loaded together: neighbours by one request, the others
-   in parallel.
+   in parallel. A file of up to ``WHOLE`` bytes is one request.
 6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
 7. Row groups of a few rows or bytes are decoded in the calling thread: handing them to other
    threads costs more than it saves.
@@ -46,7 +46,7 @@ from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.open_files import is_remote, load_ranges
+from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
@@ -207,6 +207,13 @@ BATCH_ROWS = 65_536
 READ_AHEAD = 16 << 20
 """The bytes of row groups that are loaded together, unless one alone has more."""
 
+WHOLE = 1_000_000
+"""The most bytes of a file that a store with round trips sends by one request.
+
+A footer and the column chunks are two requests in a row, the whole file is one: so many bytes take
+less time than the round trip. Blocks of checksums, too, would make up much of so small a file.
+"""
+
 SMALL = 256 << 10
 """The most bytes of row groups that the calling thread decodes alone."""
 
@@ -329,7 +336,7 @@ class SegmentRead:
 
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
-        with self._opened() as (parquet, choice, _):
+        with self._opened(planned=True) as (parquet, choice, _):
             return FilePlan(
                 path=self.segment.path,
                 bytes=self.segment.size,
@@ -362,13 +369,20 @@ class SegmentRead:
             yield some
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
+    def _opened(
+        self, *, planned: bool = False
+    ) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
         segment = self.segment
         words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
-        files = SegmentFiles(self.files, [segment]) if self.checked else self.files
+        files = SegmentFiles(self.files, [segment], whole=0 if planned else WHOLE)
+        opening = (
+            files.open(segment.path)
+            if self.checked
+            else open_known(self.files, segment.path, segment.size)
+        )
         try:
             with (
-                files.open(segment.path) as source,
+                opening as source,
                 opened(
                     SourceFile(source),
                     self.schema,

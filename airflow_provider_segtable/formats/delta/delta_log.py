@@ -72,7 +72,6 @@ from airflow_provider_segtable.formats.delta.published_version import (
     UNKNOWN,
     Base,
     Changes,
-    Own,
     Placed,
     Seen,
     encoded_path,
@@ -84,7 +83,8 @@ from airflow_provider_segtable.formats.delta.published_version import (
     ruined,
 )
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.together import together
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(
@@ -439,21 +439,24 @@ class DeltaLog:
 
         A version with all files follows none: readers start from its checkpoint.
         """
-        listing = listed(self.storage, known.number)
+        unseen = known.own.seen is None
+        listing, attempt = together(
+            self.storage,
+            lambda: listed(self.storage, known.number),
+            lambda: self.info(known.number).get("txnId") if unseen else known.own.attempt,
+        )
         entry = listing.commits.get(known.number)
-        if entry is None or listing.gap(known.number) >= 0 or not self._is_unchanged(known, entry):
+        if entry is None or listing.gap(known.number) >= 0:
+            return None
+        if attempt != known.own.attempt or (
+            known.own.seen and known.own.seen != (entry.size, entry.modified)
+        ):
             return None
         if later := listing.after(known.number, self.storage.uri):
             with suppress(Disordered):
                 return self._version(Base.of(known), listing, later, known.own.attempt)
             return None
         return replace(known, own=replace(known.own, seen=Seen(entry.size, entry.modified)))
-
-    def _is_unchanged(self, known: Published, entry: Entry) -> bool:
-        own: Own = known.own
-        if own.seen:
-            return own.seen == (entry.size, entry.modified)
-        return self.info(known.number).get("txnId") == own.attempt
 
     def _version(
         self, base: Base, listing: Listing, later: tuple[int, ...], before: str = ""

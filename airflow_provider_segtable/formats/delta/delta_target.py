@@ -58,6 +58,7 @@ from airflow_provider_segtable.formats.format import Contents, Published, Revisi
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.local import SystemRandomness
+from airflow_provider_segtable.storage.together import together
 
 FEWEST, MOST = 10, 100
 """Versions from one checkpoint to the next one."""
@@ -116,15 +117,18 @@ class DeltaTarget:
         After a removal another version may have the number of the one before.
         """
         before = put.number - 1
-        there = listed(self._storage, max(before, 0))
+        own = vectors_path(UUID(put.own.attempt))
+        named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}
+        there, follows, vectors = together(
+            self._storage,
+            lambda: listed(self._storage, max(before, 0)),
+            lambda: self._follows(put),
+            lambda: {each.path for each in self._storage.list(VECTORS)} if own in named else {own},
+        )
         whole = before < 0 or before in there.commits or there.checkpoint >= before
         if not whole or (put.number not in there.commits and there.checkpoint < put.number):
             return False
-        if not self._follows(put):
-            return False
-        own = vectors_path(UUID(put.own.attempt))
-        named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}
-        return own not in named or own in {each.path for each in self._storage.list(VECTORS)}
+        return follows and own in vectors
 
     def _follows(self, put: Published) -> bool:
         """Return whether the version before is the one that this one follows, or is unknown."""

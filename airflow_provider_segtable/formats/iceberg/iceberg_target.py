@@ -2,8 +2,9 @@
 
 1. A version is ``vN.metadata.json``, created by put-if-absent after all files that it names. If the
    reply is lost, the stored bytes show its author: they have the snapshot's random id.
-2. The hint is brought to the newest version afterwards. Readers that use the hint alone may be
-   one version behind for a moment, or until the next put if the hint could not be written.
+2. The hint is brought to the newest version afterwards: by ``put``, and by ``holds`` if another
+   publisher has put one meanwhile. Readers that use the hint alone may be one version behind for a
+   moment, or until the next put if the hint could not be written.
 3. Files have ids of all columns and of all fields within them, or none and the columns of schema
    0: Iceberg's readers use either ids alone, or names alone. Others are refused.
 """
@@ -12,6 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.errors import (
@@ -43,6 +45,7 @@ from airflow_provider_segtable.formats.iceberg.entries import (
     spec_of,
 )
 from airflow_provider_segtable.formats.iceberg.manifest import (
+    SMALL,
     Changed,
     Manifest,
     Part,
@@ -66,6 +69,7 @@ from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.local import SystemRandomness
+from airflow_provider_segtable.storage.together import for_each, found_together, together
 
 Json = dict[str, Any]
 _AT_ONCE = 8
@@ -94,9 +98,10 @@ class IcebergTarget:
     def load(self, known: Published | None = None) -> Published | None:
         """Return the newest published version; None if there is none."""
         gone = 0
-        while stored := self._versions.stored():
+        stored, versions = self._looked(known)
+        while stored:
             try:
-                return self._versions.load(max(stored), min(stored), known)
+                return versions.load(max(stored), min(stored), known)
             except NotFound as error:  # swept or removed meanwhile, unless it is still stored
                 gone += max(stored) in self._versions.stored()
                 if gone == _READS:
@@ -104,7 +109,24 @@ class IcebergTarget:
                         f"version {max(stored)} in {self.address} is not whole ({error}): "
                         f"{names.WAY_OUT}"
                     ) from error
+                stored, versions = self._versions.stored(), self._versions
         return None
+
+    def _looked(self, known: Published | None) -> tuple[dict[int, Instant], Versions]:
+        """Return the stored versions, and a reader that has read what a known one consists of.
+
+        Both are requested together: mostly the known version is the newest one.
+        """
+        chain: Chain | None = known.own if known else None
+        if known is None or chain is None or chain.metadata is None or not self._storage.remote:
+            return self._versions.stored(), self._versions
+        paths = [names.version_path(known.number), self._root.path(_list_of(known))]
+        stored, found = together(
+            self._storage,
+            self._versions.stored,
+            lambda: found_together(self._storage, paths),
+        )
+        return stored, Versions(self._storage, self._root, read=found)
 
     def remains(self) -> Published | None:
         """Return the remains of any target, for a version with all files to follow; or None."""
@@ -115,16 +137,25 @@ class IcebergTarget:
 
         After a removal another version may have the number of the one before.
         """
-        stored = self._versions.stored_anyhow()
-        if put.number not in stored:
-            return max(stored, default=0) > put.number
-        if not self._versions.follows(put.number, put.own.metadata["snapshots"][-1]):
-            return False
-        there = {each.path for folder in names.WRITTEN for each in self._storage.list(folder)}
-        path = _list_of(put)
-        return {self._root.path(path), *put.own.written} <= there and all(
-            self._root.path(each.uri) in there for each in put.own.manifests
+        snapshot = put.own.metadata["snapshots"][-1]
+        stored, follows, *there = together(
+            self._storage,
+            self._versions.stored_anyhow,
+            lambda: self._versions.follows(put.number, snapshot),
+            *(partial(self._paths, folder) for folder in names.WRITTEN),
         )
+        newest = max(stored, default=0)
+        if newest > put.number:
+            with suppress(StorageError):  # it is a hint; rule 2
+                self._hint(newest)
+        if put.number not in stored:
+            return newest > put.number
+        named = {_list_of(put), *(each.uri for each in put.own.manifests)}
+        needed = {*map(self._root.path, named), *put.own.written}
+        return follows and needed <= set[str]().union(*there)
+
+    def _paths(self, folder: str) -> set[str]:
+        return {each.path for each in self._storage.list(folder)}
 
     def take_back(self, put: Published) -> None:
         """Delete the files of a version that this process put, unless another one follows it."""
@@ -154,7 +185,7 @@ class IcebergTarget:
         if not self._created(path, data):
             return None
         with suppress(StorageError):  # it is a hint; rule 2
-            self._hint(made.number)
+            self._storage.replace(names.HINT, str(made.number).encode())
         return made
 
     def contents(self, head: Published) -> Mapping[str, Contents]:
@@ -228,10 +259,13 @@ class _Attempt:
         found = revised(
             self._old.manifests, changed, self._stamp, self._root, self._versions.entries
         )
-        manifests = [*found.kept, *self._manifests(found.parts)]
+        made = self._manifests(found.parts)
+        manifests = [*found.kept, *(each for each, _ in made)]
         path = names.list_path(self._number, self._token)
         parent = None if self._anew else self._old.snapshot
-        self._storage.create(path, encode_list(manifests, self._stamp, parent))
+        files = [(self._root.path(each.uri), data) for each, data in made]
+        files.append((path, encode_list(manifests, self._stamp, parent)))
+        self._results(lambda file: self._storage.create(*file), files)
         metadata = self._metadata(path, manifests, found.parts, changed.spec)
         return self._published(metadata, manifests, changed)
 
@@ -282,23 +316,28 @@ class _Attempt:
         self._written = tuple(
             names.deletes_path(self._number, self._token, at) for at in range(len(files))
         )
-        return _results(write, list(enumerate(files)))
+        return self._results(write, list(enumerate(files)))
 
-    def _manifests(self, parts: Sequence[Part]) -> list[Manifest]:
+    def _manifests(self, parts: Sequence[Part]) -> list[tuple[Manifest, bytes]]:
+        """Return the manifests to write, with their bytes."""
         schema = schema_json(self._revision.table.schema)
-
-        def write(numbered: tuple[int, Part]) -> Manifest:
-            at, part = numbered
-            path = names.manifest_path(self._number, self._token, at)
+        made: list[tuple[Manifest, bytes]] = []
+        for at, part in enumerate(parts):
+            uri = self._root.at(names.manifest_path(self._number, self._token, at))
             data = encode_manifest(part.entries, part.content, part.spec, schema, part.keys)
-            self._storage.create(path, data)
-            uri = self._root.at(path)
             record = manifest_record(
                 part.entries, part.content, part.spec, uri, len(data), self._stamp
             )
-            return Manifest(record=record, keys=part.keys)
+            held = data if len(part.keys) < SMALL else b""
+            made.append((Manifest(record=record, keys=part.keys, data=held), data))
+        return made
 
-        return _results(write, list(enumerate(parts)))
+    def _results(self, act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Return the results of an action for all items, in parallel if that pays."""
+        if len(items) <= _AT_ONCE:
+            return for_each(self._storage, act, items)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(act, items))
 
     def _metadata(
         self, path: str, manifests: Sequence[Manifest], parts: Sequence[Part], spec: Spec
@@ -366,14 +405,6 @@ def _check_ids(revision: Revision) -> None:
             f"ids of columns, by which Iceberg's readers go{columns}: write them anew "
             "(segtable compact TABLE --kind major), then publish again"
         )
-
-
-def _results(act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return the results of an action for all items, in parallel if there are many."""
-    if len(items) <= _AT_ONCE:
-        return [act(item) for item in items]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(act, items))
 
 
 def _json(metadata: Json) -> bytes:

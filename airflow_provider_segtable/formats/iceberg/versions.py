@@ -105,9 +105,22 @@ class Chain:
 class Versions:
     """The versions in the root of a table."""
 
-    def __init__(self, storage: Storage, root: Root | None = None) -> None:
-        """Read below the storage's root; its URI was ``root`` when versions were put."""
+    def __init__(
+        self,
+        storage: Storage,
+        root: Root | None = None,
+        *,
+        read: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Read below the storage's root.
+
+        Args:
+            storage: the storage.
+            root: its URI when versions were put; that of the storage by default.
+            read: files that have just been read, by path.
+        """
         self._storage = storage
+        self._read_before = read or {}
         self.root = root or Root(uri=storage.uri)
 
     def where(self, metadata: Json) -> "Versions":
@@ -142,8 +155,12 @@ class Versions:
         """
         return self._read(names.version_path(number))
 
+    def _bytes(self, path: str) -> bytes:
+        data = self._read_before.get(path)
+        return self._storage.read(path) if data is None else data
+
     def _read(self, path: str) -> Json:
-        data = self._storage.read(path)
+        data = self._bytes(path)
         with self._decoding(path):
             found = json.loads(data)
             _ = found["format-version"]  # without it, it is not an Iceberg table
@@ -230,7 +247,7 @@ class Versions:
         path = self.root.path(snapshot["manifest-list"])
         have = {each.uri: each for each in known.own.manifests} if known else {}
         with self._decoding(path):
-            records = decode_list(self._storage.read(path))
+            records = decode_list(self._bytes(path))
         return [have.get(record["manifest_path"]) or self._manifest(record) for record in records]
 
     def contents(self, manifests: Collection[Manifest]) -> Mapping[str, Contents]:
@@ -274,7 +291,7 @@ class Versions:
         """Return the entries of a manifest."""
         path = self.root.path(manifest.uri)
         with self._decoding(path):
-            return decode_entries(self._storage.read(path))
+            return decode_entries(manifest.data or self._storage.read(path))
 
     def _manifest(self, record: Json) -> Manifest:
         path = self.root.path(record["manifest_path"])

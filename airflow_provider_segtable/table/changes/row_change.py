@@ -172,7 +172,8 @@ def change(
         commit_id: equal ids change once.
         wait_s: how long to wait for the coordinator.
         priority: lock priority of the appended rows against compactions.
-        state: any earlier state of the table; saves reading the log again.
+        state: the newest state of the table, if the caller has read it for this change; on a
+            local storage any earlier one.
 
     Raises:
         ChangeConflict: other writers changed the same rows first, ``TRIES`` times.
@@ -180,7 +181,10 @@ def change(
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
     log = ports.log
-    state = log.refresh(state) if state else log.load()
+    if state is None:
+        state = log.load()
+    elif not ports.storage.remote:
+        state = log.refresh(state)
     before = landed_before(log, commit_id, state)
     if before is not None:
         return before
@@ -208,7 +212,7 @@ def landed_before(log: EventLog, commit_id: str | None, state: State) -> ChangeR
 
 
 def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
-    event = log.event(n)
+    event = log.last_event(state) if n == state.n else log.event(n)
     action = event.action if event else None
     if not isinstance(action, RowsChanged):
         return ChangeResult(n=n, state=state, matched=0, deleted=None, inserted=0)

@@ -178,7 +178,8 @@ def run_change(
     request = at_one_time(ports, request, state.table.schema.names)
     if state.table.kind.deletion is DeletionForm.TOMBSTONES:
         return change_keys(ports, request, state, engine)
-    return carry_out(ports, request, partial(find_rows, request, engine), wait_s=wait_s)
+    find = partial(find_rows, request, engine)
+    return carry_out(ports, request, find, state, wait_s=wait_s)
 
 
 def at_one_time(ports: TableContext, request: Asked, columns: Sequence[str]) -> Asked:
@@ -209,11 +210,19 @@ def _set_at(given: Mapping[str, Any], at: Instant, columns: Sequence[str]) -> di
 
 
 def carry_out(
-    ports: TableContext, request: ChangeRequest | Overwrite, find: Find, *, wait_s: float
+    ports: TableContext,
+    request: ChangeRequest | Overwrite,
+    find: Find,
+    state: State,
+    *,
+    wait_s: float,
 ) -> ChangeResult:
-    """Commit the rows of ``find``, or count them in a dry run; errors as ``run_change``."""
+    """Commit the rows of ``find``, or count them in a dry run; errors as ``run_change``.
+
+    ``state`` is the newest one.
+    """
     if request.dry_run:
-        return _dry_run_result(find, Snapshot(ports=ports, state=ports.log.load()))
+        return _dry_run_result(find, Snapshot(ports=ports, state=state))
     return change(
         ports,
         find,
@@ -221,6 +230,7 @@ def carry_out(
         reason=str(request),
         commit_id=request.commit_id or ports.randomness.token(),
         wait_s=wait_s,
+        state=state,
     )
 
 
@@ -333,7 +343,8 @@ def run_overwrite(
             "another run would not replace them: leave them out, or overwrite more; nothing was "
             "written"
         )
-    return carry_out(ports, request, partial(_effect, request, new, engine), wait_s=wait_s)
+    effect = partial(_effect, request, new, engine)
+    return carry_out(ports, request, effect, state, wait_s=wait_s)
 
 
 def _as_logged(request: Overwrite, snapshot: Snapshot) -> Overwrite:

@@ -19,6 +19,7 @@
    valid while its last event is still in the log. A log that has read one table does not go on
    with another one that was created in its place: that is ``TableGone``. A writer on a remote
    storage begins with ``for_writing``, which lists no markers: its commit lists them after its put.
+   The last event that was read is cached, too.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
@@ -147,6 +148,7 @@ class EventLog:
         """Use ``storage``, without reading it yet."""
         self.storage = storage
         self._newest: State | None = None
+        self._event: Event | None = None
 
     def load(self) -> State:
         """Return the newest state.
@@ -183,10 +185,43 @@ class EventLog:
         newest = known if known.dropped else self._newest_of(known, known.n + 1) or known
         return self._present(newest, known)
 
-    def remember(self, state: State) -> State:
-        """Cache ``state`` as the newest one, and return it."""
+    def known(self) -> State:
+        """Return the newest state that this process knows; the log is read if it is local.
+
+        It may be outdated, so it is for a look at what a commit decides on the newest state.
+        Errors as ``load``.
+        """
+        known = self._newest
+        if known is None or known.dropped or not self.storage.remote:
+            return self.load()
+        return known
+
+    def newer(self, state: State) -> State:
+        """Return the newest state that this process knows of the table of a state.
+
+        On a local storage it is the given one: the caller looks at the log.
+        """
+        known = self._newest
+        if known is None or not self.storage.remote or known.n <= state.n or known.dropped:
+            return state
+        return known if known.table.table_id == state.table.table_id else state
+
+    def remember(self, state: State, event: Event | None = None) -> State:
+        """Cache ``state`` as the newest one, and perhaps its event; return the state."""
         self._newest = state
+        if event is not None:
+            self._event = event
         return state
+
+    def last_event(self, state: State) -> Event | None:
+        """Return the event that led to a state; None if it has expired.
+
+        The last event that this process read or put is not read again: events never change. One
+        that was read while its number expired may be another one, and has another time.
+        """
+        last = self._event
+        same = last is not None and (last.n, last.time) == (state.n, state.time)
+        return last if same else self.event(state.n)
 
     def _load(self) -> State:
         base, state = self._opened()
@@ -373,6 +408,8 @@ class EventLog:
         event = decode(data, f"{self.storage.uri}/{path}")
         if event.n != n:
             raise CorruptTable(f"{self.storage.uri}/{path} holds event {event.n}: files were mixed")
+        if self._event is None or self._event.n <= n:
+            self._event = event
         return event
 
     def has(self, n: int) -> bool:

@@ -39,7 +39,9 @@ The status of a format, as a value:
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -63,6 +65,7 @@ from airflow_provider_segtable.planning.properties import (
     PublishSettings,
     property_of,
 )
+from airflow_provider_segtable.storage.together import together
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publications import Publication, Registration
 from airflow_provider_segtable.table.publishing.refusing import refusal
@@ -206,6 +209,7 @@ def publish(
     *,
     full: bool = False,
     report: Report = silent,
+    ahead: Published | None = None,
 ) -> PublishOutcome:
     """Publish the newest version of a table in a format.
 
@@ -215,6 +219,7 @@ def publish(
         state: the newest version, if the caller knows it; by default the log is read.
         full: publish all files anew over any damaged target.
         report: called with the current step, the number of files done, and of all files.
+        ahead: the newest published version, if the caller has just read it.
 
     Raises:
         ForeignTable: another tool's table is in the place of the target.
@@ -228,7 +233,35 @@ def publish(
             state = ports.log.load()
         elif waited:
             state = ports.log.refresh(state)
-        return _Publisher(ports, form, state, full=full, report=report).run()
+        ahead = None if waited else ahead
+        return _Publisher(ports, form, state, full=full, report=report, ahead=ahead).run()
+
+
+def read_ahead(ports: TableContext) -> tuple[State, dict[str, Published]]:
+    """Return the newest version of the log, and the newest published ones, by format.
+
+    They are requested together, where a request is a round trip and this process knows an earlier
+    published version. One that cannot be read is left to ``publish``.
+
+    Raises:
+        TableGone, StorageError: the table's log cannot be read.
+    """
+    known = {name: last for name in ports.formats if (last := ports.publications.last(name))}
+    if not known or not ports.storage.remote:
+        return ports.log.load(), {}
+    switched = PublishSettings.read(ports.log.known().table.properties).formats
+    known = {name: known[name] for name in switched if name in known}
+
+    def read(name: str) -> Published | None:
+        with suppress(SegtableError):
+            target = ports.formats[name].target(ports.storage, ports.randomness)
+            return target.load(known[name].published)
+        return None
+
+    state, *found = together(
+        ports.storage, ports.log.load, *(partial(read, name) for name in known)
+    )
+    return state, {name: each for name, each in zip(known, found, strict=True) if each is not None}
 
 
 @dataclass(slots=True)
@@ -240,6 +273,7 @@ class _Publisher:
     state: State
     full: bool = field(kw_only=True)
     report: Report = field(kw_only=True)
+    ahead: Published | None = field(kw_only=True)
     published: Published | None = None
     mended: str = ""
     target: Target = field(init=False)
@@ -277,9 +311,10 @@ class _Publisher:
 
     def _load(self, known: Published | None) -> None:
         """Read the target; if it is damaged, or for a full publication, read its remains."""
+        ahead, self.ahead = self.ahead, None
         try:
             if not self.full:
-                self.published = self.target.load(known)
+                self.published = ahead or self.target.load(known)
                 return
         except CorruptTable as error:
             remains = self.target.remains()
@@ -338,11 +373,11 @@ class _Publisher:
             return Refused(format=self.form.name, reason=f"{refused}")
         if put is None:
             return None
-        newest = self._newest(put)
+        newest, holds = self._looked_after(put)
         if off := self._switched_off(newest):
             self._take_back(put)
             return Refused(format=self.form.name, reason=off)
-        if not self.target.holds(put):
+        if not holds:
             self._take_back(put)
             return None
         self._keep(put)
@@ -382,14 +417,21 @@ class _Publisher:
         publications.register(name, Registration(version=version, why=why, at=now))
         return why
 
-    def _newest(self, put: Published) -> State:
-        """Return the newest version of the log, after a put (rule 4)."""
+    def _looked_after(self, put: Published) -> tuple[State, bool]:
+        """Return the newest version of the log, and whether the target holds (rules 4 and 5).
+
+        Each look is after the put; which of both is first does not matter.
+        """
+        log, state = self.ports.log, self.state
         try:
-            return self.ports.log.refresh(self.state)
+            newest, holds = together(
+                self.ports.storage, lambda: log.refresh(state), lambda: self.target.holds(put)
+            )
         except TableGone:
             self._take_back(put)
             withdraw(self.ports, self.form)
             raise
+        return newest, holds
 
     def _take_back(self, put: Published) -> None:
         self.target.take_back(put)

@@ -148,7 +148,7 @@ def revision(
         NotFound: a file was cleaned meanwhile: the version is too old.
         CorruptTable, StorageError: a file could not be read.
     """
-    event = ports.log.event(state.n)
+    event = ports.log.last_event(state)
     if event is None:
         return None
     files = tuple(changes.shown.values())

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from tests.simulation.disasters import mixed
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
@@ -57,6 +59,21 @@ MOVERS = Shape(
     tenders=1,
     hours=3,
 )
+FEW = Shape(
+    appenders=0,
+    upserters=2,
+    upserts_each=2,
+    streams=1,
+    batches_each=2,
+    changers=1,
+    changes_each=1,
+    compactors=2,
+    planners=1,
+    asks=2,
+    cleaners=1,
+)
+"""As many as play in a few seconds."""
+GUESSED = frozenset({"upsert", "batch", "semi-major", "major"})
 MOVED = frozenset(
     {"crash", "upsert", "batch", "divided", "by hour", "IndexForwarded", "Cleaned", "fed"}
 )
@@ -117,6 +134,12 @@ def test_everybody_at_once() -> None:
     And every scan with a condition, through indexes that are built, fed, rebuilt and dropped.
     """
     survives(EVERYBODY, without_excuse, SEEDS, WANTED)
+
+
+@pytest.mark.usefixtures("round_trips")
+def test_writers_of_keys_guess() -> None:
+    """The same where a request is a round trip, so that commits put before they look."""
+    survives(FEW, without_excuse, (3, *range(3)), GUESSED)
 
 
 def test_keys_move() -> None:

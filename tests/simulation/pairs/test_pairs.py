@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.pairs.actions import ACTIONS
-from tests.simulation.pairs.matrix import LONG, held_once, matrix, one_play
-from tests.simulation.pairs.pair import AGES, KINDS, base, fits, fitting, solo
+from tests.simulation.pairs.matrix import LONG, held_once, luck, matrix, one_play
+from tests.simulation.pairs.pair import AGES, KINDS, _alone, base, fits, fitting, solo
 
 ELSEWHERE = {
     "Voided": "an append whose files are lost gives its id up: the simulation of faults",
@@ -89,6 +89,26 @@ def test_an_action_is_held_beside_others(kind: str, age: str, first: str) -> Non
     except AssertionError as error:
         error.add_note(str(play))
         raise
+
+
+@pytest.fixture
+def other_effects(round_trips: None) -> Iterator[None]:  # noqa: ARG001
+    """Forget the effects of actions: there are others where a request is a round trip."""
+    _alone.cache_clear()
+    yield
+    _alone.cache_clear()
+
+
+@pytest.mark.usefixtures("other_effects")
+@pytest.mark.parametrize(
+    ("kind", "age", "first"), [each for each in held_once() if luck(f"{each}") % 16 == 0]
+)
+def test_an_action_is_held_where_requests_are_round_trips(kind: str, age: str, first: str) -> None:
+    """Every reader agrees with the model where commits put before they look, too."""
+    play = one_play(kind, age, first)
+    assert play is not None or first in IDLE
+    if play is not None:
+        play.run()
 
 
 @pytest.mark.long

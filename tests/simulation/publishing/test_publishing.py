@@ -61,6 +61,12 @@ def test_seeds_survive() -> None:
     assert sum(oracle.versions for oracle in oracles) > 30
 
 
+@pytest.mark.usefixtures("round_trips")
+def test_seeds_survive_where_requests_are_round_trips() -> None:
+    """The same where a publisher goes by what it knows, and looks after its put."""
+    assert simulate(4, SMALL["keyed"], FEW, "keyed").versions > 1
+
+
 @pytest.mark.parametrize("kind", [*SMALL])
 def test_seeds_of_other_kinds_survive(kind: str) -> None:
     """Base files, and groups that are rolled up perfectly, are published as promised, too."""
@@ -115,7 +121,7 @@ def caught(first: int, most: int = 20, kind: str = "append") -> bool:
 def test_ignoring_targets_is_caught(alone: pytest.MonkeyPatch) -> None:
     """Did a cleaner not ask what is published, the files of a head would go."""
     alone.setattr(cleaning, "published_paths", lambda *_: frozenset())
-    assert caught(17)
+    assert caught(23)
 
 
 def test_comparing_paths_alone_is_caught(alone: pytest.MonkeyPatch) -> None:

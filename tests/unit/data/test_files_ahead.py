@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from airflow_provider_segtable.core.errors import AlreadyExists
+from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
 from airflow_provider_segtable.data import files_ahead
-from airflow_provider_segtable.data.files_ahead import AT_ONCE, SMALL_FILE, read_ahead
+from airflow_provider_segtable.data.files_ahead import AT_ONCE, SMALL_FILE, FilesAhead, read_ahead
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.open_files import (
     COLLECTED,
@@ -21,6 +21,8 @@ from airflow_provider_segtable.data.open_files import (
     MemoryFiles,
     joined_ranges,
 )
+from airflow_provider_segtable.data.parquet import segment_scan
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import Source
 from tests.unit.data.making import MOVE, REWRITE, content, job, rich, written
 
@@ -232,6 +234,94 @@ def test_a_minor_compaction_loads_each_small_input_once(grain: Any) -> None:
     opened = [path for path in files.opened if path in {one.path for one in segments}]
     assert sorted(opened) == sorted(one.path for one in segments)
     assert content(files, results).equals(pa.concat_tables(tables))
+
+
+class Ranges(RemoteFiles):
+    """Remote files of known sizes, which note the ranges that are read of them."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        super().__init__()
+        self.read: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def open_known(self, path: str, size: int) -> Iterator[Source]:
+        """Open without a request."""
+        with MemoryFiles.open(self, path) as source:
+            assert source.size == size
+            yield NotedSource(source, self.read)
+
+
+class NotedSource:
+    """An open file that notes what is read."""
+
+    def __init__(self, inner: Source, read: list[tuple[str, int, int]]) -> None:
+        """Note into ``read``."""
+        self.path, self.size = inner.path, inner.size
+        self.inner, self.read = inner, read
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Note and read."""
+        self.read.append((self.path, offset, offset + length))
+        return self.inner.read_at(offset, length)
+
+
+def test_a_small_file_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole file, or its end and then its columns; its size is in the log."""
+    files = Ranges()
+    (segment,) = written(files, [rich(500)])
+    assert segment.footer is not None
+
+    def scanned() -> pa.Table:
+        files.read.clear()
+        read = SegmentRead(files, segment, schema=rich(1).schema, time_column="at")
+        return pa.Table.from_batches(read.batches())
+
+    assert scanned().num_rows == 500
+    assert files.read == [(segment.path, 0, segment.size)]
+    monkeypatch.setattr(segment_scan, "WHOLE", 0)
+    assert scanned().num_rows == 500
+    assert files.read[0] == (segment.path, segment.footer.start, segment.size)
+    assert files.opened == []
+
+
+@pytest.mark.parametrize("grain", [MOVE, REWRITE])
+def test_a_compaction_of_more_than_fits_loads_each_byte_once(
+    grain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the ends of all files, then the rows, large files in pieces, within the memory."""
+    files = Ranges()
+    tables = [rich(200, seed) for seed in range(5)]
+    segments = written(files, tables)
+    size = segments[0].size
+    monkeypatch.setattr(files_ahead, "MEMORY", 2 * size)
+    monkeypatch.setattr(files_ahead, "AHEAD", size)
+    monkeypatch.setattr(files_ahead, "SMALL_FILE", size - 100)  # some are small, some are not
+    monkeypatch.setattr(files_ahead, "PIECE", size // 4)
+    held: list[int] = []
+    forget = FilesAhead._forget
+
+    def noted(ahead: FilesAhead, needed: set[int], more: int) -> None:
+        forget(ahead, needed, more)
+        held.append(sum(map(ahead._size, ahead._loads)) + more)
+
+    monkeypatch.setattr(FilesAhead, "_forget", noted)
+    results = run_minor(job(segments, grain=grain), files)
+    inputs = [each for each in files.read if each[0] in {one.path for one in segments}]
+    assert len(inputs) == len({*inputs})
+    assert sum(end - start for _, start, end in inputs) < 1.5 * sum(one.size for one in segments)
+    assert max(held) <= 2 * size
+    assert files.opened == []
+    assert content(files, results).equals(pa.concat_tables(tables))
+
+
+def test_a_compaction_names_an_input_of_a_wrong_size() -> None:
+    """Its bytes are not used."""
+    files = RemoteFiles()
+    segments = written(files, [rich(50, seed) for seed in range(2)])
+    files.store[segments[1].path] += b"more"
+    with pytest.raises(CorruptTable, match=f"{segments[1].path} has .* bytes"):
+        run_minor(job(segments), files)
 
 
 def test_files_that_are_read_ahead_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
