@@ -170,7 +170,7 @@ def _unfit(
     yield from _identified(facts, table)
     bounds = facts.times.get(table.time_column)
     if bounds is None:
-        yield f"its column {table.time_column!r} is no time"
+        yield f"its column {table.time_column!r} is not a time"
     elif chunk is None:
         yield f"its rows are of {iso(bounds.first)} to {iso(bounds.last)}, in several time chunks"
 
