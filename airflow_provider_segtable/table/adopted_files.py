@@ -88,7 +88,9 @@ def decode_record(data: bytes, path: str) -> AdoptionRecord:
             definition=_canonical(body["table"]),
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise CorruptTable(f"{path} is not a record of an adoption ({error!r}): restore it") from None
+        raise CorruptTable(
+            f"{path} is not a record of an adoption ({error!r}): restore it"
+        ) from None
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,7 @@
 A pure function of what footers say (``data.adoption.file_facts``). A file is adopted if readers get
 exactly its rows from it, by the rules that hold for every file of schema 0 without field ids:
 
-1. The table is an append table, and all rows of the file lie in one of its time chunks.
+1. The table keeps rows as they are (an append table), and those of the file lie in one time chunk.
 2. The file has each column under the name and with the type that the table was created with. A
    column that was renamed or added since has another name, or none, in files without ids.
 3. A nullable column may be missing, and is null then. A column that the table lacks is refused,
@@ -29,7 +29,6 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.schema import HIDDEN, Column
-from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Interval, Layout, iso
 from airflow_provider_segtable.data.adoption.file_facts import FileFacts, TimeBounds
@@ -158,8 +157,9 @@ def _unfit(
 ) -> Iterator[str]:
     if facts.path in recorded:
         yield "a file of this name was adopted before: give it another name"
-    if not isinstance(table.kind, Append):
-        yield f"a table of kind {table.kind.name!r} keeps rows in another form"
+    hidden = [column.name for column in table.kind.hidden]
+    if hidden:
+        yield f"files of this table have further columns, such as {hidden[0]}"
     if not is_adopted(facts.path):
         yield "its path has other characters than A-Z a-z 0-9 . _ + = -, or is too long"
     first = table.schema_of(0)
