@@ -51,7 +51,7 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
 )
 from airflow_provider_segtable.core.publishing import ColumnStats, FileStats, ShownFile
-from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
@@ -97,6 +97,7 @@ class _Shape:
     schema: pq.ParquetSchema
     columns: tuple[_Column, ...]
     numbered: bool
+    unknown: str
 
 
 def stats_of(
@@ -174,6 +175,7 @@ def _shape(schema: pq.ParquetSchema, written: Schema) -> _Shape:
             if field.name in ids
         ),
         numbered=all(map(_is_numbered, stored)),
+        unknown=next((f.name for f in stored if _is_unknown(f) and f.name not in ids), ""),
     )
 
 
@@ -194,6 +196,7 @@ def _file_stats(metadata: pq.FileMetaData, shape: _Shape) -> FileStats:
     return FileStats(
         columns={column.id: _column_stats(groups, column) for column in shape.columns},
         numbered=shape.numbered,
+        unknown=shape.unknown,
         split_offsets=tuple(sorted(_start(group.column(0)) for group in groups)),
     )
 
@@ -271,6 +274,10 @@ def _is_nested(kind: pa.DataType) -> bool:
 def _leaves(kind: pa.DataType) -> int:
     """Return the number of columns that a type is stored in."""
     return sum(_leaves(field.type) for field in inner_fields(kind)) if _is_nested(kind) else 1
+
+
+def _is_unknown(field: "pa.Field[Any]") -> bool:
+    return FIELD_ID not in (field.metadata or {}) and not field.name.startswith(HIDDEN)
 
 
 def _is_numbered(field: "pa.Field[Any]") -> bool:

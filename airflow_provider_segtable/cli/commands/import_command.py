@@ -97,7 +97,7 @@ def import_files(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what becomes of each file; write nothing.")
+        bool, typer.Option("--dry-run", help="Show the decision about each file; write nothing.")
     ] = False,
     common: ZooKeeperOptions,
 ) -> None:
