@@ -347,10 +347,10 @@ class FileStats:
         columns: by the ids of the columns in the schema that the file was written with.
         numbered: whether all its columns, nested ones too, carry ids.
         split_offsets: where its row groups begin.
-        unknown: the first column without an id that the table never had; empty without one.
+        odd: why some of Iceberg's readers cannot read it although they find its columns; or empty.
     """
 
     columns: Mapping[int, ColumnStats] = field(default_factory=dict)
     numbered: bool = False
     split_offsets: tuple[int, ...] = ()
-    unknown: str = ""
+    odd: str = ""

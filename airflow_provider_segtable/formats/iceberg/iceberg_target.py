@@ -6,7 +6,7 @@
    one version behind for a moment, or until the next put if the hint could not be written.
 3. Files have ids of all columns and of all fields within them, or none and the columns of schema
    0: Iceberg's readers use either ids alone, or names alone. Others are refused, and so are files
-   with a column that has neither an id nor a name in the table (pyiceberg fails there).
+   where pyiceberg fails: with columns that the table never had, or with dictionaries of Arrow.
 """
 
 import json
@@ -355,11 +355,10 @@ def _list_of(put: Published) -> str:
 def _check_ids(revision: Revision) -> None:
     """Refuse files that some of Iceberg's readers would misread; rule 3."""
     for path, new in revision.shown.items():
-        if new.stats.unknown:
+        if new.stats.odd:
             raise PublishingRefused(
-                f"{path} has a column {new.stats.unknown!r}, which the table lacks and Iceberg's "
-                "readers refuse without an id: write it anew (segtable compact TABLE), then "
-                "publish again"
+                f"{path}, of another program, has {new.stats.odd}, where pyiceberg fails: write it "
+                "anew (segtable compact TABLE --kind major), then publish again"
             )
     within = nested(revision.table.schema)
     bare = [

@@ -36,11 +36,16 @@ NOW = Retention(hours=0, versions=1, orphan_hours=0)
 @pytest.fixture
 def ports(service: MemoryService, tmp_path: Path) -> TableContext:
     """A place on disk, with locks in memory: compactions open files by their address."""
+    return local_context(tmp_path, service)
+
+
+def local_context(root: Path, service: MemoryService) -> TableContext:
+    """Return the context of a folder, with locks in memory."""
     clock = SystemClock()
     return TableContext(
-        uri=str(tmp_path),
-        storage=LocalStorage(tmp_path),
-        files=LocalFiles(tmp_path),
+        uri=str(root),
+        storage=LocalStorage(root),
+        files=LocalFiles(root),
         clock=clock,
         randomness=SystemRandomness(),
         author="first",
