@@ -428,7 +428,8 @@ class _Run:
         self.decisions = [*map(self._unless_copied, self.decisions)]
 
     def _unless_copied(self, decision: Decision) -> Decision:
-        if decision.action is Action.COPY and _mark(decision.facts) in self.copied:
+        """Return the decision, or that its rows are there: other time chunks may fit it now."""
+        if decision.action is not Action.SKIP and _mark(decision.facts) in self.copied:
             return replace(decision, action=Action.SKIP, reason="its rows were copied already")
         return decision
 
@@ -551,9 +552,13 @@ class _Run:
         }
 
     def _copy_rest(self, report: Report) -> None:
-        rest = [each for each in self.decisions if each.action is Action.COPY]
-        for done, decision in enumerate(rest, start=1):
-            self._copy(decision.facts)
+        rest = [each.facts.path for each in self.decisions if each.action is Action.COPY]
+        for done, path in enumerate(rest, start=1):
+            self.state = self.ports.log.refresh(self._state)
+            self.decide()  # another run may have taken it
+            for decision in self.decisions:
+                if decision.facts.path == path and decision.action is Action.COPY:
+                    self._copy(decision.facts)
             report("copied", done, len(rest))
         self.state = self.ports.log.refresh(self._state)
 
