@@ -20,7 +20,7 @@ ownership to the user.
 import contextlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,7 +44,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import OWN
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Granularity, Instant, Interval
+from airflow_provider_segtable.core.time import Granularity, Instant, Interval, Layout
 from airflow_provider_segtable.data.adoption.decision import Action, Decision, decide
 from airflow_provider_segtable.data.adoption.derivation import (
     derived_granularity,
@@ -413,19 +413,21 @@ class _Run:
 
         ``planned`` says that the newest record's event may be committed first.
         """
-        known: Collection[str] = named_paths(self.state) if self.state else ()
-        layout = self.state.layout if self.state else self.table.layout()
+        given = {
+            "ignored": self.request.ignored,
+            "known": named_paths(self.state) if self.state else (),
+            "recorded": self.recorded - (self._open_paths() if planned else set()),
+        }
+        own = () if self.created else tuple(f"{name}/" for name in OWN)
         self.decisions = [
-            decide(
-                *(each, self.table, layout),
-                ignored=self.request.ignored,
-                known=known,
-                recorded=self.recorded - (self._open_paths() if planned else set()),
-            )
+            self._unless_copied(decide(each, self.table, self._layout, **given))
             for each in self.facts
-            if self.created or not each.path.lower().startswith(tuple(f"{n}/" for n in OWN))
+            if not each.path.lower().startswith(own)
         ]
-        self.decisions = [*map(self._unless_copied, self.decisions)]
+
+    @property
+    def _layout(self) -> Layout:
+        return self.state.layout if self.state else self.table.layout()
 
     def _unless_copied(self, decision: Decision) -> Decision:
         """Return the decision, or that its rows are there: other time chunks may fit it now."""
@@ -552,13 +554,9 @@ class _Run:
         }
 
     def _copy_rest(self, report: Report) -> None:
-        rest = [each.facts.path for each in self.decisions if each.action is Action.COPY]
-        for done, path in enumerate(rest, start=1):
-            self.state = self.ports.log.refresh(self._state)
-            self.decide()  # another run may have taken it
-            for decision in self.decisions:
-                if decision.facts.path == path and decision.action is Action.COPY:
-                    self._copy(decision.facts)
+        rest = [each for each in self.decisions if each.action is Action.COPY]
+        for done, decision in enumerate(rest, start=1):
+            self._copy(decision.facts)
             report("copied", done, len(rest))
         self.state = self.ports.log.refresh(self._state)
 

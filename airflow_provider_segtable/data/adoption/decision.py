@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.schema import HIDDEN, Column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Interval, Layout, iso
+from airflow_provider_segtable.core.time import ALL_TIME, Interval, Layout, iso
 from airflow_provider_segtable.data.adoption.file_facts import FileFacts, TimeBounds
 from airflow_provider_segtable.data.arrow_schema import inner_fields, parse_type, storable_type
 from airflow_provider_segtable.data.parquet.table_file import id_of, identified
@@ -143,6 +143,11 @@ def _lacking(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
     bounds = facts.times.get(table.time_column)
     if facts.rows and bounds is not None and bounds.nulls:
         yield f"its event time {table.time_column!r} has nulls: drop these rows"
+    if bounds is not None and not (ALL_TIME.holds(bounds.first) and ALL_TIME.holds(bounds.last)):
+        yield (
+            f"its event time {table.time_column!r} is not within {ALL_TIME}: drop such rows, or "
+            "check the unit"
+        )
     for column in table.schema.numbered:
         added = column.old_name == ""
         if column.name not in facts.columns.names and not (column.nullable or added):
@@ -166,6 +171,8 @@ def _unfit(
     for column in table.schema.numbered:
         if column.name in facts.columns.names:
             yield from _differing(facts, column, first.find(column.old_name))
+        elif column.old_name in facts.columns.names:
+            yield f"column {column.old_name!r} was renamed to {column.name!r} in the table"
     yield from _of_dropped(facts, table)
     yield from _identified(facts, table)
     bounds = facts.times.get(table.time_column)
@@ -200,9 +207,9 @@ def _of_dropped(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
 
 
 def _extended(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.BaseExtensionType) or any(
-        _extended(each.type) for each in inner_fields(kind)
-    )
+    """Return whether readers of Parquet take a type for different ones."""
+    odd = isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind)
+    return odd or any(_extended(each.type) for each in inner_fields(kind))
 
 
 def _identified(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
