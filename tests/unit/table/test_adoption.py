@@ -1,6 +1,7 @@
 """Adoption: files of a folder become files of a table, and stay where they are."""
 
 import io
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,14 +12,17 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.log.families.append_events import Adopted
+from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
 from airflow_provider_segtable.data.adoption.decision import Action
 from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.repair import plan_repair, repair
-from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.health.verify import same_state, verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.local import LocalStorage, SystemClock, SystemRandomness
+from airflow_provider_segtable.table import adoption
+from airflow_provider_segtable.table.adopted_files import listed_records, record_path
 from airflow_provider_segtable.table.adoption import (
     Adoption,
     AdoptionRequest,
@@ -26,6 +30,8 @@ from airflow_provider_segtable.table.adoption import (
     plan_adoption,
 )
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.dropping import drop
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.support.in_memory import in_another_process
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -206,8 +212,6 @@ def test_a_dropped_table_takes_its_adopted_files_along(ports: TableContext) -> N
     three_days(ports)
     adopted(ports)
     put(ports, "day=0/other.parquet", rows(0, range(100, 110)))
-    from airflow_provider_segtable.table.dropping import drop
-
     drop(ports)
     assert paths(ports) == ["day=0/other.parquet"]
 
@@ -218,3 +222,133 @@ def test_without_a_file_to_adopt_there_is_no_table(ports: TableContext) -> None:
     with pytest.raises(InvalidInput, match=r"day=0/x.parquet: column 'day' is only in the names"):
         adopt(ports, AdoptionRequest())
     assert [entry.path for entry in ports.storage.list("")] == ["day=0/x.parquet"]
+
+
+def test_a_checkpoint_of_adopted_files_has_a_format_of_its_own(ports: TableContext) -> None:
+    """An older segtable refuses it by its number; the state is the same."""
+    three_days(ports)
+    adopted(ports)
+    state = ports.log.load()
+    data = write_checkpoint(state)
+    assert json.loads(pq.read_metadata(io.BytesIO(data)).metadata[b"segtable"])["format"] == 11
+    assert same_state(read_checkpoint(data), state)
+
+
+def test_records_go_when_their_files_are_long_gone(ports: TableContext) -> None:
+    """First they are marked; the newest one stays, so that no number comes twice."""
+    three_days(ports)
+    adopted(ports)
+    put(ports, "day=7/late.parquet", rows(7, range(60, 70)))
+    adopted(ports)
+    table = Table(ports)
+    table.append(rows(0, range(70, 75)))
+    table.compact("major")
+    clean(ports, retention=NOW)
+    assert [*listed_records(ports.storage)] == [0, 1]
+    put(ports, "day=0/part-0.parquet", rows(0, range(75, 78)))
+    done = plan_adoption(ports, AdoptionRequest(ignored=("day",)))
+    assert "adopted before" in done.those(Action.COPY)[0].reason
+    run = clean(ports, retention=NOW)
+    assert run.records == (record_path(0), record_path(0).replace("json", "gone"))
+    assert [*listed_records(ports.storage)] == [1]
+    assert len(adopted(ports).events) == 1
+    assert [*listed_records(ports.storage)] == [1, 2]
+    assert numbers(ports) == [*range(78)]
+
+
+def test_versions_and_tags_keep_adopted_files(ports: TableContext) -> None:
+    """A restore makes them visible again."""
+    three_days(ports)
+    adopted(ports)
+    table = Table(ports)
+    table.tag("moved")
+    table.append(rows(0, range(60, 65)))
+    table.delete("row < 10")
+    table.compact("major")
+    clean(ports, retention=NOW)
+    assert len(paths(ports)) == 6
+    assert sorted(table.scan(tag="moved").to_arrow().column("row").to_pylist()) == [*range(60)]
+    table.restore(tag="moved")
+    assert numbers(ports) == [*range(60)]
+    assert verify(ports, deep=True, all_versions=True).sound
+    table.compact("major")
+    assert numbers(ports) == [*range(60)]
+
+
+def test_conditions_skip_adopted_files_and_row_groups(ports: TableContext) -> None:
+    """By their event times, the statistics of their row groups, and indexes."""
+    three_days(ports)
+    adopted(ports, granularity="day")
+    table = Table(ports)
+    plan = table.scan(where="row = 25").explain().facts
+    assert table.scan(where="row = 25").to_arrow().num_rows == 1
+    assert plan["files_opened"] == 6
+    assert table.scan(interval="2026-01-06/2026-01-07").to_arrow().num_rows == 20
+    table.create_index("numbers", "column_stats", columns=["row"])
+    table.run_index("numbers")
+    assert table.scan(where="row = 25").explain().facts["files_opened"] == 1
+    assert table.scan(where="row = 25").to_arrow().num_rows == 1
+    assert verify(ports, deep=True).sound
+
+
+def test_columns_are_altered_after_an_adoption(ports: TableContext) -> None:
+    """Files without ids are found by the first names."""
+    three_days(ports)
+    adopted(ports)
+    table = Table(ports)
+    table.alter(
+        columns=[
+            RenameColumn(name="name", new="label"),
+            AddColumn(name="more", type="int64", default="7"),
+        ]
+    )
+    table.alter(columns=[AddColumn(name="name", type="string")])
+    table.append(rows(0, range(60, 63)).rename_columns({"name": "label"}))
+    for kind in ("", "minor", "major"):
+        if kind:
+            table.compact(kind)
+        found = table.scan().to_arrow()
+        assert found.column("label").null_count == 21
+        assert (found.column("name").null_count, found.num_rows) == (63, 63)
+        assert set(found.column("more").to_pylist()) == {7}
+    assert verify(ports, deep=True).sound
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("_delta_log/00000000000000000000.json", "a Delta table"),
+        ("trips/_delta_log/00000000000000000000.json", "a Delta table"),
+        (".hoodie/hoodie.properties", "a Hudi table"),
+        ("metadata/v1.metadata.json", "an Iceberg table"),
+        ("data/part-0.parquet", "keeps its own files in data/"),
+        ("deletes/x", "keeps its own files in deletes/"),
+    ],
+)
+def test_folders_of_other_tables_are_refused(ports: TableContext, path: str, word: str) -> None:
+    """Another log says which of their files count; and cleaning deletes strange files in data/."""
+    three_days(ports)
+    ports.storage.replace(path, b"{}")
+    with pytest.raises(InvalidInput, match=word):
+        adopted(ports)
+    assert not [*ports.storage.list("_segtable")]
+
+
+def test_settings_that_the_table_does_not_have_are_refused(ports: TableContext) -> None:
+    """They were given at the creation."""
+    three_days(ports)
+    adopted(ports)
+    for given in ({"granularity": "hour"}, {"time_column": "row"}, {"ignored": ("name",)}):
+        with pytest.raises(InvalidInput):
+            adopted(ports, **given)
+
+
+def test_thousands_of_files_in_several_events(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some time chunks at a time: their ids are locked in one transaction."""
+    monkeypatch.setattr(adoption, "CHUNKS_AN_EVENT", 2)
+    three_days(ports)
+    put(ports, "day=7/late.parquet", rows(7, range(60, 70)))
+    assert len(adopted(ports).events) == 2
+    assert numbers(ports) == [*range(70)]
