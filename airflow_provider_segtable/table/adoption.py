@@ -19,8 +19,8 @@ ownership to the user.
 
 import contextlib
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,7 +45,7 @@ from airflow_provider_segtable.core.paths import OWN
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity, Instant, Interval, Layout
-from airflow_provider_segtable.data.adoption.decision import Action, Decision, decide
+from airflow_provider_segtable.data.adoption.decision import Action, Decision, decide, once
 from airflow_provider_segtable.data.adoption.derivation import (
     derived_granularity,
     derived_schema,
@@ -243,8 +243,13 @@ def _look(ports: TableContext, request: AdoptionRequest, report: Report) -> "_Ru
     entries, others, copied = _listed(ports)
     state = _state(ports)
     _check_folder(ports, entries, state)
-    some = [each for each in entries if _is_parquet(each.path)]
-    facts = read_facts(ports.files, some, lambda done, total: report("footers", done, total))
+    own = tuple(f"{name}/" for name in OWN) if state else ()  # a new table has nothing there
+    some = [e for e in entries if _is_parquet(e.path) and not e.path.lower().startswith(own)]
+    known: Collection[str] = named_paths(state) if state else ()
+    new = [each for each in some if each.path not in known]
+    facts = read_facts(ports.files, new, lambda done, total: report("footers", done, total))
+    there = [FileFacts(path=e.path, size=e.size) for e in some if e.path in known]
+    facts = sorted((*facts, *there), key=lambda each: each.path)
     sound = [each for each in facts if not each.problem]
     table = state.table if state else _definition(ports, request, sound)
     _check_request(request, table, state)
@@ -376,6 +381,8 @@ class _Run:
     appended: list[str] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
     seen: int = -1
+    judged: dict[str, Decision] = field(default_factory=dict)
+    judged_for: tuple[TableDefinition, Layout] | None = None
     newest: AdoptionRecord | None = field(init=False, default=None)
     created: bool = field(init=False)
 
@@ -413,21 +420,24 @@ class _Run:
 
         ``planned`` says that the newest record's event may be committed first.
         """
-        given = {
-            "ignored": self.request.ignored,
-            "known": named_paths(self.state) if self.state else (),
-            "recorded": self.recorded - (self._open_paths() if planned else set()),
-        }
-        own = () if self.created else tuple(f"{name}/" for name in OWN)
+        layout = self.state.layout if self.state else self.table.layout()
+        known: Collection[str] = named_paths(self.state) if self.state else ()
+        recorded = self.recorded - (self._open_paths() if planned else set())
         self.decisions = [
-            self._unless_copied(decide(each, self.table, self._layout, **given))
+            self._unless_copied(once(self._judged(each, layout), known=known, recorded=recorded))
             for each in self.facts
-            if not each.path.lower().startswith(own)
         ]
 
-    @property
-    def _layout(self) -> Layout:
-        return self.state.layout if self.state else self.table.layout()
+    def _judged(self, facts: FileFacts, layout: Layout) -> Decision:
+        """Return the decision about a new file, which holds until the table is altered."""
+        given = self.table, layout
+        if self.judged_for != given:
+            self.judged_for, self.judged = given, {}
+        found = self.judged.get(facts.path)
+        if found is None or found.facts is not facts:
+            found = decide(facts, self.table, layout, ignored=self.request.ignored)
+            self.judged[facts.path] = found
+        return found
 
     def _unless_copied(self, decision: Decision) -> Decision:
         """Return the decision, or that its rows are there: other time chunks may fit it now."""
@@ -508,10 +518,11 @@ class _Run:
         for folder in {each.facts.path.rpartition("/")[0] for each in some}:
             self.ports.storage.flush(folder)
         problems = {d.facts.path: why for d, why in zip(some, changes, strict=True) if why}
-        self.facts = [
-            replace(each, problem=problems.get(each.path, each.problem)) for each in self.facts
-        ]
         if problems:
+            self.facts = [
+                replace(each, problem=problems[each.path]) if each.path in problems else each
+                for each in self.facts
+            ]
             self.decide()
         return [each for each in some if each.facts.path not in problems]
 
@@ -584,11 +595,11 @@ def described(
     some: Sequence[Decision], ids: Sequence[SegmentId], created: Instant
 ) -> tuple[Segment, ...]:
     """Return the descriptors of files to adopt, under these ids; ordered by chunk and path."""
-    left: dict[Interval, Iterator[SegmentId]] = {}
-    for interval in {each.interval for each in ids}:
-        left[interval] = iter([each for each in ids if each.interval == interval])
+    left: dict[Interval, deque[SegmentId]] = {}
+    for each in ids:
+        left.setdefault(each.interval, deque()).append(each)
     return tuple(
-        _segment(each, next(left[each.chunk]), created)
+        _segment(each, left[each.chunk].popleft(), created)
         for each in some
         if each.chunk is not None and each.bounds is not None
     )

@@ -20,7 +20,7 @@ cannot be read, is refused, and the reason has the way out.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -35,7 +35,7 @@ from airflow_provider_segtable.data.adoption.file_facts import FileFacts, TimeBo
 from airflow_provider_segtable.data.arrow_schema import inner_fields, parse_type, storable_type
 from airflow_provider_segtable.data.parquet.table_file import id_of, identified
 
-__all__ = ["Action", "Decision", "decide", "folder_columns", "readable_as"]
+__all__ = ["Action", "Decision", "decide", "folder_columns", "once", "readable_as"]
 
 
 class Action(StrEnum):
@@ -64,30 +64,41 @@ def decide(
     layout: Layout,
     *,
     ignored: Collection[str] = (),
-    known: Collection[str] = (),
-    recorded: Collection[str] = (),
 ) -> Decision:
-    """Return what becomes of a file.
+    """Return what becomes of a file that is new to the table.
 
     Args:
         facts: what its footer says.
         table: the table's present definition.
         layout: its time chunks.
         ignored: columns of files, and of folder names, to leave out.
-        known: the paths of files that the table has already.
-        recorded: the paths of files that it had, or was about to have.
     """
-    if facts.path in known:
-        return Decision(facts=facts, action=Action.SKIP, reason="the table has it already")
     for reason in _unreadable(facts, table, ignored):
         return Decision(facts=facts, action=Action.REFUSE, reason=reason)
     if not facts.rows:
         return Decision(facts=facts, action=Action.SKIP, reason="it has no rows")
     bounds = facts.times.get(table.time_column)
     chunk = _chunk(bounds, layout)
-    for reason in _unfit(facts, table, chunk, recorded):
+    for reason in _unfit(facts, table, chunk):
         return Decision(facts=facts, action=Action.COPY, reason=reason, bounds=bounds, chunk=chunk)
     return Decision(facts=facts, action=Action.ADOPT, bounds=bounds, chunk=chunk)
+
+
+def once(decision: Decision, *, known: Collection[str], recorded: Collection[str]) -> Decision:
+    """Return the decision about a file that may not be new to the table.
+
+    Args:
+        decision: what becomes of a new one.
+        known: the paths of files that the table has already.
+        recorded: the paths of files that it had, or was about to have.
+    """
+    path = decision.facts.path
+    if path in known:
+        return replace(decision, action=Action.SKIP, reason="the table has it already")
+    if path in recorded and decision.action is Action.ADOPT:
+        reason = "a file of this name was adopted before: give it another name"
+        return replace(decision, action=Action.COPY, reason=reason)
+    return decision
 
 
 def folder_columns(path: str) -> list[str]:
@@ -157,11 +168,7 @@ def _lacking(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
 
 
 # What can be read, but not as it is
-def _unfit(
-    facts: FileFacts, table: TableDefinition, chunk: Interval | None, recorded: Collection[str]
-) -> Iterator[str]:
-    if facts.path in recorded:
-        yield "a file of this name was adopted before: give it another name"
+def _unfit(facts: FileFacts, table: TableDefinition, chunk: Interval | None) -> Iterator[str]:
     hidden = [column.name for column in table.kind.hidden]
     if hidden:
         yield f"files of this table have further columns, such as {hidden[0]}"

@@ -26,6 +26,7 @@ from airflow_provider_segtable.data.adoption.decision import (
     Decision,
     decide,
     folder_columns,
+    once,
 )
 from airflow_provider_segtable.data.adoption.derivation import (
     derived_granularity,
@@ -302,8 +303,8 @@ def test_a_name_is_adopted_once(
     tmp_path: Path, known: tuple[str, ...], recorded: tuple[str, ...], action: Action
 ) -> None:
     """A later file of a name is copied: a cleaner may be about to delete the earlier one."""
-    found = facts_of(tmp_path, rows())
-    assert decided(found, known=known, recorded=recorded).action is action
+    found = decided(facts_of(tmp_path, rows()))
+    assert once(found, known=known, recorded=recorded).action is action
 
 
 def test_columns_are_derived_from_all_files(tmp_path: Path) -> None:
