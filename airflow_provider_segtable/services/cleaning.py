@@ -20,7 +20,8 @@ Expiry of the log:
 
 5. *Records of adoptions* are marked when the log names none of their files, and deleted when the
    mark is as old as orphans have to be (``table.adopted_files``). Outside of ``data/`` and
-   ``deletes/`` only adopted files that the log gave up are deleted: others are never looked at.
+   ``deletes/`` only adopted files that the log gave up are deleted, while they are the ones that
+   were adopted: others are never looked at.
 
 Safety:
 
@@ -85,12 +86,17 @@ from airflow_provider_segtable.core.log.families.repair_events import TableRepai
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.table.adopted_files import mark_obsolete, marked_records
+from airflow_provider_segtable.table.adopted_files import (
+    mark_obsolete,
+    marked_records,
+    still_adopted,
+)
 from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.committer import commit as try_commit
 from airflow_provider_segtable.table.context import TableContext
@@ -597,7 +603,9 @@ def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozen
     going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
     if going:
         ports.storage.flush(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
-    for path in sorted(going):
+    adopted = {path for path in going if is_adopted(path)}
+    changed = adopted - still_adopted(ports.storage, ports.files, adopted)
+    for path in sorted(going - changed):
         ports.files.delete(path)
     return going
 

@@ -15,7 +15,9 @@
    file, a recovery has no choice, and a cleaner that was paused does not delete the later file.
 4. If the log is lost, the records are read in place of footers (``health.evidence``). A file that
    has another size or footer than its record is not the one that was adopted.
-5. Cleaning marks a record when the log names none of its files any more, and deletes it when the
+5. Adopted files are deleted only while they are the ones in their records: a user may have put
+   another one in the place of a file that the table gave up.
+6. Cleaning marks a record when the log names none of its files any more, and deletes it when the
    mark is old: a paused cleaner has ended by then. The newest record stays, so that no number comes
    twice.
 """
@@ -34,10 +36,12 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.paths import digest
+from airflow_provider_segtable.core.paths import digest, is_adopted
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
 from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
+from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
 FOLDER = "_segtable/adopted"
@@ -157,6 +161,30 @@ def adopted_entries(storage: Storage, paths: Iterable[str]) -> Iterator[Entry]:
     wanted = {*paths}
     if wanted:
         yield from (entry for entry in storage.list("") if entry.path in wanted)
+
+
+def still_adopted(storage: Storage, files: DataFiles, paths: Iterable[str]) -> frozenset[str]:
+    """Return the paths of files that are still the ones that were adopted, or are not there.
+
+    Only these may be deleted: a user may have put another file in their place.
+    """
+    wanted = [path for path in paths if is_adopted(path)]
+    if not wanted:
+        return frozenset()
+    records = adopted_by_path(storage)
+    with ThreadPoolExecutor(_READERS) as pool:
+        same = pool.map(lambda path: path in records and _same(files, records[path]), wanted)
+        return frozenset(path for path, own in zip(wanted, same, strict=True) if own)
+
+
+def _same(files: DataFiles, record: AdoptedFile) -> bool:
+    try:
+        with SegmentFiles(files, [record.segment]).open(record.segment.path):
+            return True
+    except NotFound:
+        return True
+    except CorruptTable:
+        return False
 
 
 def mark_obsolete(storage: Storage, state: State) -> None:

@@ -20,9 +20,9 @@
    table, and no later marker: numbers would be used twice.
 7. Every step may be repeated. A killed drop is finished by another one, which also deletes the
    files of authors that were too late for the first.
-8. Adopted files are deleted, too: those that the last version before the end names. They are
-   deleted first, as nothing else says that they belong to the table. If that version cannot be read
-   any more, they are kept and reported.
+8. Adopted files are deleted, too: those that the last version before the end names, while they are
+   the ones that were adopted. They are deleted first, as nothing else says that they belong to the
+   table. If that version cannot be read any more, they are kept and reported.
 9. Only files with segtable's names (``docs/FORMAT.md``) are deleted; other files are kept and
    reported, and with them a table of another tool. Every writer gives these names, so neither the
    log nor a footer has to be readable. An index's table has files of the same names below its own
@@ -51,7 +51,11 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import DATA, DELETES, is_adopted
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.table.adopted_files import adopted_by_path, adopted_entries
+from airflow_provider_segtable.table.adopted_files import (
+    adopted_by_path,
+    adopted_entries,
+    still_adopted,
+)
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EXPIRED, TIMELINE, expired_path
@@ -187,7 +191,8 @@ def list_files(ports: TableContext, end: Event | None = None) -> Iterator[tuple[
         end: the end of its log, if it was dropped.
     """
     adopted, known = _adopted_files(ports, end)
-    yield from ((entry, known) for entry in adopted)
+    own = still_adopted(ports.storage, ports.files, (e.path for e in adopted)) if known else ()
+    yield from ((entry, entry.path in own) for entry in adopted)
     for place in (DATA, DELETES, LOG):
         yield from ((entry, is_own(entry.path)) for entry in ports.storage.list(place))
     yield from target_files(ports)

@@ -389,8 +389,8 @@ ACTIONS = {"adopt": "green", "copy": "yellow", "refuse": "red", "skip": "dim"}
 
 def adoption(facts: Facts) -> RenderableType:
     """Draw what becomes of each file of a folder, and the totals."""
-    title = "would be" if facts["dry_run"] else "were"
-    table = grid(f"{facts['name']}: files {title}", "rows", "action", "chunk", "file", "reason")
+    title = "plan" if facts["dry_run"] else "files"
+    table = grid(f"{facts['name']}: {title}", "rows", "action", "chunk", "file", "reason")
     for file in facts["files"]:
         action, chunk = file["action"], file["chunk"] or ""
         if action != "skip":

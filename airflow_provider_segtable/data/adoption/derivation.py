@@ -5,7 +5,7 @@
 2. The event time is the only timestamp; without a timestamp, the only date.
 3. The granularity is the finest one in which ``MOST`` of the files lie in one time chunk each, so
    that they can be adopted. Each finer one would split files, each coarser one would only make
-   compactions larger.
+   compactions larger. Weeks are left out: they lie in no month, so they could not be joined later.
 """
 
 from collections import Counter
@@ -69,7 +69,8 @@ def fitting(bounds: Sequence[TimeBounds]) -> Mapping[Granularity, int]:
 def derived_granularity(bounds: Sequence[TimeBounds]) -> Granularity:
     """Return the finest granularity in which most files lie in one time chunk."""
     counts = fitting(bounds)
-    enough = (each for each in Granularity if counts[each] >= MOST * len(bounds))
+    chosen = (each for each in Granularity if each is not Granularity.WEEK)
+    enough = (each for each in chosen if counts[each] >= MOST * len(bounds))
     return next(enough, Granularity.ALL)
 
 

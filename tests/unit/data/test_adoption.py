@@ -343,13 +343,19 @@ def test_the_event_time_is_the_only_time(
 
 @pytest.mark.parametrize(
     ("split", "expected"),
-    [(0, Granularity.HOUR), (1, Granularity.HOUR), (2, Granularity.DAY), (20, Granularity.DAY)],
+    [(0, Granularity.HOUR), (1, Granularity.HOUR), (2, Granularity.DAY), (19, Granularity.DAY)],
 )
 def test_the_granularity_fits_nine_of_ten_files(split: int, expected: Granularity) -> None:
     """The finest one that does."""
     hour = DAY_US // 24
     bounds = [TimeBounds(0, (hour if each < split else hour - 1)) for each in range(19)]
     assert derived_granularity(bounds[:19]) is expected
+
+
+def test_weeks_are_not_derived() -> None:
+    """They lie in no month, so a later compaction could not join them into one."""
+    monday = 4 * DAY_US
+    assert derived_granularity([TimeBounds(monday, monday + 6 * DAY_US)]) is Granularity.MONTH
 
 
 def test_without_rows_the_granularity_is_some_one() -> None:

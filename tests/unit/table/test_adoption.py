@@ -216,6 +216,23 @@ def test_a_dropped_table_takes_its_adopted_files_along(ports: TableContext) -> N
     assert paths(ports) == ["day=0/other.parquet"]
 
 
+def test_a_file_in_the_place_of_an_adopted_one_is_not_deleted(ports: TableContext) -> None:
+    """Neither by cleaning nor by dropping: it is the user's."""
+    three_days(ports)
+    adopted(ports)
+    Table(ports).compact("major")
+    mine = put(ports, "day=0/part-0.parquet", rows(0, range(80, 88)))
+    clean(ports, retention=NOW)
+    assert paths(ports) == ["day=0/part-0.parquet"]
+    put(ports, "day=7/late.parquet", rows(7, range(60, 70)))
+    adopted(ports)
+    other = put(ports, "day=7/late.parquet", rows(7, range(60, 69)))
+    done = drop(ports)
+    assert done.kept == ("day=7/late.parquet",)
+    assert ports.storage.read("day=0/part-0.parquet") == mine
+    assert ports.storage.read("day=7/late.parquet") == other
+
+
 def test_without_a_file_to_adopt_there_is_no_table(ports: TableContext) -> None:
     """The error names a file and its reason."""
     put(ports, "day=0/x.parquet", rows(0, range(3)))
