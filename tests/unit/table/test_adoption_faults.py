@@ -1,6 +1,7 @@
 """An adoption that is killed, or met by another one, at each of its steps on the storage."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,13 +10,19 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.errors import SegtableError, StorageError, TableExists
+from airflow_provider_segtable.core.errors import (
+    NotATable,
+    SegtableError,
+    StorageError,
+    TableExists,
+)
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage.local import SystemRandomness
 from airflow_provider_segtable.table.adopted_files import listed_records, read_record
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.dropping import drop
 from tests.unit.table.test_adoption import adopted, local_context, numbers, paths, put, rows
 
 STEPS = {"create", "replace", "flush", "delete"}
@@ -161,4 +168,28 @@ def test_a_second_run_that_also_appends_and_compacts(tmp_path: Path) -> None:
         found = numbers(other)
         assert found in ([*range(45)], [*range(40)])  # a step whose call failed has no second run
         assert verify(other, deep=True).sound
+    assert 5 < at < MOST - 1
+
+
+@pytest.mark.parametrize(("act", "after"), [(kill, False), (kill, True), (fail, False)])
+def test_a_killed_drop_is_finished_by_the_next_one(
+    tmp_path: Path,
+    act: Callable[[], None],
+    after: bool,  # noqa: FBT001
+) -> None:
+    """Adopted files go first, while the log still says which they are; others stay."""
+    for at in range(1, MOST):
+        service = MemoryService()
+        ports = local_context(tmp_path / f"{at}", service)
+        folder(ports)
+        adopted(ports)
+        put(ports, "day=0/other.parquet", rows(0, range(3)))
+        storage = Watched(ports.storage, at, act, after=after)
+        with suppress(Killed, SegtableError):
+            drop(replace(ports, storage=storage))  # type: ignore[arg-type]
+        with suppress(NotATable):
+            drop(another(ports, service))
+        assert paths(ports) == ["day=0/other.parquet"]
+        if storage.count < at:
+            break
     assert 5 < at < MOST - 1
