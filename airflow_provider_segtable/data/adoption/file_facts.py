@@ -26,7 +26,7 @@ from airflow_provider_segtable.data.parquet.descriptor import KEY, own_checksum
 from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, read_footer
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rows import instants, is_time
-from airflow_provider_segtable.ports.files import DataFiles, Source
+from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Entry
 
 THREADS = 16
@@ -95,7 +95,7 @@ def settle_file(files: DataFiles, facts: FileFacts) -> str:
         with files.open(facts.path) as source:
             if source.size != facts.size:
                 return f"it had {facts.size} bytes, and now has {source.size}"
-            if own_checksum(source, read_footer(source)) != facts.footer:
+            if own_checksum(read_footer(source)) != facts.footer:
                 return "it was written again meanwhile"
             make_durable(source)
     except SegtableError as error:
@@ -113,7 +113,7 @@ def file_facts(files: DataFiles, entry: Entry) -> FileFacts:
             footer = read_footer(source)
             if footer.foreign:
                 return replace(blank, problem=f"it has parts that are not known: {footer.foreign}")
-            return _facts(blank, source, footer)
+            return _facts(blank, footer)
     except (SegtableError, pa.ArrowException, OSError, ValueError) as error:
         return replace(blank, problem=str(error))
 
@@ -129,7 +129,7 @@ def _each(
     return found
 
 
-def _facts(blank: FileFacts, source: Source, footer: Footer) -> FileFacts:
+def _facts(blank: FileFacts, footer: Footer) -> FileFacts:
     tail = footer.data + len(footer.data).to_bytes(4, "little") + MAGIC
     metadata = pq.read_metadata(pa.BufferReader(tail))
     columns = metadata.schema.to_arrow_schema().remove_metadata()
@@ -144,7 +144,7 @@ def _facts(blank: FileFacts, source: Source, footer: Footer) -> FileFacts:
         unlike=dict(_unlike(metadata.schema, groups)),
         nulls={name: n for name, some in chunks.items() if (n := _nulls(some)) is not None},
         times={each.name: found for each, some in times if (found := _bounds(each, some or ()))},
-        footer=own_checksum(source, footer),
+        footer=own_checksum(footer),
         descriptor=KEY in footer.metadata,
     )
 

@@ -73,7 +73,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.open_files import Range, is_remote, load_ranges
-from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 
 try:
@@ -317,6 +317,43 @@ class CheckedSource:
         return raw
 
 
+class AdoptedSource:
+    """An adopted file, whose footer was loaded and compared; other bytes have no checksum."""
+
+    def __init__(self, source: Source, footer: FooterChecksum) -> None:
+        """Load and compare the footer; no page is read.
+
+        Raises:
+            ChecksumMismatch: it differs from the log's checksum.
+        """
+        self.path = source.path
+        self.size = source.size
+        self._source = source
+        self._start = footer.start
+        inside = 0 < footer.start < source.size
+        self._tail = source.read_at(footer.start, source.size - footer.start) if inside else b""
+        if crc32(self._tail) != footer.crc:
+            raise ChecksumMismatch(
+                f"{source.path} was written again, or damaged, after it was adopted (its footer "
+                "differs): restore it from a backup; `segtable verify` finds all such files"
+            )
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The file's metadata; errors as of ``CheckedSource``."""
+        return pq.read_metadata(pa.BufferReader(self._tail))
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        if offset >= self._start and offset + length <= self.size:
+            return self._tail[offset - self._start : offset - self._start + length]
+        return self._source.read_at(offset, length)
+
+    def load(self, ranges: Iterable[Range]) -> None:
+        """Load ranges that are read soon, if that is a gain."""
+        load_ranges(self._source, ranges)
+
+
 def _joined(*parts: bytes | memoryview) -> memoryview:
     return memoryview(b"".join(parts))
 
@@ -399,9 +436,9 @@ def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> 
         raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
 
 
-def own_checksum(source: Source, footer: Footer) -> FooterChecksum:
+def own_checksum(footer: Footer) -> FooterChecksum:
     """Return the checksum of the footer alone, which identifies a file without other checksums."""
-    tail = source.read_at(footer.start, source.size - footer.start)
+    tail = footer.data + len(footer.data).to_bytes(4, "little") + MAGIC
     return FooterChecksum(footer.start, crc32(tail))
 
 
@@ -419,7 +456,7 @@ def read_observed(files: DataFiles, segment: Segment) -> Segment:
             segment,
             size=source.size,
             row_groups=footer.group_count,
-            footer=own_checksum(source, footer),
+            footer=own_checksum(footer),
         )
 
 
@@ -648,19 +685,6 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     return check_bytes(files, segment)
 
 
-def _same_footer(source: Source, footer: FooterChecksum) -> Source:
-    """Return an adopted file; errors as ``SegmentFiles.open``.
-
-    The check loads no page: a file that another program wrote again has another footer.
-    """
-    if crc32(source.read_at(footer.start, source.size - footer.start)) != footer.crc:
-        raise ChecksumMismatch(
-            f"{source.path} was written again, or damaged, after it was adopted (its footer "
-            "differs): restore it from a backup; `segtable verify` finds all such files"
-        )
-    return source
-
-
 def checked_source(source: Source, segment: Segment) -> Source:
     """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
     if source.size != segment.size:
@@ -671,7 +695,7 @@ def checked_source(source: Source, segment: Segment) -> Source:
     if segment.footer is None:
         return source
     if segment.adopted:
-        return _same_footer(source, segment.footer)
+        return AdoptedSource(source, segment.footer)
     try:
         return CheckedSource(source, segment.footer)
     except ChecksumMismatch:
