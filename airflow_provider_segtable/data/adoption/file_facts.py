@@ -22,7 +22,8 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.segment import FooterChecksum
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.local_files import make_durable
-from airflow_provider_segtable.data.parquet.descriptor import KEY, own_checksum
+from airflow_provider_segtable.data.parquet.adopted_source import own_checksum
+from airflow_provider_segtable.data.parquet.descriptor import KEY
 from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, read_footer
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rows import instants, is_time

@@ -73,7 +73,8 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.open_files import Range, is_remote, load_ranges
-from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, read_footer
+from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource, own_checksum
+from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 
 try:
@@ -317,43 +318,6 @@ class CheckedSource:
         return raw
 
 
-class AdoptedSource:
-    """An adopted file, whose footer was loaded and compared; other bytes have no checksum."""
-
-    def __init__(self, source: Source, footer: FooterChecksum) -> None:
-        """Load and compare the footer; no page is read.
-
-        Raises:
-            ChecksumMismatch: it differs from the log's checksum.
-        """
-        self.path = source.path
-        self.size = source.size
-        self._source = source
-        self._start = footer.start
-        inside = 0 < footer.start < source.size
-        self._tail = source.read_at(footer.start, source.size - footer.start) if inside else b""
-        if crc32(self._tail) != footer.crc:
-            raise ChecksumMismatch(
-                f"{source.path} was written again, or damaged, after it was adopted (its footer "
-                "differs): restore it from a backup; `segtable verify` finds all such files"
-            )
-
-    @cached_property
-    def metadata(self) -> pq.FileMetaData:
-        """The file's metadata; errors as of ``CheckedSource``."""
-        return pq.read_metadata(pa.BufferReader(self._tail))
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes from ``offset``."""
-        if offset >= self._start and offset + length <= self.size:
-            return self._tail[offset - self._start : offset - self._start + length]
-        return self._source.read_at(offset, length)
-
-    def load(self, ranges: Iterable[Range]) -> None:
-        """Load ranges that are read soon, if that is a gain."""
-        load_ranges(self._source, ranges)
-
-
 def _joined(*parts: bytes | memoryview) -> memoryview:
     return memoryview(b"".join(parts))
 
@@ -434,12 +398,6 @@ def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> 
         return decode_segment({**body, "path": path, "size": size, "row_groups": row_groups})
     except (ValueError, KeyError, TypeError, IndexError, InvalidInput) as error:
         raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
-
-
-def own_checksum(footer: Footer) -> FooterChecksum:
-    """Return the checksum of the footer alone, which identifies a file without other checksums."""
-    tail = footer.data + len(footer.data).to_bytes(4, "little") + MAGIC
-    return FooterChecksum(footer.start, crc32(tail))
 
 
 def read_observed(files: DataFiles, segment: Segment) -> Segment:

@@ -47,11 +47,8 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges
-from airflow_provider_segtable.data.parquet.descriptor import (
-    AdoptedSource,
-    CheckedSource,
-    SegmentFiles,
-)
+from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
+from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     column_ranges,

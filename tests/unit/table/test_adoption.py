@@ -19,7 +19,7 @@ from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import same_state, verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import Retention
-from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.storage.local import LocalStorage, SystemClock, SystemRandomness
 from airflow_provider_segtable.table import adoption
 from airflow_provider_segtable.table.adopted_files import listed_records, record_path
@@ -87,6 +87,15 @@ def adopted(ports: TableContext, **request: object) -> Adoption:
     return adopt(ports, AdoptionRequest(**{"ignored": ("day",), **request}))  # type: ignore[arg-type]
 
 
+def cleaned(ports: TableContext) -> CleaningRun:
+    """Clean when the coarse clock of the storage has passed the newest event."""
+    for _ in range(10_000):
+        reading = ports.check_storage_clock()
+        if min(reading.at, reading.theirs) > ports.log.load().time:
+            break
+    return clean(ports, retention=NOW)
+
+
 def numbers(ports: TableContext) -> list[int]:
     """Return the numbers of all rows, sorted."""
     return sorted(Table(ports).scan().to_arrow().column("row").to_pylist())
@@ -151,7 +160,7 @@ def test_compaction_replaces_adopted_files_and_cleaning_deletes_them(
     assert numbers(ports) == [*range(65)]
     assert all(not s.adopted for s in table.state().timeline.each_visible())
     assert verify(ports, deep=True).sound
-    run = clean(ports, retention=NOW)
+    run = cleaned(ports)
     assert len([path for path in run.files if path.startswith("day=")]) == 6
     assert paths(ports) == ["day=0/other.parquet"]
     assert ports.storage.read("notes.txt") == b"mine"
@@ -222,7 +231,7 @@ def test_a_file_in_the_place_of_an_adopted_one_is_not_deleted(ports: TableContex
     adopted(ports)
     Table(ports).compact("major")
     mine = put(ports, "day=0/part-0.parquet", rows(0, range(80, 88)))
-    clean(ports, retention=NOW)
+    cleaned(ports)
     assert paths(ports) == ["day=0/part-0.parquet"]
     put(ports, "day=7/late.parquet", rows(7, range(60, 70)))
     adopted(ports)
@@ -260,12 +269,12 @@ def test_records_go_when_their_files_are_long_gone(ports: TableContext) -> None:
     table = Table(ports)
     table.append(rows(0, range(70, 75)))
     table.compact("major")
-    clean(ports, retention=NOW)
+    cleaned(ports)
     assert [*listed_records(ports.storage)] == [0, 1]
     put(ports, "day=0/part-0.parquet", rows(0, range(75, 78)))
     done = plan_adoption(ports, AdoptionRequest(ignored=("day",)))
     assert "adopted before" in done.those(Action.COPY)[0].reason
-    run = clean(ports, retention=NOW)
+    run = cleaned(ports)
     assert run.records == (record_path(0), record_path(0).replace("json", "gone"))
     assert [*listed_records(ports.storage)] == [1]
     assert len(adopted(ports).events) == 1
@@ -282,7 +291,7 @@ def test_versions_and_tags_keep_adopted_files(ports: TableContext) -> None:
     table.append(rows(0, range(60, 65)))
     table.delete("row < 10")
     table.compact("major")
-    clean(ports, retention=NOW)
+    cleaned(ports)
     assert len(paths(ports)) == 6
     assert sorted(table.scan(tag="moved").to_arrow().column("row").to_pylist()) == [*range(60)]
     table.restore(tag="moved")
