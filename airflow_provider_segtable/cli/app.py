@@ -11,6 +11,7 @@ from airflow_provider_segtable.cli.commands.change_command import delete, merge,
 from airflow_provider_segtable.cli.commands.compact_command import compact, plan
 from airflow_provider_segtable.cli.commands.fleet_commands import fleets
 from airflow_provider_segtable.cli.commands.health_commands import doctor, repair, verify
+from airflow_provider_segtable.cli.commands.import_command import import_files
 from airflow_provider_segtable.cli.commands.index_commands import indexes
 from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.log_store_commands import log_stores, serve, tail
@@ -93,6 +94,7 @@ def root(
 
 app.add_typer(tables, name="table")
 app.command()(ingest)
+app.command("import")(import_files)
 app.command()(delete)
 app.command()(update)
 app.command()(merge)

@@ -3,7 +3,8 @@
 1. Metadata is not trusted to stay inside the table. This module alone checks each path, where it
    is decoded; callers may read or delete the file at a decoded path.
 2. A segment's file is below ``data/``, a file of deletion vectors below ``deletes/``. A segment
-   without rows has no file; only its path is empty.
+   without rows has no file; only its path is empty. An *adopted* file was there before the table:
+   it lies anywhere below the root, except in the folders that segtable writes (``OWN``).
 3. A path is relative: parts of ASCII letters, digits and ``. _ + = -``, joined by single slashes,
    and each part begins with a letter or digit. So there is no ``..``, no absolute path, no
    backslash, NUL, percent code, wildcard (Spark expands those) or hidden file (Spark skips those).
@@ -22,23 +23,67 @@ from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
 
 DATA = "data"
 DELETES = "deletes"
+OWN = (DATA, DELETES, "dv")
+"""The folders that segtable writes, beside hidden ones. Cleaning deletes unnamed files in them."""
 LONGEST = 1000
 """Maximum length in characters: object stores take 1,024 bytes, including the table's prefix."""
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9._+=-]*"
 _PATH = re.compile(rf"(?:{DATA}|{DELETES})(?:/{_PART})+")
+_ADOPTED = re.compile(rf"(?!(?i:{'|'.join(OWN)})(?:/|$)){_PART}(?:/{_PART})*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NO_PARTS = {"", ".", ".."}
 _NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
-def data_path(found: Any, *, rows: int) -> str:
+def data_path(found: Any, *, rows: int, adopted: bool = False) -> str:
     """Return the path of a segment's file; empty iff the segment has no rows.
 
+    Args:
+        found: the path.
+        rows: the segment's number of rows.
+        adopted: whether the descriptor marks the file as adopted.
+
     Raises:
-        CorruptTable: if it is no path below ``data/``.
+        CorruptTable: if it is no path below ``data/``, or of an adopted file.
     """
-    return "" if found == "" and not rows else _below(DATA, found)
+    if found == "" and not rows:
+        return ""
+    return adopted_path(found) if adopted else _below(DATA, found)
+
+
+def listed_path(found: Any, *, rows: int) -> str:
+    """Return the path of a segment in a checkpoint, whose format covers adopted files.
+
+    Raises:
+        CorruptTable: if it is no path of a segment's file.
+    """
+    return data_path(found, rows=rows, adopted=is_adopted(found))
+
+
+def named_path(found: Any) -> str:
+    """Return the path of any file that a log may name, adopted ones included.
+
+    Raises:
+        CorruptTable: if it is none.
+    """
+    return str(found) if is_adopted(found) else file_path(found)
+
+
+def is_adopted(found: Any) -> bool:
+    """Return whether a path is that of an adopted file."""
+    return isinstance(found, str) and len(found) <= LONGEST and bool(_ADOPTED.fullmatch(found))
+
+
+def adopted_path(found: Any) -> str:
+    """Return the path of an adopted file.
+
+    Raises:
+        CorruptTable: if it is none.
+    """
+    if is_adopted(found):
+        return str(found)
+    raise _refused(found, f"a file outside of {', '.join(OWN)} with a plain name")
 
 
 def vectors_path(found: Any) -> str:

@@ -347,8 +347,10 @@ class FileStats:
         columns: by the ids of the columns in the schema that the file was written with.
         numbered: whether all its columns, nested ones too, carry ids.
         split_offsets: where its row groups begin.
+        odd: why some of Iceberg's readers cannot read it although they find its columns; or empty.
     """
 
     columns: Mapping[int, ColumnStats] = field(default_factory=dict)
     numbered: bool = False
     split_offsets: tuple[int, ...] = ()
+    odd: str = ""

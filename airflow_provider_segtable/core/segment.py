@@ -49,12 +49,14 @@ from functools import total_ordering
 from typing import NamedTuple, Protocol, TypeVar
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
+from airflow_provider_segtable.core.paths import DATA
 from airflow_provider_segtable.core.time import Instant, Interval
 
 NO_BUCKET = -1
 """The bucket of chunks of tables without buckets."""
 
 _FILE_GROUP_IDS = 2**30
+_WRITTEN = f"{DATA}/"
 
 
 # Numbering: which partition ids are of which generation
@@ -332,7 +334,8 @@ class Segment:
     Attributes:
         id: the segment's id.
         shard: its roots, minor version and group.
-        path: the path of its file, relative to the table's root; empty for a tombstone.
+        path: the path of its file, relative to the table's root; empty for a tombstone. Outside of
+            ``data/`` it is an *adopted* file: one that another program wrote, without a descriptor.
         rows: the number of rows in the file.
         size: the file's size in bytes.
         row_groups: the number of row groups in the file.
@@ -349,8 +352,8 @@ class Segment:
         deletes_applied_through: the last event whose deletes are applied: the segment has no rows
             deleted by then. In a rollup table, such deletes may also precede its rows.
         schema: the number of the table's schema that its file was written with.
-        footer: the checksum of its file's footer, which has the checksums of all other bytes;
-            None if an older segtable wrote the file.
+        footer: the checksum of its file's footer, which has the checksums of all other bytes,
+            except in an adopted file; None if an older segtable wrote the file.
         completed: the time of the event that published its rows; 0 if a compaction wrote it, in a
             rollup table, and if an older segtable read the event.
         buckets: the number of buckets that its rows were divided by, in a region that has its own
@@ -393,8 +396,13 @@ class Segment:
             raise CorruptTable(f"{self.id} has no rows, so it can have no file {self.path!r}")
 
     @property
+    def adopted(self) -> bool:
+        """Return whether another program wrote the file: it has no descriptor in its footer."""
+        return bool(self.path) and not self.path.startswith(_WRITTEN)
+
+    @property
     def file_id(self) -> SegmentId:
-        """Return the id that the file's footer carries."""
+        """Return the id that the file's footer carries, or the record of its adoption."""
         return self.origin or self.id
 
     def carried(self, segment_id: SegmentId, core: int) -> "Segment":

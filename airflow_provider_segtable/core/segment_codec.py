@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.paths import data_path, vectors_path
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
@@ -49,6 +50,7 @@ def encode_segment(segment: Segment) -> Json:
         "schema": segment.schema,
         "completed": segment.completed,
         "buckets": segment.buckets,
+        "adopted": segment.adopted,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
     events = {} if segment.events == segment.rows else {"events": segment.events}
@@ -70,7 +72,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
     return Segment(
         id=segment_id,
         shard=shard if "base" in body else implied(shard, segment_id, carried="origin" in body),
-        path=data_path(body["path"], rows=body["rows"]),
+        path=data_path(body["path"], rows=body["rows"], adopted=_marked(body)),
         rows=body["rows"],
         size=body["size"],
         row_groups=body["row_groups"],
@@ -89,6 +91,14 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         completed=body.get("completed", 0),
         buckets=body.get("buckets", 0),
     )
+
+
+def _marked(body: Mapping[str, Any]) -> bool:
+    """Return whether a descriptor marks its file as adopted."""
+    found = body.get("adopted", False)
+    if not isinstance(found, bool):
+        raise CorruptTable(f"'adopted' of {body['id']} is {found!r:.100}, not true or false")
+    return found
 
 
 def encode_lineage(segment: Segment) -> list[list[int | str]]:

@@ -35,7 +35,11 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.data.keyed.group_reader import RecordCheck
-from airflow_provider_segtable.data.parquet.descriptor import check_bytes, read_descriptor
+from airflow_provider_segtable.data.parquet.descriptor import (
+    check_bytes,
+    read_descriptor,
+    read_observed,
+)
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead, SourceFile
 from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.data.row_filter import Numbers, hidden_of
@@ -70,11 +74,11 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableDefinition) -
             sizes = f"it has {source.size} bytes, the log says {segment.size}"
             problems.append(Problem("wrong-size", sizes))
     try:
-        found = read_descriptor(files, segment.path)
+        found = _described(files, segment)
         names = _columns(files, segment.path)
     except (CorruptTable, pa.ArrowException, OSError, UnicodeDecodeError) as error:
         return [*problems, Problem("bad-footer", str(error))]
-    if found.id != segment.file_id:
+    if not segment.adopted and found.id != segment.file_id:
         whose = f"its footer says it is {found.id}, the log says {segment.file_id}"
         return [*problems, Problem("foreign-file", whose)]
     if segment.footer and found.footer != segment.footer:
@@ -82,9 +86,8 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableDefinition) -
         problems.append(Problem("wrong-checksum", problem))
     problems += [Problem("wrong-footer", each) for each in disagreements(segment, found)]
     addresses = () if segment.traced else (ROOT, ROW)
-    missing = [
-        name for name in (*stored(table, segment.schema).names, *addresses) if name not in names
-    ]
+    columns = _needed(stored(table, segment.schema), segment)
+    missing = [name for name in (*columns, *addresses) if name not in names]
     if missing:
         problems.append(Problem("missing-columns", f"it lacks the columns {', '.join(missing)}"))
     stray = [name for name in (ROOT, ROW) if name in names and name not in addresses]
@@ -93,6 +96,17 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableDefinition) -
         problem = f"it has the columns {shown}, but the log says where its rows come from"
         problems.append(Problem("stray-addresses", problem))
     return problems
+
+
+def _described(files: DataFiles, segment: Segment) -> Segment:
+    if segment.adopted:
+        return read_observed(files, segment)
+    return read_descriptor(files, segment.path)
+
+
+def _needed(columns: pa.Schema, segment: Segment) -> list[str]:
+    """Return the columns that a segment's file must have; an adopted one may lack nullable ones."""
+    return [each.name for each in columns if not (segment.adopted and each.nullable)]
 
 
 def _columns(files: DataFiles, path: str) -> frozenset[str]:

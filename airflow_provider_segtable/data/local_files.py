@@ -54,6 +54,13 @@ class LocalSource:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def make_durable(source: Source) -> None:
+    """Make a file that another program wrote durable; objects of stores are."""
+    if isinstance(source, LocalSource):
+        with accessing(source.path):
+            os.fsync(source.fd)
+
+
 class LocalSink:
     """A local data file being written."""
 

@@ -28,7 +28,7 @@ Hidden rows: the positions in files of rows that a version hides; other formats 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -51,7 +51,7 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
 )
 from airflow_provider_segtable.core.publishing import ColumnStats, FileStats, ShownFile
-from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
@@ -97,6 +97,7 @@ class _Shape:
     schema: pq.ParquetSchema
     columns: tuple[_Column, ...]
     numbered: bool
+    odd: str
 
 
 def stats_of(
@@ -114,10 +115,11 @@ def stats_of(
     found: dict[str, FileStats] = {}
     wanted = tuple(segments)
     for segment, metadata in _footers(files, wanted):
-        shape = shapes.get(segment.schema)
+        shape = None if segment.adopted else shapes.get(segment.schema)
         if shape is None or not shape.schema.equals(metadata.schema):
             shape = _shape(metadata.schema, table.schema_of(segment.schema))
-            shapes[segment.schema] = shape
+            if not segment.adopted:  # equal Parquet schemas may have different types in Arrow
+                shapes[segment.schema] = shape
         found[segment.path] = _file_stats(metadata, shape)
         report(len(found), len(wanted))
     return found
@@ -174,6 +176,7 @@ def _shape(schema: pq.ParquetSchema, written: Schema) -> _Shape:
             if field.name in ids
         ),
         numbered=all(map(_is_numbered, stored)),
+        odd=next(_odd(stored, ids), ""),
     )
 
 
@@ -194,6 +197,7 @@ def _file_stats(metadata: pq.FileMetaData, shape: _Shape) -> FileStats:
     return FileStats(
         columns={column.id: _column_stats(groups, column) for column in shape.columns},
         numbered=shape.numbered,
+        odd=shape.odd,
         split_offsets=tuple(sorted(_start(group.column(0)) for group in groups)),
     )
 
@@ -271,6 +275,16 @@ def _is_nested(kind: pa.DataType) -> bool:
 def _leaves(kind: pa.DataType) -> int:
     """Return the number of columns that a type is stored in."""
     return sum(_leaves(field.type) for field in inner_fields(kind)) if _is_nested(kind) else 1
+
+
+def _odd(stored: pa.Schema, known: Collection[str | None]) -> Iterator[str]:
+    """Yield why pyiceberg cannot read a file: only files of other programs are so."""
+    for field in stored:
+        bare = FIELD_ID not in (field.metadata or {}) and not field.name.startswith(HIDDEN)
+        if bare and field.name not in known:
+            yield f"a column {field.name!r} that the table lacks"
+        elif bare and pa.types.is_dictionary(field.type):
+            yield f"column {field.name!r} as a dictionary of Arrow"
 
 
 def _is_numbered(field: "pa.Field[Any]") -> bool:

@@ -5,7 +5,9 @@
 2. Files that an unfinished repair put aside are evidence, too.
 3. A data file is a segment, foreign (not a segtable segment), or unreadable. Files of running sorts
    are leftovers: they never contain a segment.
-4. A segment's file is lost if it is missing, or its size differs from the log's record.
+4. An adopted file has no descriptor in its footer: the record of its adoption stands in for it, if
+   the file is still the one that was adopted. Other files outside of ``data/`` are no evidence.
+5. A segment's file is lost if it is missing, or its size differs from the log's record.
 """
 
 from collections import Counter
@@ -37,6 +39,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
 )
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.recovery.claims import MergedRoots
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -46,12 +49,15 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
     SegmentFiles,
+    check_identity,
     decode_definition,
     described,
 )
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.data.sort.blocks import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.adopted_files import FOLDER as ADOPTED
+from airflow_provider_segtable.table.adopted_files import AdoptedFile, adopted_entries
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import indexes_with_logs
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
@@ -119,7 +125,8 @@ def read_log(ports: TableContext) -> LogLeft:
     entries = [*ports.storage.list("_segtable")]
     aside = [entry for entry in entries if entry.path.startswith(f"{LOST}/")]
     inner = f"{INDEXES}/"
-    live = [entry for entry in entries if not entry.path.startswith((f"{LOST}/", inner))]
+    beside = (f"{LOST}/", inner, f"{ADOPTED}/")
+    live = [entry for entry in entries if not entry.path.startswith(beside)]
     state, sound = _newest(ports)
     torn = [*live] if state is None else [e for e in live if _beyond(e, state)]
     unfinished = _unfinished(aside)
@@ -212,8 +219,20 @@ class FilesFound:
     log_buckets: frozenset[int] = frozenset()
 
 
+def data_entries(
+    ports: TableContext, state: State | None, records: Mapping[str, AdoptedFile]
+) -> list[Entry]:
+    """Return the data files that are there: those below ``data/``, and adopted ones."""
+    named = state.timeline.paths() if state and state.adopts else ()
+    outside = {path for path in (*named, *records) if is_adopted(path)}
+    return [*ports.storage.list("data"), *adopted_entries(ports.storage, outside)]
+
+
 def read_files(
-    ports: TableContext, entries: Iterable[Entry], published: Mapping[str, Segment]
+    ports: TableContext,
+    entries: Iterable[Entry],
+    published: Mapping[str, Segment],
+    records: Mapping[str, AdoptedFile],
 ) -> FilesFound:
     """Load the footers of files concurrently, and classify the files.
 
@@ -221,12 +240,22 @@ def read_files(
         ports: the table's ports.
         entries: the files.
         published: segments in events, by path, with the checksums of their footers.
+        records: the records of adopted files, by path.
     """
     entries = [*entries]
     runs = [e.path for e in entries if e.path.startswith(f"{RUNS}/")]
     data = [e.path for e in entries if not e.path.startswith(f"{RUNS}/")]
     with ThreadPoolExecutor(READERS) as pool:
-        read = [*pool.map(lambda path: _read(ports, path, published.get(path)), data)]
+        read = [
+            *pool.map(
+                lambda path: (
+                    _adopted(ports, records[path])
+                    if path in records
+                    else _read(ports, path, published.get(path))
+                ),
+                data,
+            )
+        ]
     found = [each for each in read if isinstance(each, Descriptors)]
     return FilesFound(
         segments=tuple(each.segment for each in found),
@@ -269,6 +298,18 @@ def _read(ports: TableContext, path: str, known: Segment | None) -> Descriptors 
             return Descriptors(segment, footer.metadata.get(TABLE_KEY, b""), merged, logged)
     except (CorruptTable, NotFound) as error:
         return str(error)
+
+
+def _adopted(ports: TableContext, record: AdoptedFile) -> Descriptors | str:
+    """Return the entries of the record of an adopted file, or how the file differs from it."""
+    segment = record.segment
+    try:
+        with SegmentFiles(ports.files, [segment]).open(segment.path) as source:
+            footer = read_footer(source)
+            check_identity(segment, rows=footer.rows, row_groups=footer.group_count, entry=None)
+    except (CorruptTable, NotFound) as error:
+        return str(error)
+    return Descriptors(segment, record.definition, (), ())
 
 
 def candidates(files: FilesFound, state: State | None) -> list[Segment]:

@@ -64,6 +64,7 @@ from airflow_provider_segtable.health.evidence import (
     FilesFound,
     LogLeft,
     candidates,
+    data_entries,
     definition_of,
     log_buckets,
     lost_files,
@@ -72,6 +73,7 @@ from airflow_provider_segtable.health.evidence import (
 )
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.adopted_files import adopted_by_path
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
@@ -251,13 +253,13 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
         UnsupportedFormat: a newer segtable wrote here.
     """
     decided, log = decisions or Decisions(), read_log(ports)
-    entries = [*ports.storage.list("data")]
-    state = log.state
+    state, records = log.state, adopted_by_path(ports.storage)
+    entries = data_entries(ports, state, records)
     lost = lost_files(state, entries) if state else ()
     gone = {segment.path for segment in lost}
     named = log.named
     fresh = [e for e in entries if e.path not in named] if log.damaged else []
-    files = read_files(ports, fresh, log.published)
+    files = read_files(ports, fresh, log.published, records)
     if state is None and not files.segments:
         raise NotATable(f"{ports.uri} holds no segtable table: neither a log nor data files")
     deletes = read_deletes(ports, log) if log.damaged else DeletesLeft()

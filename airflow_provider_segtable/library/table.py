@@ -42,6 +42,12 @@ from airflow_provider_segtable.services.compact_table import CompactionResult, c
 from airflow_provider_segtable.services.compaction import Ended
 from airflow_provider_segtable.services.index_run import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
+from airflow_provider_segtable.table.adoption import (
+    Adoption,
+    AdoptionRequest,
+    adopt,
+    plan_adoption,
+)
 from airflow_provider_segtable.table.append import AppendResult, check_filled
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.kept_versions import HistoryEntry, history
@@ -66,6 +72,63 @@ class Table(base.Table):
     ) -> TableContext:
         """Return the ports of a table, with the ZooKeeper that is given or found."""
         return super().connect(uri, find_zookeeper(zookeeper), storage_options, zookeeper_options)
+
+    @classmethod
+    def adopt(  # noqa: PLR0913 - each defines the table
+        cls,
+        uri: str,
+        *,
+        time_column: str | None = None,
+        granularity: Granularity | str | None = None,
+        schema: pa.Schema | None = None,
+        name: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        ignore_columns: Sequence[str] = (),
+        copy_rest: bool = False,
+        dry_run: bool = False,
+        zookeeper: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        zookeeper_options: Mapping[str, str] | None = None,
+    ) -> Adoption:
+        """Make the Parquet files of a folder files of the table at ``uri``, without a copy.
+
+        The table is created there unless it exists. Adopted files belong to it: compaction
+        replaces them, and cleaning deletes them when no kept version needs them. All other files
+        stay as they are. Run it again for files that came since, and after a failure.
+
+        Args:
+            uri: the folder, as for ``create``.
+            time_column: the event time; by default the only timestamp of the files.
+            granularity: by default the finest one in which nine of ten files lie in one time
+                chunk each, which is what makes a file adoptable.
+            schema: the columns; by default those of the files.
+            name: display name, as for ``create``.
+            properties: as for ``create``.
+            ignore_columns: columns of files, or of folder names (``day=2026-01-05/``), to leave
+                out.
+            copy_rest: append the rows of files that cannot be adopted; these files stay.
+            dry_run: only return what would be done.
+            zookeeper: as for ``open``; needed.
+            storage_options: as for ``open``.
+            zookeeper_options: as for ``open``.
+
+        Raises:
+            InvalidInput: no file can be adopted, the event time is not known, the folder is
+                another tool's table, or has files where a table keeps its own.
+            SchemaMismatch, InvalidName: the columns cannot be stored; nothing was written.
+            CommitConflict, CommitUnknown, StorageError: run it again; it goes on.
+        """
+        request = AdoptionRequest(
+            time_column=time_column,
+            granularity=granularity,
+            schema=schema,
+            name=name,
+            properties=dict(properties or {}),
+            ignored=tuple(ignore_columns),
+            copy_rest=copy_rest,
+        )
+        ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
+        return plan_adoption(ports, request) if dry_run else adopt(ports, request)
 
     def append(self, rows: Rows, *, commit_id: str | None = None) -> AppendResult:
         """Append rows, as ``table.table.Table`` does; nullable columns may be left out.

@@ -18,28 +18,33 @@ Expiry of the log:
 4. A marker is void if another cleaning or the end of the log overtook it while this process was
    paused; its author deletes it. A drop that put its marker later has listed it.
 
+5. *Records of adoptions* are marked when the log names none of their files, and deleted when the
+   mark is as old as orphans have to be (``table.adopted_files``). Outside of ``data/`` and
+   ``deletes/`` only adopted files that the log gave up are deleted, while they are the ones that
+   were adopted: others are never looked at.
+
 Safety:
 
-5. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
+6. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
    before the first deletion. So is a clock that differs from the storage's, which is measured
    with a probe object. Ages use the earlier of the two times.
-6. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
+7. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
    files may be deleted, and no later event can name a deleted file.
-7. Deletions rely on files that other processes wrote and that a power failure may revert. So the
+8. Deletions rely on files that other processes wrote and that a power failure may revert. So the
    folders of the log, its checkpoints and its markers are flushed first (``Storage.flush``).
-8. A dry run performs all steps before the first write, and returns the same ``CleaningRun``.
+9. A dry run performs all steps before the first write, and returns the same ``CleaningRun``.
 
 Neighbours of the table:
 
-9. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
-   are read before the first write, and again before files are deleted. A version that is put in
-   between shows an event that the log no longer keeps, and its publisher publishes a newer one.
-   With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
-   deleted last. Files that a publisher may be about to name are too young, as orphans are.
-10. *Indexes*: ``Swept`` brings tombstones of the entries about deleted files
+10. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
+    are read before the first write, and again before files are deleted. A version that is put in
+    between shows an event that the log no longer keeps, and its publisher publishes a newer one.
+    With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
+    deleted last. Files that a publisher may be about to name are too young, as orphans are.
+11. *Indexes*: ``Swept`` brings tombstones of the entries about deleted files
     (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
     cleaned by the same steps. Their failures are listed in the run, and stop no other table.
-11. *Full storage*: a cleaned table has a reserve, a file of ``RESERVE_BYTES``. If there is no space
+12. *Full storage*: a cleaned table has a reserve, a file of ``RESERVE_BYTES``. If there is no space
     for an event, the reserve is deleted, and the cleaning begins again with the deletions that need
     no event: orphans, and leftovers of an earlier cleaning. The next cleaning without such an error
     makes the reserve anew.
@@ -81,11 +86,17 @@ from airflow_provider_segtable.core.log.families.repair_events import TableRepai
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.adopted_files import (
+    mark_obsolete,
+    marked_records,
+    still_adopted,
+)
 from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.committer import commit as try_commit
 from airflow_provider_segtable.table.context import TableContext
@@ -126,6 +137,7 @@ class CleaningRun:
         log_from: events below this number are deleted; 0 if none are.
         log_files: events, checkpoints and markers deleted.
         published: files that stay because published versions show them; the log names them no more.
+        records: deleted records of adoptions.
         targets: by format, the deleted files of its target.
         entries: by index, the number of entries deleted, because their files are gone.
         indexes: by index, the cleaning of its own table.
@@ -145,6 +157,7 @@ class CleaningRun:
     log_from: int = 0
     log_files: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     entries: Mapping[str, int] = field(default_factory=dict)
     indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
@@ -172,6 +185,7 @@ class CleaningRun:
             ],
             "young": self.young,
             "published": list(self.published),
+            "records": list(self.records),
             "targets": {name: list(paths) for name, paths in self.targets.items()},
             "log_from": self.log_from,
             "log_files": list(self.log_files),
@@ -396,6 +410,10 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     head, entries = _sweep(cleaning, look.keep, head)
     _delete_orphans(cleaning, look, head)
     expire(ports, look.run.log_from, look.run.log_files)
+    for path in look.run.records:
+        ports.storage.delete(path)
+    if head.adopts:
+        mark_obsolete(ports.storage, head)
     targets = _swept(cleaning, look.keep, dry_run=False)
     return replace(look.run, entries=entries, targets=targets)
 
@@ -460,6 +478,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
         log_from=log_from,
         log_files=log_files,
         published=_left(published, after, nameless),
+        records=_records(ports, after, before),
     )
     given_up = passed_over(newest, found.retained_from)
     return _Look(
@@ -469,6 +488,11 @@ def _look_once(cleaning: _Cleaning) -> _Look:
 
 def _published(cleaning: _Cleaning, keep: Retention) -> frozenset[str]:
     return published_paths(cleaning.ports, cleaning.now - int(keep.hours * HOUR_US))
+
+
+def _records(ports: TableContext, after: State, before: Instant) -> tuple[str, ...]:
+    """Return the records of adoptions, and their marks, that are not needed any more."""
+    return tuple(marked_records(ports.storage, before)) if after.adopts else ()
 
 
 def _left(published: frozenset[str], after: State, nameless: Iterable[Entry]) -> tuple[str, ...]:
@@ -579,7 +603,9 @@ def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozen
     going = head.pending_delete and head.pending_delete - _published(cleaning, keep)
     if going:
         ports.storage.flush(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
-    for path in sorted(going):
+    adopted = {path for path in going if is_adopted(path)}
+    changed = adopted - still_adopted(ports.storage, ports.files, adopted)
+    for path in sorted(going - changed):
         ports.files.delete(path)
     return going
 

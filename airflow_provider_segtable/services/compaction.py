@@ -186,7 +186,16 @@ def _minor(ports: TableContext, attempt: Attempt, step: Rewrite) -> MinorJob:
         attempt=attempt.token,
         row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
         deletes_applied_through=attempt.state.n,
+        definition=_first_definition(attempt),
     )
+
+
+def _first_definition(attempt: Attempt) -> bytes:
+    """Return the definition for outputs of adopted files; empty if there are none."""
+    if not any(segment.adopted for segment in attempt.inputs):
+        return b""
+    state = attempt.state
+    return encode_definition(state.table.as_created(), state.base_version)
 
 
 def _spec(

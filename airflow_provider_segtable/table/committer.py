@@ -186,7 +186,7 @@ def _discard(ports: TableContext, change: Change, segments: Sequence[Segment]) -
         with suppress(SegtableError):  # a file that was not committed does not exist
             change.ready()
     for segment in segments:
-        if segment.path:  # a segment without rows has no file
+        if segment.path and not segment.adopted:  # a segment without rows has no file
             ports.files.delete(segment.path)
 
 

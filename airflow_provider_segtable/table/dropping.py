@@ -20,7 +20,10 @@
    table, and no later marker: numbers would be used twice.
 7. Every step may be repeated. A killed drop is finished by another one, which also deletes the
    files of authors that were too late for the first.
-8. Only files with segtable's names (``docs/FORMAT.md``) are deleted; other files are kept and
+8. Adopted files are deleted, too: those that the last version before the end names, while they are
+   the ones that were adopted. They are deleted first, as nothing else says that they belong to the
+   table. If that version cannot be read any more, they are kept and reported.
+9. Only files with segtable's names (``docs/FORMAT.md``) are deleted; other files are kept and
    reported, and with them a table of another tool. Every writer gives these names, so neither the
    log nor a footer has to be readable. An index's table has files of the same names below its own
    folder. Published targets lie in folders of their own (``table.publishing.targets``).
@@ -45,9 +48,14 @@ from airflow_provider_segtable.core.locks import Lock, LockRequest
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.paths import DATA, DELETES
+from airflow_provider_segtable.core.paths import DATA, DELETES, is_adopted
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.table.adopted_files import (
+    adopted_by_path,
+    adopted_entries,
+    still_adopted,
+)
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EXPIRED, TIMELINE, expired_path
@@ -144,6 +152,7 @@ _OWN = re.compile(
             rf"{LOG}/probe-{_NAME}",
             rf"{LOG}/lost/.+",
             rf"{LOG}/reserve/space",
+            rf"{LOG}/adopted/({_NUMBER}\.(json|gone)|copied/[0-9a-f]{{16}})",
         )
     )
     + ")"
@@ -174,11 +183,34 @@ def indexes_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(match[1] for match in found if match and match[1])
 
 
-def list_files(ports: TableContext) -> Iterator[tuple[Entry, bool]]:
-    """Yield the files in the folders of a table, each with whether segtable wrote it."""
+def list_files(ports: TableContext, end: Event | None = None) -> Iterator[tuple[Entry, bool]]:
+    """Yield the files of a table, each with whether it belongs to it: adopted ones first.
+
+    Args:
+        ports: the table's ports.
+        end: the end of its log, if it was dropped.
+    """
+    adopted, known = _adopted_files(ports, end)
+    own = still_adopted(ports.storage, ports.files, (e.path for e in adopted)) if known else ()
+    yield from ((entry, entry.path in own) for entry in adopted)
     for place in (DATA, DELETES, LOG):
         yield from ((entry, is_own(entry.path)) for entry in ports.storage.list(place))
     yield from target_files(ports)
+
+
+def _adopted_files(ports: TableContext, end: Event | None) -> tuple[list[Entry], bool]:
+    """Return the adopted files that are there, and whether the log says that they belong to it."""
+    try:
+        state = ports.log.load() if end is None else ports.log.before(end)
+    except SegtableError:
+        state = None
+    if state is None:
+        recorded = adopted_by_path(ports.storage)
+        return [*adopted_entries(ports.storage, recorded)], False
+    if not state.adopts:
+        return [], True
+    named = filter(is_adopted, (*state.timeline.paths(), *state.pending_delete))
+    return [*adopted_entries(ports.storage, named)], True
 
 
 WAIT_S = 5.0
@@ -232,7 +264,7 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
         end = end_log(ports) if force else _end_under_lock(ports)
     mark_end(ports, end)
     kept = _end_indexes(ports, end)
-    own = [e.path for e, is_own in list_files(ports) if is_own and e.path not in kept]
+    own = [e.path for e, is_own in list_files(ports, end) if is_own and e.path not in kept]
     if _is_newest(ports, end):
         _delete(ports, end, own)
     else:
@@ -266,7 +298,7 @@ def _result(ports: TableContext, end: Event | None) -> DropResult:
     """Return the contents of the table, or of the remains of a table that ``end`` dropped."""
     action = dropped(end) if end else end_of(ports.log.load())
     chunks = () if end else ports.log.load().timeline.visible_summaries().values()
-    files = [*list_files(ports)]
+    files = [*list_files(ports, end)]
     own = [
         each for each, is_own in files if is_own and not (end and _is_kept_marker(each.path, end))
     ]

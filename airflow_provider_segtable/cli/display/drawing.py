@@ -383,6 +383,35 @@ def compaction(facts: Facts) -> RenderableType:
     return captioned(table, "\n".join(notes)) if notes else table
 
 
+ACTIONS = {"adopt": "green", "copy": "yellow", "refuse": "red", "skip": "dim"}
+"""The style of each action on a file; ``skip`` is drawn in the totals alone."""
+
+
+def adoption(facts: Facts) -> RenderableType:
+    """Draw what becomes of each file of a folder, and the totals."""
+    title = "plan" if facts["dry_run"] else "files"
+    table = grid(f"{facts['name']}: {title}", "rows", "action", "chunk", "file", "reason")
+    for file in facts["files"]:
+        action, chunk = file["action"], file["chunk"] or ""
+        if action != "skip":
+            table.add_row(
+                f"{file['rows']:,}",
+                Text(action, style=ACTIONS[action]),
+                short_interval(chunk),
+                Text(file["file"]),
+                Text(file["reason"]),
+            )
+    lines = (
+        f"{action}: {counted(some['files'], 'file')}, {counted(some['rows'], 'row')}, "
+        f"{describe_size(some['bytes'])}"
+        for action, some in facts["totals"].items()
+        if some["files"]
+    )
+    others = facts["others"]
+    more = [f"{counted(others, 'other file')}, not Parquet by name"] if others else []
+    return captioned(table, "\n".join((*lines, *more)))
+
+
 def drawn_indexes(facts: Facts) -> RenderableType:
     """Draw the indexes of a table."""
     some: Sequence[Facts] = facts["indexes"]

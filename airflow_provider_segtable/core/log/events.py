@@ -9,7 +9,7 @@
    ``PlanAborted``. If its worker dies, another ``PlanInflight`` follows; if it loses its locks to
    a request of higher priority, ``PlanYielded`` comes first. The instant of a compaction is the
    time of its first event, its completion time that of ``PlanCompleted``.
-4. An append is one event: its instant and completion time coincide.
+4. An append is one event: its instant and completion time coincide. So is an adoption of files.
 5. Ids are settled once: published by an append or completion, *voided* when their writer gave
    up, or burnt when the attempt that named them failed.
 6. Cleaning is ``Cleaned`` (segments leave the timeline, their files are pending delete), then the
@@ -71,7 +71,7 @@ from airflow_provider_segtable.core.log.families import (
     table_events,
     tag_events,
 )
-from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.append_events import Adopted, Appended, Voided
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleaned,
@@ -113,6 +113,7 @@ Action: TypeAlias = (
     TableDefinition
     | TableAltered
     | TableDropped
+    | Adopted
     | Appended
     | Voided
     | RowsChanged

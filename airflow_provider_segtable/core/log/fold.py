@@ -38,6 +38,7 @@ compaction completed   commutes with appends, changes and compactions of other g
 plan requested         refused if an input is not visible or claimed by a pending plan, or if
                        the plan is pending or completed already (an aborted one may come back)
 plan yielded, aborted  refused if an attempt began that its author had not read
+adoption               like an append; refused if the log names one of its files
 void                   drops ids that were settled meanwhile
 repair                 refused if an id to remove is absent or one to add is present, or if segments
                        of a chunk would disagree about its core set: plan the repair again

@@ -399,6 +399,7 @@ class State:
         log_store: the committed part of each bucket of the log store.
         loads: the last parts of recent loads.
         dropped: whether the event dropped the table: none follows.
+        adopts: whether the table ever had a file that another program wrote.
     """
 
     n: int
@@ -423,6 +424,7 @@ class State:
     log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
     loads: Loads = field(default_factory=dict)
     dropped: bool = False
+    adopts: bool = False
 
     def __repr__(self) -> str:
         """Return the table and the event number; a large table's contents fill megabytes."""
@@ -489,7 +491,12 @@ def publish(state: State, segments: Sequence[Segment]) -> State:
     # An origin may be a root. A provisional one is no number of the chunk.
     origins = (s.origin for s in segments if s.origin and not s.origin.provisional)
     settled = state.ids.settle((*ids, *origins))
-    return replace(state, ids=settled, timeline=state.timeline.with_changes(add=segments))
+    return replace(
+        state,
+        ids=settled,
+        timeline=state.timeline.with_changes(add=segments),
+        adopts=state.adopts or any(segment.adopted for segment in segments),
+    )
 
 
 def settle(state: State, ids: Iterable[SegmentId]) -> State:

@@ -14,7 +14,7 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_segtable.core.errors import UnsupportedFormat
@@ -41,6 +41,20 @@ class TableDefinition:
     property_events: Mapping[str, int] = field(default_factory=dict)
     earlier: tuple[Schema, ...] = ()
     earlier_kinds: tuple[TableKind, ...] = ()
+
+    def as_created(self) -> "TableDefinition":
+        """Return the definition with the columns that the table was created with."""
+        if not self.earlier:
+            return self
+        return replace(
+            self,
+            schema=self.earlier[0],
+            kind=self.kind_of(0),
+            altered=0,
+            property_events={},
+            earlier=(),
+            earlier_kinds=(),
+        )
 
     def kind_of(self, number: int) -> TableKind:
         """Return the kind as of the schema of a number: it names the hidden columns of a file."""

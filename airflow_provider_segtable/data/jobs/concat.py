@@ -8,7 +8,8 @@ Concatenation without deleted rows:
    output's shape: equal schema elements, column orders and Arrow schema, and pages by writers with
    reliable statistics.
    The output has the columns of the newest schema among the inputs: a piece of that schema can be
-   moved, one of an earlier schema is rewritten, unless its columns are the same.
+   moved, one of an earlier schema is rewritten, unless its columns are the same. A file that
+   another program wrote counts as one with the columns of ``Input.written_as``.
 2. Other pieces are decoded and encoded again, as row groups of full size. They become Parquet
    files in memory and are moved from there, so that all row groups enter the output alike.
 3. A small piece alone between large ones is moved: rewriting it would gain nothing.
@@ -71,11 +72,16 @@ class Grain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """An input file as its footer describes it; ``file`` is a reason if it must be decoded."""
+    """An input file as its footer describes it; ``file`` is a reason if it must be decoded.
+
+    ``written_as`` is the footer of a file with the columns that this one would have, had segtable
+    written it; None if it has.
+    """
 
     path: str
     footer: Footer
     file: Movable | str
+    written_as: Footer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +209,7 @@ def newest_of(pieces: Sequence[Piece]) -> Footer:
     The output also gets its definition of the table, so of equal schemas the latest altered counts.
     """
     kinds: dict[tuple[bytes, bytes], Footer] = {}
-    for footer in (piece.input.footer for piece in pieces):
+    for footer in (piece.input.written_as or piece.input.footer for piece in pieces):
         kinds.setdefault((footer.metadata.get(TABLE_KEY, b""), footer.schema), footer)
     return max(kinds.values(), key=_age) if len(kinds) > 1 else next(iter(kinds.values()))
 
@@ -217,8 +223,8 @@ def _age(footer: Footer) -> tuple[int, bool, int]:
 def _steps(pieces: Sequence[Piece], newest: Footer, grain: Grain) -> tuple[list[Step], Footer]:
     """Choose the pieces to move and to rewrite, and the footer that gives the output's schema."""
     stay = _movable(pieces, grain)
-    shapes = {_shape(piece.input) for piece in pieces}
-    if all(stay) and len(shapes) == 1:
+    shapes = {_shape(piece.input.footer) for piece in pieces}
+    if all(stay) and shapes == {_shape(newest)}:
         return list(pieces), newest
     schema = arrow_schema(newest)
     made = read_input(empty_file(schema))
@@ -227,7 +233,8 @@ def _steps(pieces: Sequence[Piece], newest: Footer, grain: Grain) -> tuple[list[
         made.footer.column_orders,
         newest.metadata.get(ARROW_SCHEMA, b""),
     )
-    stay = [may and _shape(piece.input) == shape for may, piece in zip(stay, pieces, strict=True)]
+    alike = [_shape(piece.input.footer) == shape for piece in pieces]
+    stay = [may and same for may, same in zip(stay, alike, strict=True)]
     return _runs(pieces, stay), made.footer
 
 
@@ -260,8 +267,7 @@ def _created_by(pieces: Sequence[Piece], steps: Sequence[Step]) -> bytes:
     return writers.pop() if only_moved and len(writers) == 1 else CREATED_BY
 
 
-def _shape(one: Input) -> _Shape:
-    footer = one.footer
+def _shape(footer: Footer) -> _Shape:
     return _Shape(footer.schema, footer.column_orders, footer.metadata.get(ARROW_SCHEMA, b""))
 
 

@@ -14,9 +14,12 @@
 6. File names include the attempt, so that two attempts at one job never collide. After a failure
    the job deletes the files that it wrote: no reader can have seen them.
 
+7. An adopted file has no definition of the table in its footer. It counts as one of schema 0: its
+   outputs get ``definition``, the definition with that schema, unless another input has a newer.
+
 Time chunks of a file's rows, where its first and last event do not determine them:
 
-7. Only the column of event times is read. Deleted rows count, too: their chunks get no rows.
+8. Only the column of event times is read. Deleted rows count, too: their chunks get no rows.
 
 Source of the idea: Druid's minor compaction; ``data.jobs.passthrough``.
 """
@@ -51,6 +54,7 @@ from airflow_provider_segtable.data.jobs.concat import (
     read_input,
     sift,
 )
+from airflow_provider_segtable.data.jobs.passthrough import empty_file
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import (
@@ -66,8 +70,9 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     file_schema,
     segment_path,
 )
+from airflow_provider_segtable.data.parquet.footer import Footer
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
-from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.data.parquet.table_file import files_columns, stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.rows import chunks_of
 from airflow_provider_segtable.ports.files import DataFiles
@@ -83,6 +88,7 @@ class MinorJob:
     ``created`` is when the attempt began; ``attempt`` becomes part of the file names (16 hex
     digits, unique to each attempt; generated if left out). ``row_filters`` name the deleted rows,
     as of event ``deletes_applied_through``; an input without a row filter has no deletes.
+    ``definition`` stands in for the entry that footers of adopted files lack.
     """
 
     uri: str
@@ -95,6 +101,7 @@ class MinorJob:
     grain: Grain = field(default_factory=Grain)
     row_filters: Mapping[SegmentId, RowFilter] = field(default_factory=dict)
     deletes_applied_through: int = 0
+    definition: bytes = b""
 
     @property
     def cost(self) -> int:
@@ -134,7 +141,7 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
 
 def _run(job: MinorJob, files: DataFiles) -> tuple[Segment, ...]:
     """Write the outputs of a job with inputs."""
-    inputs = _read_inputs(files, job.inputs)
+    inputs = _read_inputs(files, job)
     parts = cut(inputs, len(job.outputs))
     passing = _passing(job)
     written: list[Segment] = []
@@ -155,9 +162,10 @@ def _passing(job: MinorJob) -> bool:
     return alike and not any(row_filter_of(job.row_filters, one).holds_back for one in job.inputs)
 
 
-def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
+def _read_inputs(files: DataFiles, job: MinorJob) -> list[Input]:
     inputs: list[Input] = []
-    for segment in segments:
+    like = _written_as(job.definition) if job.definition else None
+    for segment in job.inputs:
         with files.open(segment.path) as source:
             one = read_input(source, inputs[-1] if inputs else None)
         footer = one.footer
@@ -167,8 +175,15 @@ def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
             row_groups=footer.group_count,
             entry=footer.metadata.get(KEY),
         )
-        inputs.append(one)
+        inputs.append(replace(one, written_as=like) if segment.adopted else one)
     return inputs
+
+
+def _written_as(definition: bytes) -> Footer:
+    """Return the footer that a file of a definition's columns has."""
+    table, _ = decode_definition(definition, "the job's definition")
+    footer = read_input(empty_file(files_columns(table.schema, table.kind))).footer
+    return replace(footer, metadata={**footer.metadata, **definition_entry(definition)})
 
 
 def cut(inputs: Sequence[Input], parts: int) -> list[list[Piece]]:

@@ -33,9 +33,12 @@ Segment descriptors and table definitions:
 
 Files of segments, checked against the log when they are read:
 
-12. A file of another size is refused, and so is one whose footer fails its checksum. If that footer
+12. An *adopted* file was written by another program: it has neither entry. The log knows its
+    footer's start and CRC-32, which are compared when it is opened; other bytes have no checksum.
+    The record of its adoption stands in for the entries (``table.adopted_files``).
+13. A file of another size is refused, and so is one whose footer fails its checksum. If that footer
     names another segment, the error reports the segment instead: that is the more useful message.
-13. A reader that needs a file several times opens and checks it once (``OpenedOnce``).
+14. A reader that needs a file several times opens and checks it once (``OpenedOnce``).
 
 Source of the idea: HDFS, which keeps a CRC for every chunk of a block; Iceberg's manifests, which
 record a file's expected properties outside the file.
@@ -76,6 +79,7 @@ from airflow_provider_segtable.data.open_files import (
     load_ranges,
     open_known,
 )
+from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource, own_checksum
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
 
@@ -407,6 +411,24 @@ def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> 
         raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
 
 
+def read_observed(files: DataFiles, segment: Segment) -> Segment:
+    """Return an adopted segment with the properties that its file has now.
+
+    Raises:
+        NotFound: there is no such file.
+        CorruptTable: it is not a Parquet file, or has another number of rows.
+    """
+    with files.open(segment.path) as source:
+        footer = read_footer(source)
+        check_identity(segment, rows=footer.rows, row_groups=footer.group_count, entry=None)
+        return replace(
+            segment,
+            size=source.size,
+            row_groups=footer.group_count,
+            footer=own_checksum(footer),
+        )
+
+
 def read_descriptor(files: DataFiles, path: str) -> Segment:
     """Load the descriptor from a data file.
 
@@ -455,6 +477,8 @@ def check_identity(segment: Segment, *, rows: int, row_groups: int, entry: bytes
         raise CorruptTable(
             f"{path} has {rows} rows, segment {segment.id} has {segment.rows}: restore the file"
         )
+    if segment.adopted:
+        return  # it has no descriptor; its footer was compared with the log
     found = decode_descriptor(entry or b"null", path=path, size=segment.size, row_groups=row_groups)
     if found.id != segment.file_id:
         raise CorruptTable(
@@ -592,7 +616,7 @@ class OpenedOnce:
 def discard(files: DataFiles, segments: Iterable[Segment]) -> None:
     """Delete the files that a failed job wrote; its own error is the one to report."""
     for segment in segments:
-        if segment.path:
+        if segment.path and not segment.adopted:
             with suppress(StorageError):
                 files.delete(segment.path)
 
@@ -628,13 +652,16 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     Raises:
         NotFound, CorruptTable, ChecksumMismatch: as ``SegmentFiles.open``.
     """
+    if segment.adopted:
+        read_observed(files, segment)
+        return check_bytes(files, segment)
     found = read_descriptor(files, segment.path)
     if (found.id, found.rows) != (segment.file_id, segment.rows):
         raise CorruptTable(
             f"{segment.path} says it is segment {found.id} of {found.rows} rows, the log says "
             f"{segment.file_id} of {segment.rows}: restore the file"
         )
-    check_bytes(files, segment)
+    return check_bytes(files, segment)
 
 
 def checked_source(source: Source, segment: Segment) -> Source:
@@ -646,6 +673,8 @@ def checked_source(source: Source, segment: Segment) -> Source:
         )
     if segment.footer is None:
         return source
+    if segment.adopted:
+        return AdoptedSource(source, segment.footer)
     try:
         return CheckedSource(source, segment.footer)
     except ChecksumMismatch:

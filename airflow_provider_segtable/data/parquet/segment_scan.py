@@ -47,6 +47,7 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
+from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
@@ -387,7 +388,9 @@ class SegmentRead:
                     SourceFile(source),
                     self.schema,
                     words=words,
-                    metadata=source.metadata if isinstance(source, CheckedSource) else None,
+                    metadata=source.metadata
+                    if isinstance(source, CheckedSource | AdoptedSource)
+                    else None,
                 ) as parquet,
             ):
                 file = SourceFile(source)

@@ -173,13 +173,14 @@ def checked(
 def blocks_of(parquet: pq.ParquetFile | TableFile, number: int, segment: Segment) -> list[Block]:
     """Return the non-empty row groups of an input."""
     found, first = [], 0
+    checksums = None if segment.adopted else segment.footer  # of blocks, which it has not
     for group in range(parquet.metadata.num_row_groups):
         one = parquet.metadata.row_group(group)
         size = sum(one.column(at).total_compressed_size for at in range(one.num_columns))
         if one.num_rows:
             rows = one.num_rows
             place = (number, segment.path, group, first)
-            found.append(Block(*place, rows, size, rows, segment.footer))
+            found.append(Block(*place, rows, size, rows, checksums))
         first += one.num_rows
     return found
 

@@ -6,7 +6,8 @@
    publisher has put one meanwhile. Readers that use the hint alone may be one version behind for a
    moment, or until the next put if the hint could not be written.
 3. Files have ids of all columns and of all fields within them, or none and the columns of schema
-   0: Iceberg's readers use either ids alone, or names alone. Others are refused.
+   0: Iceberg's readers use either ids alone, or names alone. Others are refused, and so are files
+   where pyiceberg fails: with columns that the table never had, or with dictionaries of Arrow.
 """
 
 import json
@@ -392,6 +393,12 @@ def _list_of(put: Published) -> str:
 
 def _check_ids(revision: Revision) -> None:
     """Refuse files that some of Iceberg's readers would misread; rule 3."""
+    for path, new in revision.shown.items():
+        if new.stats.odd:
+            raise PublishingRefused(
+                f"{path}, of another program, has {new.stats.odd}, where pyiceberg fails: write it "
+                "anew (segtable compact TABLE --kind major), then publish again"
+            )
     within = nested(revision.table.schema)
     bare = [
         path
@@ -401,9 +408,9 @@ def _check_ids(revision: Revision) -> None:
     if bare:
         columns = f", none within {within[0]!r}" if within else ""
         raise PublishingRefused(
-            f"{len(bare)} files, {bare[0]} among them, are of an older segtable and lack some "
-            f"ids of columns, by which Iceberg's readers go{columns}: write them anew "
-            "(segtable compact TABLE --kind major), then publish again"
+            f"{len(bare)} files, {bare[0]} among them, are of an older segtable or another program "
+            f"and lack some ids of columns, by which Iceberg's readers go{columns}: write them "
+            "anew (segtable compact TABLE --kind major), then publish again"
         )
 
 

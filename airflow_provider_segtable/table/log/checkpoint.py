@@ -47,7 +47,7 @@ from airflow_provider_segtable.core.log.state import (
     encode_loads,
 )
 from airflow_provider_segtable.core.log_store.manifest import decode_manifests, encode_manifests
-from airflow_provider_segtable.core.paths import digest, file_path, vectors_path
+from airflow_provider_segtable.core.paths import digest, file_path, named_path, vectors_path
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
@@ -88,6 +88,7 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"indexes": encode_indexes(state.indexes)} if state.indexes else {}),
         **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
         **({"loads": encode_loads(state.loads)} if state.loads else {}),
+        **({"adopts": True} if state.adopts else {}),
     }
 
 
@@ -111,7 +112,9 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         overrides=decode_overrides(head["zones"]),
         retained_from=head.get("retained_from", 0),
         tags=decode_tags(head.get("tags", {})),
-        pending_delete=frozenset(map(file_path, head.get("doomed", ()))),
+        pending_delete=frozenset(
+            map(named_path if "adopts" in head else file_path, head.get("doomed", ()))
+        ),
         vectors={
             SegmentId.parse(root): tuple(_deletion(*each) for each in some)
             for root, some in head.get("vectors", {}).items()
@@ -129,6 +132,7 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         indexes=decode_indexes(head.get("indexes", ())),
         log_store=decode_manifests(head.get("log_store", ())),
         loads=decode_loads(head.get("loads", ())),
+        adopts=bool(head.get("adopts", False)),
     )
 
 
@@ -179,7 +183,9 @@ INDEXED = 9
 """The format of tables with indexes: an older segtable must not read them without."""
 LOGGED = 10
 """The format of tables with a log store: an older segtable must not commit to them."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED)
+ADOPTING = 11
+"""The format of tables with adopted files: an older segtable takes their paths for damage."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
@@ -213,6 +219,8 @@ def write_checkpoint(state: State) -> bytes:
 
 
 def _format(state: State) -> int:
+    if state.adopts:
+        return ADOPTING
     if state.log_store:
         return LOGGED
     return INDEXED if state.indexes else FORMAT

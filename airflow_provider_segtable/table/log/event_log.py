@@ -29,6 +29,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -344,6 +345,13 @@ class EventLog:
                 break
             state = following
         return state if self.first() <= start else None
+
+    def before(self, end: Event) -> State | None:
+        """Return the last state before a table was dropped; None if it cannot be read any more."""
+        base = self._base(most=end.n - 1)
+        start = base.n + 1 if base else self.begin()
+        state = fold(base, islice(self.events(start), end.n - start))
+        return state if state is not None and state.n == end.n - 1 else None
 
     def as_of(self, time: Instant) -> State:
         """Return the state with every event whose time is <= ``time``.

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.paths import data_path
+from airflow_provider_segtable.core.paths import listed_path
 from airflow_provider_segtable.core.segment import (
     NO_BUCKET,
     ChunkKey,
@@ -196,7 +196,7 @@ def _segment(row: Any, keys: _Keys) -> Segment:
     segment_id = chunk.segment(row.partition)
     return Segment(
         id=segment_id,
-        path=data_path(row.path, rows=row.rows),
+        path=listed_path(row.path, rows=row.rows),
         shard=_shard(row, segment_id),
         rows=row.rows,
         size=row.size,

@@ -162,12 +162,15 @@ def test_indexes(run: Run, facts: Facts) -> None:
 
 
 def test_migration(run: Run, facts: Facts) -> None:
-    """A folder of Parquet files is moved by a pattern, once however often it is repeated."""
-    Path("landing").mkdir()
-    for n in (5, 6):
-        rows = trips(24, 24 * n).rename_columns(["pickup", "zone", "fare"])
-        pq.write_table(rows, f"landing/2026-01-0{n}.parquet")
-    create, load, *others = commands("migration.md")
+    """A folder of Parquet files is adopted, or moved by a pattern, once however often it is run."""
+    for folder in ("landing", "lake"):
+        Path(folder).mkdir()
+        for n in (5, 6):
+            rows = trips(24, 24 * n).rename_columns(["pickup", "zone", "fare"])
+            pq.write_table(rows, f"{folder}/2026-01-0{n}.parquet")
+    plan, adopt, compact, verify, create, load, *others = commands("migration.md")
+    well(run, plan, adopt, adopt, compact, verify)
+    assert facts("table", "scan", "./lake", "--count")["rows"] == 48
     files = sorted(str(path) for path in Path().glob(load[2]))
     load[2:3] = files  # as a shell does
     well(run, create, load, load, *others)

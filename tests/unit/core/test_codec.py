@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefini
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.events import KINDS, Action, Event, decode, encode, touched
-from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.append_events import Adopted, Appended, Voided
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Swept
 from airflow_provider_segtable.core.log.families.consumer_events import (
@@ -65,7 +65,14 @@ from airflow_provider_segtable.core.predicate import (
     Not,
 )
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, roots_of, tombstone
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    FooterChecksum,
+    Shard,
+    replaced,
+    roots_of,
+    tombstone,
+)
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     RenameColumn,
@@ -327,6 +334,11 @@ ACTIONS: tuple[Action, ...] = (
         version=3,
         segments=(REST,),
         erased=(PredicateDelete(n=2, predicate=IsNull("carrier")),),
+    ),
+    Adopted(
+        segments=(
+            replace(first(4), path="month=2013-01/part-0.parquet", footer=FooterChecksum(900, 7)),
+        )
     ),
 )
 

@@ -5,10 +5,13 @@ import pytest
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
 from airflow_provider_segtable.core.paths import (
     LONGEST,
+    adopted_path,
     data_path,
     file_path,
     inside,
+    is_adopted,
     known_name,
+    named_path,
     vectors_path,
 )
 
@@ -86,6 +89,31 @@ def test_each_kind_of_file_has_its_folder() -> None:
         data_path("deletes/x.arrow", rows=1)
     with pytest.raises(CorruptTable, match="below deletes/"):
         vectors_path("data/a/x.parquet")
+
+
+@pytest.mark.parametrize(
+    "path", ["part-0.parquet", "day=2026-01-05/part-0.snappy.parquet", "a/b/c_1+2.PARQUET"]
+)
+def test_an_adopted_file_lies_outside_of_the_folders_of_segtable(path: str) -> None:
+    """Only a descriptor that marks the file as adopted may name it."""
+    assert data_path(path, rows=1, adopted=True) == adopted_path(path) == named_path(path) == path
+    for check in (lambda: data_path(path, rows=1), lambda: file_path(path)):
+        with pytest.raises(CorruptTable, match="nothing was read or deleted there"):
+            check()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(path for path in OUTSIDE if path not in {"x.parquet", "datax/y"} and path != "DATA/x"),
+        *("data/x.parquet", "Data/x", "deletes/x", "dv/x", "DV", "a/_b/c", "a/.b", "a b/c", ""),
+    ],
+)
+def test_an_adopted_file_is_never_elsewhere(path: str) -> None:
+    """A forged mark leads neither out of the table nor into a folder that segtable writes."""
+    assert not is_adopted(path)
+    with pytest.raises(CorruptTable, match="nothing was read or deleted there"):
+        data_path(path, rows=1, adopted=True)
 
 
 def test_only_a_segment_without_rows_has_no_path() -> None:

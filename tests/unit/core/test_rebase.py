@@ -8,7 +8,7 @@ from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.events import Action
-from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
+from airflow_provider_segtable.core.log.families.append_events import Adopted, Appended, Voided
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
@@ -329,3 +329,29 @@ def test_an_output_goes_above_its_inputs() -> None:
 def test_table_is_created_once() -> None:
     """A second creation conflicts with event 0."""
     assert refused(DEFINITION, created()).winner == 0
+
+
+def foreign(partition: int, path: str) -> Segment:
+    """Return the descriptor of a file that another program wrote."""
+    return replace(first(partition), path=path)
+
+
+def test_a_file_is_adopted_once() -> None:
+    """Not again while the log names it: as a segment's file, or as pending deletion."""
+    state = after(created(), Adopted(segments=(foreign(0, "a.parquet"),)))
+    assert state.adopts
+    again = Adopted(segments=(foreign(1, "b.parquet"), foreign(2, "a.parquet")))
+    assert "a.parquet is in the table already" in refused(again, state).reason
+    pending = replace(created(), pending_delete=frozenset({"a.parquet"}))
+    assert "a.parquet" in refused(again, pending).reason
+    other = Adopted(segments=(foreign(1, "b.parquet"),))
+    assert admit(other, state) == other
+
+
+def test_an_adoption_gets_other_ids_like_an_append() -> None:
+    """Its record keeps the ids that the files were to have."""
+    state = after(created(), Appended(segments=(first(0),)))
+    found = admit(Adopted(segments=(foreign(0, "a.parquet"),)), state)
+    assert isinstance(found, Adopted)
+    (segment,) = found.segments
+    assert (segment.id.partition, segment.file_id.partition) == (1, 0)

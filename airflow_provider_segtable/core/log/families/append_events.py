@@ -1,4 +1,4 @@
-"""Appends, and ids of writers that gave up.
+"""Appends, adoptions of files, and ids of writers that gave up.
 
 1. ``Appended`` publishes new first-generation segments; ``Voided`` settles ids under which no
    segment will ever be published.
@@ -11,6 +11,10 @@
 4. An append that is a part of a load has ``load`` (``core.log.state``); it follows the load's last
    part, or is refused.
 5. *Admission of a void*: ids that were settled meanwhile are dropped.
+6. ``Adopted`` is an append whose files were there before: other programs wrote them. It is a kind
+   of its own, so that a segtable that does not know such files refuses the log by name.
+7. *Admission of an adoption*: like an append, and only if the log names none of its files, not even
+   as pending deletion. So a file is adopted once, whatever the number of writers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,6 +72,11 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted(Appended):
+    """New segments whose files other programs wrote; they stay where they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Voided:
     """Allocated ids of a writer that gave up: no segment will ever be published under them."""
 
@@ -81,6 +90,10 @@ def _line_of_append(action: Appended) -> str:
     log = f"; log store, {', '.join(map(str, action.log))}" if action.log else ""
     load = f"; {action.load}" if action.load else ""
     return f"+{amount(segments)} in {chunks}{log}{load}"
+
+
+def _line_of_adoption(action: Adopted) -> str:
+    return f"{_line_of_append(action)}; adopted"
 
 
 def published(state: State, action: Appended, at: Instant) -> tuple[Segment, ...]:
@@ -155,7 +168,30 @@ def _admit(action: Appended, state: State) -> Appended | Conflict:
     return found if isinstance(found, Conflict) else replace(action, segments=found)
 
 
+def _admit_adoption(action: Adopted, state: State) -> Adopted | Conflict:
+    """Return the action under ids that are free now, or the conflict; see rule 7."""
+    wanted = {segment.path for segment in action.segments}
+    known = wanted & (state.pending_delete | {*state.timeline.paths()})
+    if known:
+        return Conflict(reason=f"{min(known)} is in the table already")
+    found = placed(action.segments, state)
+    return found if isinstance(found, Conflict) else replace(action, segments=found)
+
+
 KINDS = (
+    EventKind(
+        type=Adopted,
+        name="Adopted",
+        apply=lambda state, action, at: _appended(state, ((action, at),)),
+        together=_appended,
+        admit=_admit_adoption,
+        segments=own_segments,
+        effects=lambda action: (RowsInserted(action.segments, RowEffect.INSERT),),
+        touches=intervals_of_segments,
+        encode=lambda action: {"segments": encode_segments(action.segments)},
+        decode=lambda body: Adopted(segments=decode_segments(body["segments"])),
+        line=_line_of_adoption,
+    ),
     EventKind(
         type=Appended,
         name="Appended",

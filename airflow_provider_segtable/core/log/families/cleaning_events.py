@@ -45,7 +45,7 @@ from airflow_provider_segtable.core.log.event_kind import (
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.paths import file_path
+from airflow_provider_segtable.core.paths import named_path
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.time import Interval
@@ -339,7 +339,7 @@ KINDS = (
         effects=nothing,
         touches=no_interval,
         encode=lambda action: {"paths": list(action.paths)},
-        decode=lambda body: Swept(paths=tuple(map(file_path, body["paths"]))),
+        decode=lambda body: Swept(paths=tuple(map(named_path, body["paths"]))),
         line=lambda action: f"{counted(len(action.paths), 'file')} deleted",
     ),
 )
