@@ -1,15 +1,19 @@
 """Trino reads a published table at every stage of its life, and its earlier versions."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.neighbours.life import REFUSED_BY_DELTA, STAGES, Life
+from tests.neighbours.life import FORMATS, REFUSED_BY_DELTA, SCHEMA, STAGES, Life, batch
 from tests.neighbours.trino_reader import TrinoReader
 from tests.property.published_readers import metadata
 from tests.property.published_values import rows
+from tests.property.published_world import new_table
 
+MICROS = timedelta(microseconds=123_456)
 FILTERS = (
     "at >= TIMESTAMP '2026-01-31 05:00:00 UTC'",
     "at = TIMESTAMP '2026-01-31 05:00:00 UTC'",
@@ -65,3 +69,16 @@ def test_delta_travels_by_the_times_of_events(life: Life, trino: TrinoReader) ->
     asked = f"SELECT * FROM {trino.delta(life.root)} FOR TIMESTAMP AS OF {at}"  # noqa: S608
     schema = life.table.snapshot(version=life.events["minor"]).schema
     assert rows(trino.sql(asked, schema)) == life.rows("minor")
+
+
+def test_trino_shows_instants_of_delta_in_milliseconds(tmp_path: Path, trino: TrinoReader) -> None:
+    """Those of Iceberg, and times without a zone of both, have microseconds."""
+    table = new_table(tmp_path / "t", SCHEMA, granularity="day", properties=FORMATS)
+    made = batch(table, 0, 1).to_pylist()[0]
+    odd = {"at": made["at"] + MICROS, "local": made["local"] + MICROS}
+    table.append(pa.Table.from_pylist([{**made, **odd}], SCHEMA))
+    asked = "SELECT at, local FROM {} WHERE row = 0"
+    (delta,) = trino.sql(asked.format(trino.delta(tmp_path / "t"))).to_pylist()
+    (iceberg,) = trino.sql(asked.format(trino.iceberg(tmp_path / "t"))).to_pylist()
+    assert delta == {"at": made["at"] + timedelta(milliseconds=123), "local": odd["local"]}
+    assert iceberg == odd
