@@ -1,7 +1,8 @@
 """A Trino server on loopback, with the catalogs ``delta`` and ``iceberg``.
 
 1. Both catalogs keep the names of tables in files, and may register tables that exist.
-2. All that a user can switch on so that Trino writes is on. Only a table's own fence refuses.
+2. Settings that allow Trino to write and to clean are on. It changes no rows of a Delta table on
+   local files all the same.
 3. The server is one process, which ends with its context.
 """
 
