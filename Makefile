@@ -105,7 +105,7 @@ test-stores: venv ## Install real S3, GCS and Azure servers below build/, hold t
 	@SEGTABLE_STORES=required $(PYTEST) -q $(ARGS) tests/stores
 
 .PHONY: test-neighbours
-test-neighbours: venv ## Let Spark read published tables by Iceberg's and Delta Lake's runtimes, which it fetches (ARGS=...)
+test-neighbours: venv ## Let Spark, Trino, DuckDB and ClickHouse, which it fetches, read published tables and try to write (ARGS=...)
 	@$(BIN)/python -m tests.neighbours.prepare && $(PYTEST) $(ARGS) tests/neighbours
 
 .PHONY: sim

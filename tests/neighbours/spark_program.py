@@ -1,18 +1,19 @@
 """A Spark session with the runtimes of Iceberg and Delta Lake: a program for ``spark_reader.py``.
 
-    python spark_program.py JARS FOLDER
+    python -m tests.neighbours.spark_program JARS FOLDER
 
-It runs in an environment of its own, so it imports PySpark alone. A request is one line of JSON,
-and so is its answer: an error, or the file into which its rows were written.
+It runs in an environment of its own, so it imports PySpark and ``answers.py`` alone.
 """
 
-import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+
+from tests.neighbours.answers import serve
 
 EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
@@ -66,23 +67,16 @@ def streamed(spark: SparkSession, asked: dict[str, Any]) -> DataFrame:
     return spark.table("streamed")
 
 
-def answer(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
-    """Answer a request."""
-    try:
-        rows = (streamed if asked.get("stream") else frame)(spark, asked).toArrow()
-    except Exception as error:  # noqa: BLE001  # the test shows it
-        return {"error": str(error)}
-    with pa.ipc.new_file(asked["into"], rows.schema) as file:
-        file.write_table(rows)
-    return {"rows": rows.num_rows}
+def rows_of(spark: SparkSession, asked: dict[str, Any]) -> pa.Table:
+    """Return the rows that a request asks for."""
+    return (streamed if asked.get("stream") else frame)(spark, asked).toArrow()
 
 
 def main(jars: str, folder: str) -> None:
     """Answer requests until there are no more."""
     builder = SparkSession.builder.master("local[1]").appName("neighbours")
     spark = builder.config(map=settings(jars, folder)).getOrCreate()
-    for line in sys.stdin:
-        print("ANSWER " + json.dumps(answer(spark, json.loads(line))), flush=True)  # noqa: T201
+    serve(partial(rows_of, spark))
     spark.stop()
 
 

@@ -1,66 +1,37 @@
 """Spark with Iceberg's and Delta Lake's own runtimes, as a reader of published tables."""
 
-import json
-import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
-from tests.neighbours.prepare import JARS, PYTHON
+from tests.neighbours.prepare import JARS
+from tests.neighbours.session import Session
 from tests.property.published_readers import metadata, newest_iceberg
 from tests.property.published_values import plain
-
-PROGRAM = Path(__file__).with_name("spark_program.py")
-_NUMBERS = count()
-
-
-class Refused(Exception):
-    """Spark answered with an error."""
 
 
 @dataclass(frozen=True)
 class SparkReader:
-    """A session in a process of its own; ``folder`` has its files, and the catalog ``lake``."""
+    """A session of Spark; its folder is the warehouse of the catalog ``lake``."""
 
-    process: subprocess.Popen[str]
-    folder: Path
+    session: Session
 
     @classmethod
     def start(cls, folder: Path) -> "SparkReader":
         """Start the session."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
-        process = subprocess.Popen(
-            [str(PYTHON), str(PROGRAM), str(JARS), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**kept, "SPARK_LOCAL_IP": "127.0.0.1"},
-            cwd=folder,
-        )
-        return cls(process, folder)
+        return cls(Session.start("spark_program", folder, str(JARS), str(folder)))
 
-    def stop(self) -> None:
-        """End the session, and wait for it."""
-        self.process.communicate()
+    @property
+    def folder(self) -> Path:
+        """Return the folder."""
+        return self.session.folder
 
     def ask(self, **asked: Any) -> pa.Table:
-        """Return the rows that a request asks for.
-
-        Raises:
-            Refused: Spark has an error instead.
-        """
-        into = self.folder / f"answer-{next(_NUMBERS)}.arrow"
-        _put(self.process.stdin, json.dumps({**asked, "into": str(into)}))
-        answer = _answer(self.process.stdout)
-        if "error" in answer:
-            raise Refused(answer["error"])
-        with pa.memory_map(str(into)) as file:
-            return pa.ipc.open_file(file).read_all()
+        """Return the rows that a request asks for, or raise ``Refused``."""
+        return self.session.ask(**asked)
 
     def delta(self, root: Path, number: int | None = None, sql: str = "SELECT * FROM t") -> Any:
         """Read a version of a Delta table, or its newest one."""
@@ -117,18 +88,3 @@ def literal(value: Any) -> str:
             kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
             return f"{kind} '{text}'"
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _put(pipe: IO[str] | None, line: str) -> None:
-    assert pipe
-    pipe.write(line + "\n")
-    pipe.flush()
-
-
-def _answer(pipe: IO[str] | None) -> dict[str, Any]:
-    assert pipe
-    for line in pipe:
-        if line.startswith("ANSWER "):
-            made: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
-            return made
-    raise AssertionError("Spark has ended without an answer")

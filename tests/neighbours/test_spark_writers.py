@@ -1,11 +1,18 @@
-"""Spark changes no published Delta table, and deletes no file of an Iceberg table."""
+"""Spark changes no published Delta table; its writes into an Iceberg table are published over."""
 
+from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from tests.neighbours.spark_reader import Refused, SparkReader
-from tests.neighbours.test_spark_life_cycle import FORMATS, SCHEMA, batch
+from airflow_provider_segtable.library.table import Table
+from tests.neighbours.life import FORMATS, SCHEMA, batch
+from tests.neighbours.session import Refused
+from tests.neighbours.spark_reader import SparkReader
+from tests.neighbours.written import held
+from tests.property.published_readers import metadata, newest_iceberg
+from tests.property.published_values import Row, rows
 from tests.property.published_world import new_table
 
 CHANGES = (
@@ -23,29 +30,51 @@ CLEANING = (
 )
 
 
+LEFT = ("part-", "deletion_vector_")
+"""The first letters of files that Delta Lake writes before it looks whether it may commit."""
+WRITES = {
+    "insert": "INSERT INTO lake.{name}._iceberg SELECT * FROM lake.{name}._iceberg",
+    "delete": "DELETE FROM lake.{name}._iceberg WHERE row > 50",
+    "rewrite": "CALL lake.system.rewrite_data_files(table => '{name}._iceberg', "
+    "options => map('rewrite-all', 'true'))",
+}
+
+
+def published(place: Path) -> Table:
+    """Return a published table with deletes."""
+    made = new_table(place, SCHEMA, granularity="day", properties=FORMATS)
+    made.append(batch(made, 0))
+    made.delete("row % 6 = 1")
+    return made
+
+
 @pytest.fixture(scope="module")
 def root(spark: SparkReader) -> Path:
-    """A table with deletes, in the folder of the catalog."""
+    """Return the folder of a table in the folder of the catalog."""
     place = spark.folder / "written"
-    table = new_table(place, SCHEMA, granularity="day", properties=FORMATS)
-    table.append(batch(table, 0))
-    table.delete("row % 6 = 1")
+    published(place)
     return place
 
 
-def held(root: Path) -> dict[str, bytes]:
-    """Return all files of the table, but for the checksums that Hadoop puts beside its own."""
-    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".crc")
-    return {str(path): path.read_bytes() for path in files}
+def shown(root: Path) -> Counter[Row]:
+    """Return the rows of the newest Iceberg version, as Polars finds them."""
+    return rows(pl.scan_iceberg(metadata(root, newest_iceberg(root))).collect().to_arrow())
 
 
 @pytest.mark.parametrize("statement", CHANGES)
 def test_delta_refuses_to_write(root: Path, spark: SparkReader, statement: str) -> None:
-    """It does not know the writer feature, names it, and leaves every file as it is."""
+    """It names the feature that it does not know. Files that no log names may be left in the root.
+
+    Delta Lake writes data files before it looks whether it may commit, and deletes them by VACUUM,
+    which is refused.
+    """
     before = held(root)
     with pytest.raises(Refused, match="segtablePublished"):
         spark.ask(sql=statement.format(root=root))
-    assert held(root) == before
+    after = held(root)
+    assert {path: after[path] for path in before} == before
+    left = [Path(path) for path in after.keys() - before.keys()]
+    assert all(path.parent == root and path.name.startswith(LEFT) for path in left)
 
 
 @pytest.mark.parametrize("statement", CLEANING)
@@ -55,3 +84,21 @@ def test_iceberg_deletes_no_file(root: Path, spark: SparkReader, statement: str)
     with pytest.raises(Refused, match="GC is disabled"):
         spark.ask(sql=statement.format(name=root.name))
     assert held(root) == before
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_iceberg_writes_are_published_over(spark: SparkReader, write: str) -> None:
+    """Iceberg has no fence: the write is the next version, until segtable publishes again."""
+    root = spark.folder / write
+    table = published(root)
+    before, number = held(root), newest_iceberg(root)
+    spark.ask(sql=WRITES[write].format(name=root.name))
+    after = held(root)
+    hint = str(root / "_iceberg/metadata/version-hint.text")
+    assert {path for path in before if after.get(path) != before[path]} == {hint}
+    assert all("/_iceberg/" in path for path in after.keys() - before.keys())
+    assert newest_iceberg(root) == number + 1
+    right = rows(table.scan().to_arrow())
+    assert (rows(spark.iceberg(root)) == right) is (write == "rewrite")
+    table.append(batch(table, 60))
+    assert shown(root) == rows(spark.iceberg(root)) == rows(table.scan().to_arrow())

@@ -21,8 +21,7 @@ BERLIN = pa.timestamp("us", "Europe/Berlin")
 TYPES: tuple[pa.DataType, ...] = (
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32()),
-    *(pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ms", "UTC")),
-    pa.timestamp("us", "UTC"),
+    *(pa.timestamp("us"), pa.timestamp("us", "UTC")),
     *(pa.decimal128(5, 2), pa.decimal128(18, 0), pa.decimal128(38, 9)),
     *(pa.list_(pa.int32()), pa.list_(pa.struct([("x", pa.string()), ("y", pa.float64())]))),
     pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.list_(pa.string()))]))]),
@@ -30,9 +29,10 @@ TYPES: tuple[pa.DataType, ...] = (
 )
 """Types that every format can show."""
 _NEVER = (pa.uint64(), pa.timestamp("ns"), pa.date64(), pa.time32("s"), pa.duration("us"))
+COARSE = (pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ms", "UTC"))
 REFUSED: Mapping[str, tuple[pa.DataType, ...]] = {
     "delta": (*_NEVER, pa.time64("us")),
-    "iceberg": _NEVER,
+    "iceberg": (*_NEVER, *COARSE),
 }
 """Types that a format refuses, by its name."""
 NOT_EVERYWHERE = (BERLIN,)

@@ -83,7 +83,8 @@ def new_table(place: Path, schema: pa.Schema, **settings: Any) -> Table:
 
 def random_schema(draw: Random) -> pa.Schema:
     """Return a schema of a few columns, now and then with one that a format refuses."""
-    times = (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.timestamp("ms", "UTC"))
+    fine, coarse = (pa.timestamp("us", "UTC"), pa.timestamp("us")), pa.timestamp("ms", "UTC")
+    times = (*fine * 4, coarse)
     kinds = draw.sample(TYPES, 4)
     if draw.random() < 0.05:
         odd = [*NOT_EVERYWHERE, *(each for some in REFUSED.values() for each in some)]

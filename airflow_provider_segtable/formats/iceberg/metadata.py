@@ -11,9 +11,7 @@ Versions and snapshots:
 4. The table's id in the properties marks a table written by segtable. A snapshot without an event
    is another writer's: the newest one with an event is the published one (``versions``).
 5. Times rise, whatever the clocks of the events' authors.
-6. ``gc.enabled`` is false: other tools delete no files. If files may have times in seconds or
-   milliseconds, ``VECTORIZED`` is false: Iceberg's vectorized reader of Spark takes these for
-   microseconds without an error, its reader by rows does not.
+6. ``gc.enabled`` is false: other tools delete no files.
 
 Schemas:
 
@@ -24,10 +22,13 @@ Schemas:
 9. ``LAST_ID`` is above all ids of fields, hidden columns' included: some readers refuse a file
    with an id above it. Iceberg reserves the 200 below 2,147,483,647.
 10. A type is published if every reader that was tried reads it right. Unsigned integers,
-    nanoseconds, times in seconds and lists of a fixed size are refused; also in dropped columns,
-    while files have them: pyiceberg reads no such file. Nor does it read a file with a timestamp of
-    another zone than UTC. Such a type is published nevertheless, since the event time may have it:
-    files have instants, and other readers show them in UTC.
+    nanoseconds, times of day in seconds and lists of a fixed size are refused; also in dropped
+    columns, while files have them: pyiceberg reads no such file. Nor does it read a file with a
+    timestamp of another zone than UTC. Such a type is published nevertheless, since the event time
+    may have it: files have instants, and other readers show them in UTC.
+    Timestamps in seconds and milliseconds are refused, because Iceberg's own library takes the
+    bounds of a row group for microseconds and skips rows that match a filter, without an error
+    (apache/iceberg#18173). Files of both units have milliseconds.
 11. Files without ids have the columns of schema 0 by their names, hidden ones by their own. The
     *name mapping* names all of these, and nothing else: a column that was added later under the
     name of a dropped one must not be found in them.
@@ -174,7 +175,7 @@ def _unknown(kind: Any) -> str:
         return next(filter(None, (_unknown(each.type) for each in inner)), "")
     known = (
         bool(_simple(kind))
-        or (pa.types.is_timestamp(kind) and kind.unit != "ns")
+        or (pa.types.is_timestamp(kind) and kind.unit == "us")
         or (pa.types.is_decimal128(kind) and kind.scale >= 0)
         or pa.types.is_fixed_size_binary(kind)
     )
@@ -208,9 +209,6 @@ _PARTS: Mapping[str, type] = {
     "properties": dict,
 }
 _NAMESPACE = UUID("5e67ab1e-0000-4000-8000-000000000000")
-
-
-VECTORIZED = "read.parquet.vectorization.enabled"
 
 
 # Versions, with their properties and snapshots
@@ -338,15 +336,8 @@ def _properties(table: TableDefinition) -> Mapping[str, str]:
         TABLE_ID: table.table_id,
         "comment": f"Table {table.name} of segtable, which alone writes it.",
         "gc.enabled": "false",
-        **({VECTORIZED: "false"} if _coarse_times(table) else {}),
         "schema.name-mapping.default": json.dumps(name_mapping(table)),
     }
-
-
-def _coarse_times(table: TableDefinition) -> bool:
-    """Return whether files may have times in coarser units than Iceberg's microseconds."""
-    kinds = (c.type for each in (*table.earlier, table.schema) for c in each.columns)
-    return any(unit in kind for kind in kinds for unit in ("timestamp[s", "timestamp[ms"))
 
 
 def _logged(old: Json, uri: str) -> Json:

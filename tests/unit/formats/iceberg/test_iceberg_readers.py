@@ -137,7 +137,7 @@ def test_readers_leave_out_files_by_bounds_and_no_row(lake: Lake) -> None:
     lake.publish()
     wanted = lake.table.scan().to_arrow().sort_by("row")
     table = StaticTable.from_metadata(lake.target.address)
-    for name in ("at", "row", "name", "price", "day", "seconds", "clock", "bytes", "code"):
+    for name in ("at", "row", "name", "price", "day", "local", "clock", "bytes", "code"):
         values = wanted.column(name)
         for at in (0, 5, 19):
             if values[at].as_py() is None:

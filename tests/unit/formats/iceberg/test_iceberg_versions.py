@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.tables.evolution import AddColumn, evolved
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
-from airflow_provider_segtable.formats.iceberg import manifest, metadata, names
+from airflow_provider_segtable.formats.iceberg import manifest, names
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergFormat, IcebergTarget
 from airflow_provider_segtable.formats.iceberg.manifest import MANY
 from airflow_provider_segtable.storage import MemoryStorage
@@ -222,7 +222,8 @@ def test_what_a_catalog_left_of_a_dropped_table_is_not_foreign(lake: Lake) -> No
             (name, True)
             for name in ("bool", "int8", "int64", "double", "date32[day]", "large_string")
         ),
-        *((name, True) for name in ("timestamp[s]", "timestamp[us, tz=UTC]")),
+        *((name, True) for name in ("timestamp[us]", "timestamp[us, tz=UTC]")),
+        *((name, False) for name in ("timestamp[s]", "timestamp[ms, tz=UTC]")),
         *((name, True) for name in ("time64[us]", "fixed_size_binary[3]", "decimal128(5, 2)")),
         *((name, False) for name in ("uint8", "uint64", "halffloat", "timestamp[ns]")),
         ("timestamp[us, tz=Europe/Berlin]", True),
@@ -244,21 +245,22 @@ def with_columns(*columns: Column) -> TableDefinition:
     return replace(DEFINITION, schema=Schema((*DEFINITION.schema.columns, *columns)))
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        ("timestamp[s]", True),
-        ("list<item: timestamp[ms, tz=UTC]>", True),
-        ("timestamp[us, tz=UTC]", False),
-        ("time64[us]", False),
-    ],
-)
-def test_vectorized_readers_keep_off_coarse_times(kind: str, *, told: bool) -> None:
-    """Spark's one takes them for microseconds, also in a column that files still have."""
-    table = with_columns(Column(name="c", type=kind))
-    now = replace(DEFINITION, earlier=(table.schema,))
-    for each in (table, now):
-        assert (metadata._properties(each).get(metadata.VECTORIZED) == "false") is told
+@pytest.mark.parametrize("kind", ["timestamp[s]", "list<item: timestamp[ms, tz=UTC]>"])
+def test_dropped_times_in_milliseconds_are_refused_while_files_have_them(kind: str) -> None:
+    """Iceberg's library skips row groups by their bounds, which it takes for microseconds."""
+    earlier = with_columns(replace(Column(name="c", type=kind), id=90)).schema
+    now = replace(DEFINITION, earlier=(earlier,), schema=replace(DEFINITION.schema, number=1))
+    assert "column 'c' was dropped" in IcebergFormat().refusal(now, [0, 1])
+    assert IcebergFormat().refusal(now, [1]) == ""
+
+
+def test_event_times_in_milliseconds_are_refused_with_the_way_out() -> None:
+    """Another table keeps them in microseconds: the type of the event time never changes."""
+    at, *others = DEFINITION.schema.columns
+    assert at.name == DEFINITION.time_column
+    schema = Schema((replace(at, type="timestamp[ms, tz=UTC]"), *others))
+    why = IcebergFormat().refusal(replace(DEFINITION, schema=schema), [0])
+    assert "make a table whose event time is in microseconds" in why
 
 
 def test_a_default_for_earlier_rows_is_refused_until_they_are_written_anew() -> None:
