@@ -38,6 +38,7 @@ Conditions:
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from inspect import signature
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any
 
@@ -179,6 +180,8 @@ def _literal(at: int, kind: T.DataType) -> Column:
 
 
 _TIME_SWITCH = "spark.sql.timeType.enabled"
+_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""How PySpark is asked for times in UTC: they are in UTC anyway before 4.2."""
 
 
 # Schemas, and whether a DataFrame fits
@@ -194,6 +197,15 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
         SchemaMismatch: Spark cannot read a column; the message names it.
     """
     return T.StructType([T.StructField(f.name, _spark_type(f), True) for f in schema])
+
+
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """Return the Arrow schema of a DataFrame's columns, with times in UTC.
+
+    Raises:
+        PySparkException: a column has no Arrow type.
+    """
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def _spark_type(field: "pa.Field[Any]") -> T.DataType:
@@ -295,7 +307,7 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
     for field in schema:
         _check_duration(field, ordered.schema[field.name].dataType)
     try:
-        offered = to_arrow_schema(ordered.schema, timezone="UTC")
+        offered = arrow_schema(ordered.schema)
     except PySparkException as error:
         raise SchemaMismatch(f"a column has no Arrow type: {error}") from error
     check_rows(offered.empty_table(), schema, time_column)

@@ -50,7 +50,7 @@ class Node:
         self, role: str, log: Path, ready: str, env: Mapping[str, str], *args: str
     ) -> None:
         kind = f"org.apache.spark.deploy.{role.lower()}.{role}"
-        command = [str(spark_home() / "bin" / "spark-class"), kind, "--host", LOOPBACK]
+        command = [str(Path(env["SPARK_HOME"], "bin", "spark-class")), kind, "--host", LOOPBACK]
         self._log, self._ready = log, re.compile(ready)
         self._found: re.Match[str] | None = None
         self._event = threading.Event()
@@ -95,10 +95,11 @@ class Node:
 
 
 class Standalone:
-    """The cluster, from ``start`` to ``stop``."""
+    """The cluster, from ``start`` to ``stop``; ``home`` has its Spark, by default PySpark's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
         self.folder = folder
+        self.home = home or spark_home()
         self.marked = Marked(secrets.token_hex(8))
         self.master = ""
         self.settings: Mapping[str, str] = {}
@@ -160,7 +161,7 @@ class Standalone:
         return {
             **kept,
             **self.marked.environment,
-            "SPARK_HOME": str(spark_home()),
+            "SPARK_HOME": str(self.home),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
