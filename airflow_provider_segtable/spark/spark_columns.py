@@ -180,7 +180,9 @@ def _literal(at: int, kind: T.DataType) -> Column:
 
 
 _TIME_SWITCH = "spark.sql.timeType.enabled"
-_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+_IN_UTC: Mapping[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+)
 """How PySpark is asked for times in UTC: they are in UTC anyway before 4.2."""
 
 

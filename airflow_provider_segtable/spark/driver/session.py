@@ -123,16 +123,20 @@ def session(
 
     Raises:
         JavaMissing: no Java on this machine is new enough.
-        DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+        DependencyMissing: PySpark is missing or too old, or its files are mixed with another
+            package's.
+        InvalidInput: the settings name a server of Spark Connect.
         ExecutionFailed: Spark did not start.
     """
     check_machine()
     from pyspark.sql import SparkSession
 
+    from airflow_provider_segtable.spark.driver.spark_connect import check_not_client
     from airflow_provider_segtable.spark.driver.spark_errors import translated
 
     given = {**_submitted(), **(conf or {})}
     where = master or given.get("spark.master") or DEFAULT_MASTER
+    check_not_client({**given, "spark.master": where})
     local = where.startswith("local")
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -175,7 +179,8 @@ def check_machine() -> None:
 
     Raises:
         JavaMissing: no Java on this machine is new enough.
-        DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+        DependencyMissing: PySpark is missing or too old, or its files are mixed with another
+            package's.
     """
     find_java()
     check_install()

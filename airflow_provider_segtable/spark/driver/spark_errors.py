@@ -50,6 +50,13 @@ _LOST_WAYS_OUT = (
         ),
     ),
     (
+        ("InvalidClassException", "serialVersionUID"),
+        (
+            "driver and executors run different versions of Spark: give the driver the cluster's "
+            "version (pip install pyspark==VERSION, or its spark-submit)"
+        ),
+    ),
+    (
         ("exited unexpectedly", "ExecutorLostFailure"),
         (
             "see the executor's log; if it was killed for its memory, raise "

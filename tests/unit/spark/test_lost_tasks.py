@@ -46,6 +46,14 @@ def test_the_host_of_the_executor_is_told() -> None:
             "spark.executor.memoryOverhead",
         ),
         (
+            (
+                "java.io.InvalidClassException: org.apache.spark.sql.X; local class incompatible: "
+                "stream classdesc serialVersionUID = 1, local class serialVersionUID = 2"
+            ),
+            "InvalidClassException: org.apache.spark.sql.X; local class incompatible",
+            "give the driver the cluster's version",
+        ),
+        (
             'java.io.IOException: Cannot run program "/opt/py": error=2, No such file',
             'IOException: Cannot run program "/opt/py": error=2, No such file (on 10.0.0.7)',
             "spark.pyspark.python",
