@@ -16,6 +16,7 @@ from airflow_provider_segtable.table.table import Table
 from tests.cluster.conftest import SCHEMA, numbered
 from tests.remote_spark.prepare import YARN_JARS
 from tests.remote_spark.yarn import Yarn, driver_python
+from tests.support.processes import importable
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -62,6 +63,7 @@ def test_a_compaction(
         "SPARK_HOME": str(spark_home()),
         "PATH": f"{spark_home() / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": importable(),
         "AIRFLOW_CONN_YARN": json.dumps({"conn_type": "spark", "host": "yarn"}),
         "AIRFLOW_CONN_SEGTABLE_DEFAULT": json.dumps(
             {
@@ -73,6 +75,8 @@ def test_a_compaction(
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    if mode == "cluster":  # else Spark would put this checkout before the archive that it ships
+        monkeypatch.delenv("PYTHONPATH")
     operator = SegtableCompactOperator(
         task_id="compact",
         table="trips",

@@ -57,6 +57,9 @@ class Yarn:
             "spark.yarn.jars": f"local:{jars}/*",
             "spark.yarn.stagingDir": f"file:{self.folder}/staging",
             "spark.yarn.am.memory": "512m",
+            "spark.yarn.maxAppAttempts": "1",
+            "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": LOOPBACK,
+            "spark.executorEnv.SPARK_LOCAL_IP": LOOPBACK,
             "spark.executor.instances": "1",
         }
 

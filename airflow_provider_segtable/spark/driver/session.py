@@ -168,10 +168,19 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def _ship(context: "SparkContext") -> None:
-    """Send this package to the executors, once."""
-    if ARCHIVE not in (context._python_includes or ()):  # noqa: SLF001  # Spark refuses a duplicate name
+    """Send this package to the executors, once: Spark refuses another archive of that name."""
+    if ARCHIVE not in (context._python_includes or ()) and not _shipped_by_yarn(context):  # noqa: SLF001
         folder = context._temp_dir  # noqa: SLF001  # removed with the application
         context.addPyFile(str(package_archive(folder)))
+
+
+def _shipped_by_yarn(context: "SparkContext") -> bool:
+    """Return whether YARN has put the archive into every container (``--py-files``).
+
+    PySpark looks for it at its path on the machine that submitted, so a driver elsewhere misses it.
+    """
+    submitted = context.getConf().get("spark.submit.pyFiles") or ""
+    return context.master == "yarn" and ARCHIVE in map(os.path.basename, submitted.split(","))
 
 
 def check_machine() -> None:
