@@ -222,7 +222,7 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
     if pa.types.is_map(kind):
         return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
     if pa.types.is_time(kind) and not _has_time():
-        raise _refused(field, f"needs Spark 4.1 or later, with {_TIME_SWITCH}=true: set it")
+        raise _refused(field, f"needs Spark 4.1 or later, with {_TIME_SWITCH}=true: set it, or")
     try:
         if kind == _near(kind):
             return from_arrow_type(kind, prefer_timestamp_ntz=True)
