@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from tests.cluster import journey
-from tests.cluster.conftest import ended
+from tests.cluster.conftest import TIMEOUT_S, ended
 from tests.cluster.standalone import Standalone
 from tests.support.processes import importable
 
@@ -37,7 +37,7 @@ def journeyed(
     zookeeper: EmbeddedZooKeeper,
     folder: Path,
     python: str = sys.executable,
-    **env: str,
+    timeout_s: float = TIMEOUT_S,
 ) -> Steps:
     """Run the driver by a Python; return what each step says."""
     driver = subprocess.Popen(
@@ -45,12 +45,12 @@ def journeyed(
             *(python, "-m", "tests.cluster.journey"),
             *(str(folder), zookeeper.address, json.dumps(cluster.settings)),
         ],
-        env={**os.environ, "PYTHONPATH": importable(), **env},
+        env={**os.environ, "PYTHONPATH": importable()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    done = ended(driver)
+    done = ended(driver, timeout_s)
     lines = [line[5:] for line in done.stdout.splitlines() if line.startswith("STEP ")]
     told = {found["step"]: found for found in map(json.loads, lines)}
     for name in journey.STEPS:
