@@ -108,6 +108,10 @@ test-stores: venv ## Install real S3, GCS and Azure servers below build/, hold t
 test-neighbours: venv ## Let Spark, Trino, DuckDB and ClickHouse, which it fetches, read published tables and try to write (ARGS=...)
 	@$(BIN)/python -m tests.neighbours.prepare && $(PYTEST) $(ARGS) tests/neighbours
 
+.PHONY: test-remote-spark
+test-remote-spark: venv ## Run drivers and clusters of other versions of Spark, YARN and Spark Connect, which it fetches (ARGS=...)
+	@$(BIN)/python -m tests.remote_spark.prepare && $(PYTEST) $(ARGS) tests/remote_spark
+
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
 	@$(BIN)/python -m tests.simulation.scenario \

@@ -11,7 +11,8 @@ Launchers:
 5. Credentials travel in the driver's environment, or in a file that only this user can read
    (rule 8), because others read command lines and logs. The environment of a driver on a cluster is
    a Spark setting, so it goes into that file, too.
-6. A submission is checked before anything is started.
+6. A submission is checked before anything is started. Spark has no cluster deploy mode for Python
+   where the master is standalone or local, so that is refused here, too.
 
 Spark settings:
 
@@ -103,6 +104,20 @@ def checked_deploy_mode(given: object) -> str:
     return given
 
 
+def checked_reach(deploy_mode: str, master: str) -> str:
+    """Return a deploy mode, if Spark has it for Python applications on this master.
+
+    Raises:
+        InvalidInput: it is ``cluster``, and the master is a standalone or a local one.
+    """
+    if deploy_mode == "cluster" and master.startswith(("spark://", "local")):
+        raise InvalidInput(
+            f"deploy mode cluster with master {shown(master)}: Spark has none for Python there; "
+            "use client, from a worker near the cluster, or a cluster of YARN or Kubernetes"
+        )
+    return deploy_mode
+
+
 def public_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a command line may show."""
     return {key: value for key, value in given.items() if not is_secret_name(key)}
@@ -180,6 +195,7 @@ _PR_SET_PDEATHSIG = 1
 _ON_YARN = "spark.yarn.submit.waitAppCompletion"
 _ON_KUBERNETES = "spark.kubernetes.submission.waitAppCompletion"
 _TRACKED = "track_driver_via_k8s_api"
+_DEPLOY_MODE = "spark.submit.deployMode"
 _ENVIRONMENT_ON_YARN = "spark.yarn.appMasterEnv."
 _ENVIRONMENT_ON_KUBERNETES = "spark.kubernetes.driverEnv."
 _FROM_A_SECRET = "spark.kubernetes.driver.secretKeyRef."  # noqa: S105  # a setting's name
@@ -321,6 +337,12 @@ class LocalSparkSubmit:
 
     def _command(self, submission: Submission, home: Path, file: Path | None) -> list[str]:
         where = ["--master", checked_master(self.master)] if self.master else []
+        if submission.conf.get(_DEPLOY_MODE, "client") != "client":
+            raise InvalidInput(
+                f"{_DEPLOY_MODE}={shown(submission.conf[_DEPLOY_MODE])}: the driver runs here "
+                "without a Spark connection; name one by spark_conn_id, with deploy-mode in its "
+                "extra, or leave the setting out"
+            )
         conf = {**SHORT_LIVED_DRIVER, **public_settings(submission.conf)}
         settings = (f"{key}={value}" for key, value in conf.items())
         options = [part for setting in settings for part in ("--conf", setting)]
@@ -363,8 +385,9 @@ class SparkSubmit:
         from airflow_provider_segtable.hooks.segtable import defined_connection
 
         example = {"conn_type": "spark", "host": "spark://head", "port": 7077}
-        extra = defined_connection(self.conn_id, example).extra_dejson
-        return checked_deploy_mode(self._given_mode or extra.get("deploy-mode") or "client")
+        found = defined_connection(self.conn_id, example)
+        mode = self._given_mode or found.extra_dejson.get("deploy-mode") or "client"
+        return checked_reach(checked_deploy_mode(mode), _master_of(found))
 
     @property
     def attached(self) -> bool:
@@ -433,6 +456,13 @@ class SparkSubmit:
                 if f"{_FROM_A_SECRET}{name}" not in hidden:  # else the cluster provides it
                     hidden[f"{prefix}{name}"] = value
         return SecretOptions(hidden)
+
+
+def _master_of(connection: Any) -> str:
+    """Return the master that a connection names, as the Spark hook reads it."""
+    kind, host = connection.conn_type, connection.host or ""
+    whole = kind == "spark" and host and ("://" in host or not connection.port)
+    return str(host if whole else f"{kind}://{host}")
 
 
 def _not_waiting(conf: Mapping[str, str]) -> dict[str, Any]:

@@ -172,11 +172,14 @@ class SegtableSparkOperator(AssetEventOperator):
             carried: more arguments of ``execute_complete``.
 
         Raises:
+            AirflowFailException: Spark has no such deploy mode there; nothing was started.
             CoordinatorUnavailable: the connection names no ZooKeeper.
             TaskDeferred: the driver is on a cluster and ``deferrable`` is set.
         """
         self.launcher = self.launcher or self._chosen_launcher(place)
-        if self.launcher.attached:
+        with refused_at_once(f"{self.app} over {self.table}"):
+            attached = self.launcher.attached  # looks up the connection's deploy mode
+        if attached:
             if self.deferrable:
                 self.log.info(
                     "not deferred: the driver is a child process of this task (client mode)"

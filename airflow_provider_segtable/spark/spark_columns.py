@@ -38,6 +38,7 @@ Conditions:
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from inspect import signature
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any
 
@@ -179,6 +180,10 @@ def _literal(at: int, kind: T.DataType) -> Column:
 
 
 _TIME_SWITCH = "spark.sql.timeType.enabled"
+_IN_UTC: Mapping[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+)
+"""How PySpark is asked for times in UTC: they are in UTC anyway before 4.2."""
 
 
 # Schemas, and whether a DataFrame fits
@@ -196,6 +201,15 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
     return T.StructType([T.StructField(f.name, _spark_type(f), True) for f in schema])
 
 
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """Return the Arrow schema of a DataFrame's columns, with times in UTC.
+
+    Raises:
+        PySparkException: a column has no Arrow type.
+    """
+    return to_arrow_schema(schema, **_IN_UTC)
+
+
 def _spark_type(field: "pa.Field[Any]") -> T.DataType:
     kind = field.type
     if (found := type_named(str(kind))) and found.spark:
@@ -208,7 +222,7 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
     if pa.types.is_map(kind):
         return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
     if pa.types.is_time(kind) and not _has_time():
-        raise _refused(field, f"needs Spark 4.1 or later, with {_TIME_SWITCH}=true: set it")
+        raise _refused(field, f"needs Spark 4.1 or later, with {_TIME_SWITCH}=true: set it, or")
     try:
         if kind == _near(kind):
             return from_arrow_type(kind, prefer_timestamp_ntz=True)
@@ -295,7 +309,7 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
     for field in schema:
         _check_duration(field, ordered.schema[field.name].dataType)
     try:
-        offered = to_arrow_schema(ordered.schema, timezone="UTC")
+        offered = arrow_schema(ordered.schema)
     except PySparkException as error:
         raise SchemaMismatch(f"a column has no Arrow type: {error}") from error
     check_rows(offered.empty_table(), schema, time_column)

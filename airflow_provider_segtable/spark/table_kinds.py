@@ -25,11 +25,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
@@ -213,8 +214,10 @@ def _made(metric: Metric, source: Column, kind: T.DataType, at: Column) -> dict[
         case MetricKind.HLL:
             return {metric.name: F.hll_sketch_agg(_wide(source, kind), F.lit(metric.size))}
         case MetricKind.THETA:
+            _check_sketches(metric)
             return {metric.name: F.theta_sketch_agg(_wide(source, kind), F.lit(metric.size))}
         case MetricKind.KLL:
+            _check_sketches(metric)
             sketch = f"kll_sketch_agg_{_kll_of(kind)}"
             wide = _wide(source, kind)
             return {metric.name: F.call_function(sketch, wide, F.lit(metric.size))}
@@ -231,13 +234,28 @@ def _merged(metric: Metric, df: DataFrame, sources: dict[str, str]) -> dict[str,
         case MetricKind.HLL:
             return {metric.name: F.hll_union_agg(mine, F.lit(False))}
         case MetricKind.THETA:
+            _check_sketches(metric)
             return {metric.name: F.theta_union_agg(mine, F.lit(metric.size))}
         case MetricKind.KLL:
+            _check_sketches(metric)
             merge = f"kll_merge_agg_{kll_type(metric, sources)}"
             return {metric.name: F.call_function(merge, mine, F.lit(metric.size))}
         case _:
             at = column(df, metric.at) if metric.kind.timed else F.lit(0)
             return _chosen(metric, _unsigned_zero(mine, kind), at)
+
+
+def _check_sketches(metric: Metric) -> None:
+    """Refuse a sketch of a kind that this Spark does not have.
+
+    Raises:
+        DependencyMissing: Spark is older than 4.1.
+    """
+    if not hasattr(F, "theta_sketch_agg"):
+        raise DependencyMissing(
+            f"metric {metric} needs Spark 4.1 or later, and this is PySpark {pyspark.__version__}: "
+            "use hll for distinct values, or give drivers and the cluster Spark 4.1"
+        )
 
 
 def _chosen(metric: Metric, value: Column, at: Column) -> dict[str, Column]:
@@ -322,6 +340,7 @@ def estimate(df: DataFrame, metric: Metric) -> Column:
         )
     sketch = column(df, metric.name)
     if metric.kind is MetricKind.THETA:
+        _check_sketches(metric)
         return F.theta_sketch_estimate(sketch)
     return F.hll_sketch_estimate(F.hll_union(sketch, sketch, False))
 
@@ -337,6 +356,7 @@ def quantile(df: DataFrame, rollup: Rollup, metric: Metric, rank: float) -> Colu
             f"quantile {rank} of metric {metric}: the metric must be a kll, and the rank lie in "
             "0 to 1"
         )
+    _check_sketches(metric)
     kind = kll_type(metric, {source.name: source.type for source in rollup.sources})
     ask = f"kll_sketch_get_quantile_{kind}"
     return F.call_function(ask, column(df, metric.name), F.lit(float(rank)))

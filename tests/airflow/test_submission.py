@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
+from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed, InvalidInput
 from airflow_provider_segtable.hooks.submission import (
     LocalSparkSubmit,
     SparkSubmit,
@@ -193,6 +193,34 @@ def test_a_driver_on_kubernetes_that_was_only_submitted_is_no_failure(
     with pytest.raises(ExecutionFailed, match="exit code"):
         launcher.launch(SUBMISSION, print)
     launcher._hook._submit_sp.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("where", "master"),
+    [
+        ({"host": "spark://head", "port": 7077}, "spark://head"),
+        ({"host": "head", "port": 7077}, "spark://head"),
+        ({"host": "local[2]"}, "local[2]"),
+    ],
+)
+def test_cluster_mode_is_refused_where_spark_has_none_for_python(
+    monkeypatch: pytest.MonkeyPatch, where: dict[str, object], master: str
+) -> None:
+    """A standalone or local master is named with the way out, before spark-submit is started."""
+    spark = {"conn_type": "spark", **where, "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_MY_SPARK", json.dumps(spark))
+    said = f"cluster with master '{re.escape(master)}': .* use client, .* YARN or Kubernetes"
+    with pytest.raises(InvalidInput, match=said):
+        SparkSubmit("my_spark").launch(SUBMISSION, print)
+    assert SparkSubmit("my_spark", deploy_mode="client").attached
+
+
+def test_a_driver_here_is_in_client_mode(stand_in: Path) -> None:
+    """A setting that moves it elsewhere is refused: its end would not be seen."""
+    stand_in.write_text("#!/bin/sh\nexit 1\n")
+    moved = replace(SUBMISSION, conf={"spark.submit.deployMode": "cluster"})
+    with pytest.raises(InvalidInput, match=r"deployMode='cluster': .* spark_conn_id"):
+        LocalSparkSubmit("yarn").launch(moved, print)
 
 
 def test_a_spark_connection_that_is_none_is_refused() -> None:

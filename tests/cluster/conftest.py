@@ -76,10 +76,12 @@ class Desk:
         return ended(self.start(arguments, **env))
 
 
-def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+def ended(
+    process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
     """Wait for the end of a process, a bounded time, and return what it said."""
     try:
-        stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+        stdout, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         stdout, stderr = process.communicate()

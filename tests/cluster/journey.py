@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
@@ -32,7 +33,8 @@ from airflow_provider_segtable.spark.writes.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 from tests.cluster.conftest import SCHEMA, numbered
 
-METRICS = ("n=count", "total=sum(row)", "rows=hll(row,10)", "ids=theta(row)", "spread=kll(row)")
+METRICS = ("n=count", "total=sum(row)", "rows=hll(row,10)")
+SINCE_4_1 = ("ids=theta(row)", "spread=kll(row)")
 KINDS = ("minor", "semi-major", "major")
 
 
@@ -105,9 +107,10 @@ def rolled_up(driver: Driver) -> Sequence[object]:
 
     A major compaction sorts and merges in tasks, as every kind does for sketches.
     """
+    metrics = (*METRICS, *SINCE_4_1) if hasattr(functions, "theta_sketch_agg") else METRICS
     how = Rollup(
         dimensions=("k",),
-        metrics=tuple(map(Metric.parse, METRICS)),
+        metrics=tuple(map(Metric.parse, metrics)),
         query_granularity=QueryGranularity.DAY,
     )
     table = driver.table("rollup", kind=how)
@@ -181,6 +184,16 @@ def keyed(driver: Driver) -> Sequence[object]:
     return found
 
 
+def indexed(driver: Driver) -> Sequence[object]:
+    """Build an index in tasks; give its outcome, its files, and the rows of a condition."""
+    table = driver.table("indexed")
+    driver.give(table, 0)
+    table.create_index("rows", "column_stats", ["row"])
+    built = run_index(table.ports, "rows", spark_execute(driver.spark))
+    some = scan(driver.spark, table.snapshot(), where="row = 7").collect()
+    return [built.ended.value, built.files, [row.row for row in some]]
+
+
 def read_by_arrow(driver: Driver) -> Sequence[object]:
     """Scan columns that Spark's own reader does not know, in tasks."""
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.timestamp("ns"))])
@@ -198,6 +211,7 @@ STEPS: dict[str, Callable[[Driver], Sequence[object]]] = {
     "streamed": streamed,
     "followed": followed,
     "keyed": keyed,
+    "indexed": indexed,
     "read by Arrow": read_by_arrow,
 }
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -44,18 +44,16 @@ SETTINGS = {
 
 
 class Node:
-    """A master or a worker: a JVM that says in its log when it is ready."""
+    """A process of a cluster: a JVM that says in its log when it is ready."""
 
     def __init__(
-        self, role: str, log: Path, ready: str, env: Mapping[str, str], *args: str
+        self, command: Sequence[str], log: Path, ready: str, env: Mapping[str, str]
     ) -> None:
-        kind = f"org.apache.spark.deploy.{role.lower()}.{role}"
-        command = [str(spark_home() / "bin" / "spark-class"), kind, "--host", LOOPBACK]
         self._log, self._ready = log, re.compile(ready)
         self._found: re.Match[str] | None = None
         self._event = threading.Event()
         self.process = subprocess.Popen(
-            [*command, "--port", "0", "--webui-port", "0", *args],
+            command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -95,10 +93,11 @@ class Node:
 
 
 class Standalone:
-    """The cluster, from ``start`` to ``stop``."""
+    """The cluster, from ``start`` to ``stop``; ``home`` has its Spark, by default PySpark's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
         self.folder = folder
+        self.home = home or spark_home()
         self.marked = Marked(secrets.token_hex(8))
         self.master = ""
         self.settings: Mapping[str, str] = {}
@@ -111,7 +110,7 @@ class Standalone:
         """Start the master, then both workers at once."""
         self._watcher = self.marked.watch()
         says = r"Starting Spark master at (spark://\S+)"
-        head = Node("Master", self.folder / "master.log", says, self._environment())
+        head = self._node("Master", self.folder / "master.log", says)
         self._nodes.append(head)
         self.master = head.wait()[1]
         self.settings = {
@@ -132,9 +131,15 @@ class Standalone:
         place = self.folder / f"worker{self._workers}"
         log = place.with_suffix(".log")
         size = ("-c", "1", "-m", "600m", "-d", str(place), self.master)
-        node = Node("Worker", log, "Successfully registered", self._environment(), *size)
+        node = self._node("Worker", log, "Successfully registered", *size)
         self._nodes.append(node)
         return node
+
+    def _node(self, role: str, log: Path, ready: str, *args: str) -> Node:
+        kind = f"org.apache.spark.deploy.{role.lower()}.{role}"
+        command = [str(self.home / "bin" / "spark-class"), kind, "--host", LOOPBACK]
+        ports = ("--port", "0", "--webui-port", "0")
+        return Node([*command, *ports, *args], log, ready, self._environment())
 
     def stop(self) -> None:
         """End all of it, executors and their Python too."""
@@ -160,7 +165,7 @@ class Standalone:
         return {
             **kept,
             **self.marked.environment,
-            "SPARK_HOME": str(spark_home()),
+            "SPARK_HOME": str(self.home),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,

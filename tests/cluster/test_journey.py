@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from tests.cluster import journey
-from tests.cluster.conftest import ended
+from tests.cluster.conftest import TIMEOUT_S, ended
 from tests.cluster.standalone import Standalone
 from tests.support.processes import importable
 
@@ -28,10 +29,20 @@ def steps(
     cluster: Standalone, zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> Steps:
     """Run the driver; return what each step says."""
-    folder = tmp_path_factory.mktemp("journey")
+    return journeyed(cluster, zookeeper, tmp_path_factory.mktemp("journey"))
+
+
+def journeyed(
+    cluster: Standalone,
+    zookeeper: EmbeddedZooKeeper,
+    folder: Path,
+    python: str = sys.executable,
+    timeout_s: float = TIMEOUT_S,
+) -> Steps:
+    """Run the driver by a Python; return what each step says."""
     driver = subprocess.Popen(
         [
-            *(sys.executable, "-m", "tests.cluster.journey"),
+            *(python, "-m", "tests.cluster.journey"),
             *(str(folder), zookeeper.address, json.dumps(cluster.settings)),
         ],
         env={**os.environ, "PYTHONPATH": importable()},
@@ -39,7 +50,7 @@ def steps(
         stderr=subprocess.PIPE,
         text=True,
     )
-    done = ended(driver)
+    done = ended(driver, timeout_s)
     lines = [line[5:] for line in done.stdout.splitlines() if line.startswith("STEP ")]
     told = {found["step"]: found for found in map(json.loads, lines)}
     for name in journey.STEPS:
@@ -89,6 +100,13 @@ def test_primary_keys(steps: Steps) -> None:
     """Upserts, deletes, merges on read and both compactions leave one row a key that is there."""
     wanted = [[row for row in range(60) if row % 10 != number] for number in (0, 0, 1, 1)]
     assert found(steps, "keyed") == wanted
+
+
+def test_an_index(steps: Steps) -> None:
+    """Tasks build the entries of all files, and a scan finds the row by them."""
+    ended, files, rows = found(steps, "indexed")
+    assert (ended, rows) == ("completed", [7])
+    assert files > 1
 
 
 def test_a_scan_in_tasks(steps: Steps) -> None:

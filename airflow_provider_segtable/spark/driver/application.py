@@ -114,7 +114,9 @@ class App:
             self.ports.optional_coordinator.close()
         if not self._own_session:
             return
-        with suppress(Py4JError):  # stopped while Spark was starting: its JVM may have ended
+        with suppress(
+            Py4JError, OSError
+        ):  # stopped while Spark was starting: its JVM may have ended
             active = SparkSession.getActiveSession()
             if active is not None:
                 stopped(active)

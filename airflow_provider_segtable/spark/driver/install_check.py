@@ -10,6 +10,8 @@ subset. The Spark provider of Airflow depends on the client, so both meet easily
 3. Uninstalling the client then removes the shared files from pyspark. Broken.
 4. The client alone contains no Spark, which ``spark-submit`` and local masters need. Broken.
 5. A ``pyspark`` that no installer recorded belongs to a Spark distribution. Sound.
+6. Spark before 4.0 lacks much of what segtable asks for. Broken. The files say their version, since
+   ``spark-submit`` of another Spark puts its own before the installed ones.
 
 This project keeps the client out (``excludes.txt``); users of pip pin both to one version.
 """
@@ -19,6 +21,7 @@ import csv
 import hashlib
 import importlib.metadata
 import importlib.util
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,17 +31,24 @@ from pathlib import Path
 from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
 from airflow_provider_segtable.core.errors import DependencyMissing, JavaMissing
 
+OLDEST = 4
+"""The first major version of Spark that segtable runs on."""
+
 Lookup = Callable[[str], importlib.metadata.Distribution]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """The ``pyspark`` that this interpreter would import, and the packages that installed it."""
+    """The ``pyspark`` that this interpreter would import, and the packages that installed it.
+
+    ``version`` is what its files say; None if they do not.
+    """
 
     pyspark: str | None
     client: str | None
     importable: bool
     foreign_files: int = 0
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +88,7 @@ def spark_here() -> bool:
 
 
 def judge(installed: Installed) -> Broken | AtRisk | None:
-    """Apply rules 1-5; ``None`` is sound."""
+    """Apply rules 1-6; ``None`` is sound."""
     full, client = installed.pyspark, installed.client
     if full is None and client is not None:
         return Broken(
@@ -87,6 +97,13 @@ def judge(installed: Installed) -> Broken | AtRisk | None:
         )
     if not installed.importable:
         return Broken(why=_gone(full))
+    if installed.version is not None and _major(installed.version) < OLDEST:
+        return Broken(
+            why=f"PySpark {installed.version} is too old: segtable needs Spark {OLDEST}, on"
+            f" drivers and on the cluster. Install it with `pip install 'pyspark>={OLDEST}'` (or"
+            f" submit by a spark-submit of Spark {OLDEST}), or work without Spark (Table, --engine"
+            " local)"
+        )
     if full is None or client is None or full == client:
         return None
     if installed.foreign_files:
@@ -105,11 +122,13 @@ def look(lookup: Lookup = importlib.metadata.distribution) -> Installed:
     """Read the installers' records; hash files only if two versions are installed."""
     full, client = _find(lookup, "pyspark"), _find(lookup, "pyspark-client")
     mixed = full is not None and client is not None and full.version != client.version
+    spec = importlib.util.find_spec("pyspark")
     return Installed(
         pyspark=full.version if full else None,
         client=client.version if client else None,
-        importable=whole(importlib.util.find_spec("pyspark")),
+        importable=whole(spec),
         foreign_files=foreign_files(full) if full and mixed else 0,
+        version=version_of(spec),
     )
 
 
@@ -128,6 +147,23 @@ def foreign_files(installed: importlib.metadata.Distribution) -> int:
 def whole(spec: ModuleSpec | None) -> bool:
     """Return whether a package has an ``__init__.py``; leftover folders have none."""
     return spec is not None and spec.origin is not None
+
+
+def version_of(spec: ModuleSpec | None) -> str | None:
+    """Return the version that a package's ``version.py`` says, in a folder or an archive."""
+    read = getattr(spec and spec.loader, "get_data", None)  # of folders and of archives
+    if spec is None or spec.origin is None or read is None:
+        return None
+    try:
+        text: str = read(str(Path(spec.origin).with_name("version.py"))).decode()
+    except OSError:
+        return None
+    found = re.search(r"""^__version__[^=]*=\s*["'](\d[^"']*)["']""", text, re.MULTILINE)
+    return found and found[1]
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
 
 
 def _digest(path: Path) -> str | None:
@@ -160,7 +196,7 @@ def _gone(full: str | None) -> str:
 
 
 def _repair(full: str | None, client: str) -> str:
-    wanted = f"pyspark=={full}" if full else "'pyspark[sql]>=4'"
+    wanted = f"pyspark=={full}" if full else f"'pyspark[sql]>={OLDEST}'"
     return (
         "Repair with `pip uninstall -y pyspark-client` and then"
         f" `pip install --force-reinstall --no-deps {wanted}`; or pin both to one version"

@@ -123,16 +123,20 @@ def session(
 
     Raises:
         JavaMissing: no Java on this machine is new enough.
-        DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+        DependencyMissing: PySpark is missing or too old, or its files are mixed with another
+            package's.
+        InvalidInput: the settings name a server of Spark Connect.
         ExecutionFailed: Spark did not start.
     """
     check_machine()
     from pyspark.sql import SparkSession
 
+    from airflow_provider_segtable.spark.driver.spark_connect import check_not_client
     from airflow_provider_segtable.spark.driver.spark_errors import translated
 
     given = {**_submitted(), **(conf or {})}
     where = master or given.get("spark.master") or DEFAULT_MASTER
+    check_not_client({**given, "spark.master": where})
     local = where.startswith("local")
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -164,10 +168,19 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def _ship(context: "SparkContext") -> None:
-    """Send this package to the executors, once."""
-    if ARCHIVE not in (context._python_includes or ()):  # noqa: SLF001  # Spark refuses a duplicate name
+    """Send this package to the executors, once: Spark refuses another archive of that name."""
+    if ARCHIVE not in (context._python_includes or ()) and not _shipped_by_yarn(context):  # noqa: SLF001
         folder = context._temp_dir  # noqa: SLF001  # removed with the application
         context.addPyFile(str(package_archive(folder)))
+
+
+def _shipped_by_yarn(context: "SparkContext") -> bool:
+    """Return whether YARN has put the archive into every container (``--py-files``).
+
+    PySpark looks for it at its path on the machine that submitted, so a driver elsewhere misses it.
+    """
+    submitted = context.getConf().get("spark.submit.pyFiles") or ""
+    return context.master == "yarn" and ARCHIVE in map(os.path.basename, submitted.split(","))
 
 
 def check_machine() -> None:
@@ -175,7 +188,8 @@ def check_machine() -> None:
 
     Raises:
         JavaMissing: no Java on this machine is new enough.
-        DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+        DependencyMissing: PySpark is missing or too old, or its files are mixed with another
+            package's.
     """
     find_java()
     check_install()

@@ -9,6 +9,8 @@
    Without a traceback, Spark's reason for the lost task is the cause.
 5. Some Spark versions name the host in the message; for others it comes from Spark's status store.
    If neither has it, it is left out.
+6. An application that its master gave up, or never took, is named as such: Spark then says only
+   that its context is stopped.
 """
 
 import re
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
@@ -47,6 +50,13 @@ _LOST_WAYS_OUT = (
         (
             "name a Python of the driver's minor version, at its path on the executors, by "
             "spark.pyspark.python"
+        ),
+    ),
+    (
+        ("InvalidClassException", "serialVersionUID"),
+        (
+            "driver and executors run different versions of Spark: give the driver the cluster's "
+            "version (pip install pyspark==VERSION, or its spark-submit)"
         ),
     ),
     (
@@ -141,6 +151,8 @@ _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
     ("CAST_INVALID_INPUT", SchemaMismatch),
     ("the number is too large for type", SchemaMismatch),  # ``reads.input_source``
 )
+_STOPPED = "Cannot call methods on a stopped SparkContext"
+"""What Spark says at each call after its master gave it up, without the reason."""
 _WITHOUT_SPARK = "use the local engine (Table.append, --engine local), which reads this type"
 _WAYS_OUT = (
     ("PARQUET_TYPE_ILLEGAL", _WITHOUT_SPARK),
@@ -167,6 +179,12 @@ def translate(error: Exception, what: str) -> SegtableError:
             f"{what}: Spark has no connector for {scheme}:// here; add it (for S3: "
             "spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION of Spark's Hadoop, and "
             "s3a:// URIs), or use the local engine, which reads object stores without one"
+        )
+    if _STOPPED in text:
+        return ExecutionFailed(
+            f"{what}: the Spark application has ended: check that its master is there, that it has "
+            f"this version of Spark ({pyspark.__version__}), and that the application was not "
+            "ended (its log says it)"
         )
     default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
     kind = next((kind for word, kind in _KINDS if word in text), default)

@@ -68,6 +68,7 @@ from airflow_provider_segtable.spark.driver.file_locations import (
     place,
     spark_paths,
 )
+from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.keyed_scan import (
     NAMES,
@@ -298,6 +299,7 @@ def read(
     """
     if request.base_only:
         raise InvalidInput("base_only is read without Spark: Table.scan(base_only=True)")
+    check_in_driver(spark, "scan")
     where_now = timed(request.where, ports.clock.now(), state.table.schema.names)
     request = replace(request, where=where_now)  # the time by which files are chosen is Spark's
     if request.windowed or shows_origin(request, state.table.schema.names):

@@ -23,7 +23,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
@@ -35,7 +34,13 @@ from airflow_provider_segtable.data.files.text_values import (
     untimed,
 )
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.spark_columns import column, instant, readable, spark_schema
+from airflow_provider_segtable.spark.spark_columns import (
+    arrow_schema,
+    column,
+    instant,
+    readable,
+    spark_schema,
+)
 from airflow_provider_segtable.spark.tasks.reading import TextReader
 
 _COMPRESSIONS = {".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate"}
@@ -226,7 +231,7 @@ def _typed(
     reader = TextReader(
         place=path,
         columns={at: near.field(name) for at, name in enumerate(names) if name in near.names},
-        shown=to_arrow_schema(plain, timezone="UTC"),
+        shown=arrow_schema(plain),
         nulls=csv.nulls,
         fitting=bad is not None,
     )

@@ -24,7 +24,6 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from airflow_provider_segtable.core.log.state import State
@@ -37,7 +36,12 @@ from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRe
 from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
 from airflow_provider_segtable.data.open_files import held_files
 from airflow_provider_segtable.data.row_filter import RowFilter, with_origin_columns
-from airflow_provider_segtable.spark.spark_columns import column, readable, spark_schema
+from airflow_provider_segtable.spark.spark_columns import (
+    arrow_schema,
+    column,
+    readable,
+    spark_schema,
+)
 from airflow_provider_segtable.spark.tasks.reading import (
     PREFIX,
     MergedReading,
@@ -131,7 +135,7 @@ def read_in_tasks(
         storage_options=ports.storage_options,
         work=spark.sparkContext.broadcast(parts),
         reading=reading,
-        target=to_arrow_schema(kinds, timezone="UTC"),
+        target=arrow_schema(kinds),
         time_column=time_column,
         carried=tuple(carried),
         held=spark.sparkContext.broadcast(dict(held)) if held else None,

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from pyspark import SparkContext
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable, WindowExpired
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
@@ -44,8 +43,8 @@ from airflow_provider_segtable.spark.source.source_options import (
     java_of,
     session_of,
 )
+from airflow_provider_segtable.spark.spark_columns import arrow_schema, schema_json, spark_schema
 from airflow_provider_segtable.spark.spark_columns import readable as in_spark
-from airflow_provider_segtable.spark.spark_columns import schema_json, spark_schema
 from airflow_provider_segtable.spark.tasks.reading import near
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema
@@ -340,7 +339,7 @@ class LogBatch:
         """Return a DataFrame of columns; Spark itself filters."""
         del filters
         kinds = spark_schema(in_spark(self.columns))
-        rows = near(self.rows, to_arrow_schema(kinds, timezone="UTC"), self.time_column)
+        rows = near(self.rows, arrow_schema(kinds), self.time_column)
         made = session_of(self.context, session).createDataFrame(rows, kinds)
         return java_of(made.select([f"`{name}`" for name in columns]))
 

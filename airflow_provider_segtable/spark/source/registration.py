@@ -21,8 +21,8 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.source.log_stream import LogFeed
 from airflow_provider_segtable.spark.source.source_options import (
@@ -113,11 +113,7 @@ def register(spark: SparkSession) -> None:
         InvalidInput: the session is one of Spark Connect, whose driver is another process.
         ExecutionFailed: this Spark's interfaces differ.
     """
-    if not isinstance(spark, SparkSession):
-        raise InvalidInput(
-            "this is a session of Spark Connect: the data source works in the driver's process; "
-            "register it there, or start a classic session"
-        )
+    check_in_driver(spark, "register")
     context = spark.sparkContext
     with translated(f"registering the data source {NAME!r} in Spark {spark.version}"):
         source = _loaded(context)

@@ -49,6 +49,7 @@ from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, Lay
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.spark_columns import (
     buckets_at,
@@ -422,6 +423,7 @@ def ingest_some(
     deleted: str | None = None,
 ) -> AppendResult | None:
     """Append the rows of a DataFrame like ``ingest``; return None if it is empty."""
+    check_in_driver(df, "ingest")
     state = ports.log.load()
     if commit_id in state.commits:
         return made_before(ports.log, state, commit_id)

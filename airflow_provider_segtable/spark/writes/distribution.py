@@ -71,6 +71,7 @@ from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, disca
 from airflow_provider_segtable.data.table_kinds import SketchJob
 from airflow_provider_segtable.services.attempt import Done, Execute, Job
 from airflow_provider_segtable.spark.driver.file_locations import parquet_options, spark_paths
+from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import (
     raise_reported,
     translate,
@@ -407,7 +408,12 @@ MOST_THREADS = 64
 
 # Kernels in tasks
 def spark_execute(spark: SparkSession) -> Execute:
-    """Return an ``Execute`` that runs kernel jobs in tasks of ``spark``."""
+    """Return an ``Execute`` that runs kernel jobs in tasks of ``spark``.
+
+    Raises:
+        InvalidInput: the session is one of Spark Connect.
+    """
+    check_in_driver(spark, "a compaction in tasks")
 
     def execute(jobs: Sequence[Job]) -> Iterator[Done]:
         slots = min(spark.sparkContext.defaultParallelism, MOST_THREADS)

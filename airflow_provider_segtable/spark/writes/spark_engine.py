@@ -57,6 +57,7 @@ from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
 from airflow_provider_segtable.spark.spark_columns import (
@@ -110,9 +111,17 @@ def spark_rows(frame: DataFrame) -> GivenRows:
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Evaluates changes in a Spark session."""
+    """Evaluates changes in a Spark session.
+
+    Raises:
+        InvalidInput: the session is one of Spark Connect.
+    """
 
     spark: SparkSession
+
+    def __post_init__(self) -> None:
+        """Refuse Spark Connect."""
+        check_in_driver(self.spark, "a change of rows")
 
     def select(
         self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool
@@ -477,6 +486,7 @@ def overwrite(
         RowsOutOfBalance, ExecutionFailed: as ``ingest``.
         ChangeConflict, LockLost, CommitUnknown: see ``table.changes.row_change``.
     """
+    check_in_driver(df, "overwrite")
     request = Overwrite(
         extent=extent_of(interval), where=where, commit_id=commit_id, dry_run=dry_run
     )

@@ -37,6 +37,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translate, translated
 from airflow_provider_segtable.spark.spark_columns import spark_schema
 from airflow_provider_segtable.spark.tasks.writing import PIECE, PIECES, packed_rows, unpacked_rows
@@ -172,6 +173,7 @@ def ingest_stream(  # noqa: PLR0913 - each is an option of a user
         log: let readers of the table's log store see rows before their batch is committed; the
             driver runs the store, and sizes are those of a checkpoint.
     """
+    check_in_driver(stream_df, "ingest_stream")
     sizing = Sizing(rows_per_segment=rows_per_segment, target_size=target_size)
     failures: list[SegtableError] = []
     sink = LogSink(partial(stream_writer, ports, wait_s), deleted)

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import airflow_provider_segtable
-from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidName
+from airflow_provider_segtable.spark.driver.application import App, Outcome, parser, run
 from airflow_provider_segtable.spark.driver.session import spark_app_path
 
 
@@ -30,6 +32,24 @@ def test_an_unknown_application_is_refused_with_the_known_ones(tmp_path: Path) -
     package = package_with(tmp_path, "spark_apps")
     with pytest.raises(InvalidName, match=r"'compaction'.*there are: compact"):
         spark_app_path("compaction", package)
+
+
+def test_a_driver_without_its_jvm_still_reports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the JVM has ended there is nothing to stop, and the outcome is told as it was."""
+
+    def gone() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def work(app: App) -> Outcome:
+        app._own_session = True
+        monkeypatch.setattr(SparkSession, "getActiveSession", gone)
+        raise ExecutionFailed("a task was lost")
+
+    given = ["--table", "t", "--zookeeper", "z"]
+    assert run(parser("segtable-test", "Fail."), given, work) == 1
+    assert capsys.readouterr().out.startswith("SEGTABLE_RESULT ")
 
 
 @pytest.mark.parametrize("name", ["compact", "ingest"])

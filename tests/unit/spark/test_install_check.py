@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import importlib.metadata
+import zipfile
 from importlib import invalidate_caches
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -19,6 +20,7 @@ from airflow_provider_segtable.spark.driver.install_check import (
     foreign_files,
     judge,
     look,
+    version_of,
     whole,
 )
 
@@ -71,8 +73,12 @@ def test_sound_installs_pass(pyspark: str | None, client: str | None) -> None:
             Installed(pyspark="4.3.0", client="4.2.0", importable=True, foreign_files=104),
             ["104 files", "4.2.0", "pip uninstall -y pyspark-client", "pyspark==4.3.0"],
         ),
+        (
+            Installed(pyspark="4.3.0", client=None, importable=True, version="3.5.9"),
+            ["PySpark 3.5.9 is too old", "pip install 'pyspark>=4'", "spark-submit of Spark 4"],
+        ),
     ],
-    ids=["nothing", "client alone", "files gone", "mixed"],
+    ids=["nothing", "client alone", "files gone", "mixed", "too old"],
 )
 def test_broken_installs_say_the_way_out(installed: Installed, words: list[str]) -> None:
     """Each broken install names what was found and the command that repairs it."""
@@ -110,6 +116,22 @@ def test_left_over_folders_are_no_package(tmp_path: Path) -> None:
     (tmp_path / "pyspark" / "__init__.py").touch()
     invalidate_caches()
     assert whole(PathFinder.find_spec("pyspark", [str(tmp_path)]))
+
+
+def test_files_say_their_version_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
+    """What ``spark-submit`` puts first on the path is an archive; unknown files say none."""
+    files = {"pyspark/__init__.py": "", "pyspark/version.py": '__version__: str = "3.5.9"\n'}
+    archive = tmp_path / "pyspark.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        for name, text in files.items():
+            made.writestr(name, text)
+    written(tmp_path / "folder", "pyspark", "3.5.9", files)
+    written(tmp_path / "other", "pyspark", "3.5.9", {"pyspark/__init__.py": ""})
+    found = [
+        version_of(PathFinder.find_spec("pyspark", [str(tmp_path / place)]))
+        for place in ("pyspark.zip", "folder", "other", "none")
+    ]
+    assert found == ["3.5.9", "3.5.9", None, None]
 
 
 def test_equal_versions_are_not_hashed(tmp_path: Path) -> None:

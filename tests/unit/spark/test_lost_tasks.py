@@ -31,6 +31,17 @@ def test_a_missing_module_is_named_with_what_executors_need() -> None:
     assert "\n" not in told
 
 
+def test_an_application_that_its_master_gave_up_is_named() -> None:
+    """Spark says at each call only that its context is stopped, so the usual causes are given."""
+    text = (
+        "An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.\n"
+        ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
+    )
+    told = str(translate(RuntimeError(text), "starting Spark on spark://head:7077"))
+    assert told.startswith("starting Spark on spark://head:7077: the Spark application has ended: ")
+    assert "this version of Spark (" in told
+
+
 def test_the_host_of_the_executor_is_told() -> None:
     """Where Spark's message names the host, so does ours."""
     text = ABORTED.format(cause="org.apache.spark.api.python.PythonException: " + WORKER)
@@ -44,6 +55,14 @@ def test_the_host_of_the_executor_is_told() -> None:
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
             "SparkException: Python worker exited unexpectedly (crashed) (on 10.0.0.7)",
             "spark.executor.memoryOverhead",
+        ),
+        (
+            (
+                "java.io.InvalidClassException: org.apache.spark.sql.X; local class incompatible: "
+                "stream classdesc serialVersionUID = 1, local class serialVersionUID = 2"
+            ),
+            "InvalidClassException: org.apache.spark.sql.X; local class incompatible",
+            "give the driver the cluster's version",
         ),
         (
             'java.io.IOException: Cannot run program "/opt/py": error=2, No such file',

@@ -1,0 +1,1 @@
+"""Spark elsewhere: Connect, clusters of other versions, YARN. Only ``make test-remote-spark``."""
