@@ -117,6 +117,11 @@ def _fields() -> dict[str, Any]:
             ' "ca": "/path/ca.pem"}.',
             format="password",
         ),
+        "aws_conn_id": _field(
+            "AWS connection",
+            "Id of a connection of type aws that has the keys, the role or the profile for S3,"
+            " if the storage options have no keys.",
+        ),
         # Keys of a store are secrets, and Airflow masks fields of the format password.
         "storage_options": _field(
             "Storage options",

@@ -12,6 +12,7 @@ Files on object stores, through ``pyarrow.fs``:
    Of a large one, pyarrow uploads several parts at a time in the background.
 4. Options have obstore's names, so that one set serves the log, the data files and input files
    (``object_store``). Options that only obstore supports (time-outs, retries) are ignored here.
+   What only obstore takes from the environment (``AWS_ENDPOINT_URL``) is taken from it here.
 
 Files in memory, in layers and in folders:
 
@@ -24,6 +25,7 @@ Files in memory, in layers and in folders:
 import contextlib
 import errno
 import io
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -293,7 +295,7 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
     store = store_of(parts.scheme)
     if store is None:
         raise InvalidName(f"{redacted(uri)!r} is in no object store")
-    made = store.filesystem(parts, options)
+    made = store.filesystem(parts, store.completed(options, os.environ))
     return getattr(fs, made.kind)(**made.arguments), made.path
 
 

@@ -172,6 +172,10 @@ class FaultyProxy:
                 headers, body = _shifted(headers, body, fault.by)
         send_on(request, status, headers, body)
 
+    def send_on(self, request: BaseHTTPRequestHandler, asked: Asked) -> None:
+        """Ask the server, and send its answer on."""
+        send_on(request, *self._forward(asked))
+
     def _unconditional(self, asked: Asked, fault: ConditionIgnored) -> None:
         kept = {n: v for n, v in asked.headers.items() if n.lower() not in _CONDITIONS}
         if fault.keys is not None and len(kept) < len(asked.headers):
