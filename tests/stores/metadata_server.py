@@ -1,8 +1,8 @@
 """A metadata service on loopback that gives credentials which end, as a cloud's machines have it.
 
 1. The instance's own service (IMDSv2): a session token by PUT, then the role, then its credentials.
-2. The container's service (``AWS_CONTAINER_CREDENTIALS_FULL_URI``), which asks for its own token.
-3. The security token service: web identity, answered as ``AssumeRoleWithWebIdentity``.
+2. The container's service (``AWS_CONTAINER_CREDENTIALS_FULL_URI``).
+3. The security token service, as far as ``AssumeRole`` goes.
 4. Each answer has a new session token, which names its end. ``TokenGate`` lets a request pass to
    the store only with a token that has not ended. So a client that never renews fails.
 5. Both are processes of their own, for the reason in ``faulty_proxy``.
@@ -78,8 +78,8 @@ class MetadataServer(FaultyProxy):
             reply(request, 200, {"content-type": "text/plain"}, ROLE.encode())
         elif path in {f"{role}/{ROLE}", "/container"}:
             reply(request, 200, {"content-type": "application/json"}, self._json())
-        elif request.command == "POST" and b"AssumeRoleWithWebIdentity" in body + path.encode():
-            reply(request, 200, {"content-type": "text/xml"}, self._xml(parse_qs(body.decode())))
+        elif request.command == "POST" and parse_qs(body).get(b"Action") == [b"AssumeRole"]:
+            reply(request, 200, {"content-type": "text/xml"}, self._xml())
         else:
             reply(request, 404, {}, b"")
 
@@ -104,18 +104,16 @@ class MetadataServer(FaultyProxy):
             }
         ).encode()
 
-    def _xml(self, _: object) -> bytes:
+    def _xml(self) -> bytes:
         token, ends = self._new()
         inner = (
             f"<AccessKeyId>{self._keys.access_key_id}</AccessKeyId>"
             f"<SecretAccessKey>{self._keys.secret_access_key}</SecretAccessKey>"
             f"<SessionToken>{token}</SessionToken><Expiration>{ends}</Expiration>"
         )
-        return (
-            '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
-            f"<AssumeRoleWithWebIdentityResult><Credentials>{inner}</Credentials>"
-            "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
-        ).encode()
+        result = f"<AssumeRoleResult><Credentials>{inner}</Credentials></AssumeRoleResult>"
+        space = "https://sts.amazonaws.com/doc/2011-06-15/"
+        return f'<AssumeRoleResponse xmlns="{space}">{result}</AssumeRoleResponse>'.encode()
 
 
 class TokenGate(FaultyProxy):
