@@ -83,6 +83,7 @@ from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.storage import Entry
@@ -580,8 +581,16 @@ def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozen
     if going:
         ports.storage.flush(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
     for path in sorted(going):
-        ports.files.delete(path)
+        _delete_file(ports, path)
     return going
+
+
+def _delete_file(ports: TableContext, path: str) -> None:
+    """Delete a file; in an object store by the log's client.
+
+    pyarrow puts an empty object in the place of the folder of each file that it deletes from S3.
+    """
+    (ports.storage if is_remote(ports.files) else ports.files).delete(path)
 
 
 def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
@@ -592,7 +601,7 @@ def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
     going = unnamed(_not_in(look.run.orphans, spared), ports.log.refresh(head))
     ports.storage.flush(TIMELINE)
     for entry in going:
-        ports.files.delete(entry.path)
+        _delete_file(ports, entry.path)
     if any(entry.path.startswith(f"{INDEXES}/") for entry in going):
         ports.storage.prune(INDEXES)
 

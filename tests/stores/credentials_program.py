@@ -61,7 +61,7 @@ def spark(table: Table, seconds: float) -> None:
         turn += 1
     plans = [known.plan.id for known in request(table.ports, "major")]
     said([result.message for result in compact(table.ports, plans, spark_execute(driver))])
-    found = scan(driver, table.snapshot())
+    found = scan(driver, table.snapshot(), checked=True)
     said("scanned", found.count())
     found.explain("extended")
     executors = driver.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
@@ -77,10 +77,10 @@ def source(uri: str, zookeeper: str) -> None:
 
     driver = session("credentials")
     register(driver)
-    options = {"zookeeper": zookeeper, "path": uri}
+    options = {"zookeeper": zookeeper, "path": uri}  # without hadoop-aws, tasks read the files
     new = driver.createDataFrame(rows(0, PART))
     new.write.format("segtable").options(**options).mode("append").save()
-    found = driver.read.format("segtable").options(**options).load()
+    found = driver.read.format("segtable").options(**options, checked="true").load()
     found.explain("extended")
     said("rows", json.dumps(sorted(row.x for row in found.select("x").collect())))
     pages(driver)

@@ -376,7 +376,7 @@ def test_the_log_service_finds_its_credentials(world: World, way: str) -> None:
     table = made(world, uri)
     environment = world.environment(way)
     stores = ["--storage-option=" + f"{name}={value}" for name, value in world.options.items()]
-    segtable = [sys.executable, "-m", "airflow_provider_segtable.cli"]
+    segtable = [sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()"]
     log = world.folder / f"service-{way}"
     with log.open("w") as output:
         service = subprocess.Popen(
