@@ -45,11 +45,15 @@ class FileSystem:
         kind: the class in ``pyarrow.fs``.
         arguments: its keyword arguments, some of them credentials.
         path: the path of the URI in this file system.
+        account_file: a service account's file, which is no argument.
+        account_key: the same as JSON text.
     """
 
     kind: str
     arguments: Mapping[str, Any] = field(repr=False)
     path: str
+    account_file: str = ""
+    account_key: str = field(default="", repr=False)
 
 
 class Scheme:
@@ -250,7 +254,15 @@ class GoogleCloud(ObjectStore):
             "endpoint_override": host or None,
             "scheme": scheme or "https",
         }
-        return FileSystem(kind="GcsFileSystem", arguments=arguments, path=_path(place))
+        files = ("service_account", "service_account_path", "application_credentials")
+        known = not arguments["anonymous"]
+        return FileSystem(
+            kind="GcsFileSystem",
+            arguments=arguments,
+            path=_path(place),
+            account_file=_first(given, *files) or "" if known else "",
+            account_key=given.get("service_account_key", "") if known else "",
+        )
 
     def spark_root(self, place: SplitResult, options: Options) -> str:
         return f"gs://{place.netloc}"

@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, No
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.schemes import SCHEMES, Memory, ObjectStore, store_of
 from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.data.google_account import service_account
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
@@ -296,7 +297,8 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
     if store is None:
         raise InvalidName(f"{redacted(uri)!r} is in no object store")
     made = store.filesystem(parts, store.completed(options, os.environ))
-    return getattr(fs, made.kind)(**made.arguments), made.path
+    with service_account(made.account_file, made.account_key):
+        return getattr(fs, made.kind)(**made.arguments), made.path
 
 
 __all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
