@@ -46,11 +46,10 @@ def library(table: Table, seconds: float) -> None:
 
 
 def spark(table: Table, seconds: float) -> None:
-    """Append, compact and scan by executors; show what Spark's own pages show."""
+    """Append and sort by executors; show what Spark's own pages show."""
     from airflow_provider_segtable.services.compaction import compact
     from airflow_provider_segtable.services.request import request
     from airflow_provider_segtable.spark.driver.session import session
-    from airflow_provider_segtable.spark.reads.dataframe_scan import scan
     from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
     from airflow_provider_segtable.spark.writes.distribution import spark_execute
 
@@ -61,9 +60,6 @@ def spark(table: Table, seconds: float) -> None:
         turn += 1
     plans = [known.plan.id for known in request(table.ports, "major")]
     said([result.message for result in compact(table.ports, plans, spark_execute(driver))])
-    found = scan(driver, table.snapshot(), checked=True)
-    said("scanned", found.count())
-    found.explain("extended")
     executors = driver.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
     assert executors > 1, "no executor of its own"
     pages(driver)
@@ -71,16 +67,21 @@ def spark(table: Table, seconds: float) -> None:
 
 
 def source(uri: str, zookeeper: str) -> None:
-    """Write and read by the data source, with the keys that Hadoop's settings have."""
+    """Upsert and read by the data source, with the keys that Hadoop's settings have.
+
+    Records of equal keys are merged by segtable's tasks. Plain files would be read by Spark's own
+    reader, for which Spark needs hadoop-aws.
+    """
     from airflow_provider_segtable.spark.driver.session import session
     from airflow_provider_segtable.spark.source.registration import register
 
     driver = session("credentials")
     register(driver)
-    options = {"zookeeper": zookeeper, "path": uri}  # without hadoop-aws, tasks read the files
-    new = driver.createDataFrame(rows(0, PART))
-    new.write.format("segtable").options(**options).mode("append").save()
-    found = driver.read.format("segtable").options(**options, checked="true").load()
+    options = {"zookeeper": zookeeper, "path": uri}
+    for turn in range(2):
+        new = driver.createDataFrame(rows(turn, PART))
+        new.write.format("segtable").options(**options).mode("append").save()
+    found = driver.read.format("segtable").options(**options).load()
     found.explain("extended")
     said("rows", json.dumps(sorted(row.x for row in found.select("x").collect())))
     pages(driver)

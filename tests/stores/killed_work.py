@@ -6,6 +6,7 @@ or because it looks for what is left to do. ``WANTED`` are the rows that it leav
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -76,6 +77,13 @@ def _compacted(table: Table, kind: str) -> None:
     table.compact(wait_s=WAIT_S)
 
 
+def _indexed(table: Table) -> None:
+    """Build the index; leave none to a process that is dead, whose claim ends with its session."""
+    deadline = time.monotonic() + WAIT_S
+    while not table.index("numbers").current and time.monotonic() < deadline:
+        table.run_index("numbers")
+
+
 def _logged(table: Table) -> None:
     with table.log_writer(embedded=True, automatic=False, wait_s=WAIT_S) as writer:
         there = set(numbers(table))
@@ -98,7 +106,7 @@ WORKS: Mapping[str, Work] = {
     "upsert": lambda table, _: table.upsert(part(BEFORE), commit_id="again"),
     "minor": lambda table, _: _compacted(table, "minor"),
     "major": lambda table, _: _compacted(table, "major"),
-    "index": lambda table, _: table.run_index("numbers"),
+    "index": lambda table, _: _indexed(table),
     "clean": lambda table, _: table.clean(retention_hours=0, retention_versions=1, orphan_hours=0),
     "publish": lambda table, _: table.publish(formats=PUBLISHED),
     "log": lambda table, _: _logged(table),

@@ -285,7 +285,7 @@ def hadoop(world: World) -> dict[str, str]:
     }
 
 
-def made(world: World, uri: str) -> Table:
+def made(world: World, uri: str, **kind: str) -> Table:
     """Make an empty table."""
     options = world.options | world.keys
     return Table.create(
@@ -294,13 +294,14 @@ def made(world: World, uri: str) -> Table:
         time_column="at",
         zookeeper=world.zookeeper,
         storage_options=options,
+        **kind,
     )
 
 
 def test_the_data_source_takes_hadoops_keys(world: World) -> None:
     """A table is written and read by name alone; no plan and no page shows a key."""
     uri = world.uri()
-    made(world, uri).ports.coordinator.close()
+    made(world, uri, primary_key="x", granularity="all").ports.coordinator.close()
     conf = world.spark("source", **hadoop(world))
     command = world.program("source", uri, {})
     whole(world.run(command, world.environment("nothing", **conf)))
@@ -315,7 +316,7 @@ def test_a_spark_application_takes_hadoops_keys(world: World) -> None:
     file = world.folder / "given.parquet"
     pq.write_table(rows(0, PART), file)
     conf = world.spark("application", **hadoop(world))
-    where = [f"--table={uri}", f"--zookeeper={world.zookeeper}", f"file://{file}"]
+    where = [f"--table={uri}", f"--zookeeper={world.zookeeper}", f"--source=file://{file}"]
     command = [sys.executable, str(spark_app_path("ingest")), *where]
     world.run(command, world.environment("nothing", **conf))
     assert credentials_program.numbers(table) == list(range(PART))
