@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from airflow_provider_segtable.core.errors import CredentialsExpired, InvalidInput
+from airflow_provider_segtable.core.errors import CredentialsExpired
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.session import spark_app_path
 from airflow_provider_segtable.storage import open_storage
@@ -415,17 +415,3 @@ def test_a_wrong_key_is_refused_without_being_shown(world: World) -> None:
     """The store verifies signatures: the refusal has neither the key nor the token."""
     wrong = {**world.environment("environment"), "AWS_SECRET_ACCESS_KEY": "canary-key-7f3a91c2-no"}
     world.run(world.program("library", world.uri(), world.options), wrong, code=1)
-
-
-def test_two_sources_of_keys_in_one_connection_are_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A segtable connection has keys in its storage options or by ``aws_conn_id``, not both."""
-    from airflow_provider_segtable.hooks.segtable import SegtableHook
-
-    given = connection(world.uri(), world, storage_options=world.keys, aws_conn_id="lake")
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(InvalidInput, match="leave one of them out") as caught:
-        _ = SegtableHook().place
-    refuse(str(caught.value), "the error")
