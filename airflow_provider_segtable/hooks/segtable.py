@@ -68,6 +68,7 @@ class Place:
     zookeeper: str | None = None
     zookeeper_options: Mapping[str, str] = field(default_factory=SecretOptions)
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
+    aws_conn_id: str | None = None
     log_store_options: Mapping[str, str] = field(default_factory=SecretOptions)
     spark_master: str | None = None
     spark_conn_id: str | None = None
@@ -97,6 +98,7 @@ class Place:
             zookeeper=extra.get("zookeeper") or None,
             zookeeper_options=SecretOptions(_zookeeper_options(connection.conn_id, extra)),
             storage_options=_storage_options(connection.conn_id, extra),
+            aws_conn_id=extra.get("aws_conn_id") or None,
             log_store_options=_log_store_options(connection, extra),
             spark_master=extra.get("spark_master") or None,
             spark_conn_id=extra.get("spark_conn_id") or None,
