@@ -16,6 +16,7 @@ import os
 import re
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -166,7 +167,9 @@ class Killed(Fault):
         return self.seen == self.times
 
     def kill(self) -> None:
-        """Kill the client."""
+        """Kill the client, once its process id is known; 0 would be this process's group."""
+        while not self.victim.value:
+            time.sleep(0.01)
         os.kill(self.victim.value, signal.SIGKILL)
 
 

@@ -142,10 +142,11 @@ def test_a_process_killed_at_a_request_loses_and_doubles_nothing(
         killed = Killed(chosen=chosen, times=point.number, after=point.after)
         with FaultyProxy(theatre.server.port, killed) as proxy:
             code = theatre.run(theatre.behind(place, proxy), work, killed)
-        assert code == -signal.SIGKILL, f"{work} {point}: {code} {error(theatre)}"
+        # A cleaning may have less to do than the undisturbed one, and never reach the point.
+        assert code in {0, -signal.SIGKILL}, f"{work} {point}: {code} {error(theatre)}"
         assert theatre.run(place, work) == 0, f"{work} {point}: {error(theatre)}"
         check(place, work, f"{work} {point}")
-        played += 1
+        played += code != 0
     assert played > 1
 
 
