@@ -116,6 +116,11 @@ def _fields() -> dict[str, Any]:
             ' {"region": "...", "access_key_id": "...", "secret_access_key": "..."}.',
             format="password",
         ),
+        "aws_conn_id": _field(
+            "AWS connection",
+            "Id of a connection of type aws that has the keys, the role or the profile for S3,"
+            " if the storage options have no keys.",
+        ),
         "spark_master": _field(
             "Spark master",
             "Where Spark runs for large work, such as local[*] or spark://host:7077; all cores of"

@@ -9,14 +9,17 @@
 4. Nothing here is read or written, and no URI is looked up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.secret import is_secret_name
 
 Options = Mapping[str, str]
+Setting = Callable[[str], str | None]
+"""Returns a setting of Hadoop by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +45,15 @@ class FileSystem:
         kind: the class in ``pyarrow.fs``.
         arguments: its keyword arguments, some of them credentials.
         path: the path of the URI in this file system.
+        account_file: a service account's file, which is no argument.
+        account_key: the same as JSON text.
     """
 
     kind: str
     arguments: Mapping[str, Any] = field(repr=False)
     path: str
+    account_file: str = ""
+    account_key: str = field(default="", repr=False)
 
 
 class Scheme:
@@ -76,6 +83,10 @@ class Scheme:
         """Return the fields of DuckDB's secret, its ``TYPE`` first; empty if it needs none."""
         return {}
 
+    def hadoop_options(self, place: SplitResult, setting: Setting) -> dict[str, str]:
+        """Return the options that Hadoop's settings give for a URI; empty without its keys."""
+        return {}
+
 
 class LocalDisk(Scheme):
     """A folder of this machine, or of a shared mount."""
@@ -96,9 +107,12 @@ class ObjectStore(Scheme):
 
     Attributes:
         prefixes: prefixes that the names of its options may have, the longer first.
+        surroundings: options that obstore takes from the environment and pyarrow does not; names
+            for one thing are together.
     """
 
     prefixes: ClassVar[tuple[str, ...]] = ()
+    surroundings: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def client(self, place: SplitResult) -> Client:
         """Return how obstore opens the bucket of a URI."""
@@ -121,6 +135,17 @@ class ObjectStore(Scheme):
             named[short.removeprefix(prefix)] = str(value)
         return named
 
+    def completed(self, options: Options, environment: Options) -> Options:
+        """Return the options, with those of the environment that only obstore reads there."""
+        around = {
+            name: value
+            for name, value in environment.items()
+            if name.lower().startswith(self.prefixes)
+        }
+        given, there = self.bare(options), self.bare(around)
+        missing = (names for names in self.surroundings if not given.keys() & set(names))
+        return {name: there[name] for names in missing for name in names if there.get(name)} | given
+
 
 class S3(ObjectStore):
     """Amazon S3, and stores that speak its protocol."""
@@ -128,13 +153,20 @@ class S3(ObjectStore):
     names: ClassVar[Mapping[str, str]] = {"s3": "s3", "s3a": "s3"}
     examples = ("s3://bucket/path",)
     prefixes = ("aws_",)
+    surroundings = (
+        ("endpoint", "endpoint_url_s3", "endpoint_url"),
+        ("allow_http",),
+        ("region", "default_region"),
+        ("skip_signature",),
+        ("virtual_hosted_style_request",),
+    )
 
     def client(self, place: SplitResult) -> Client:
         return Client(kind="S3Store", bucket=place.netloc)
 
     def filesystem(self, place: SplitResult, options: Options) -> FileSystem:
         given = self.bare(options)
-        host, secure = _endpoint(given, "endpoint", "endpoint_url")
+        host, secure = _endpoint(given, "endpoint", "endpoint_url_s3", "endpoint_url")
         arguments = {
             "access_key": given.get("access_key_id"),
             "secret_key": given.get("secret_access_key"),
@@ -166,6 +198,28 @@ class S3(ObjectStore):
             "s3.endpoint": _first(given, "endpoint", "endpoint_url"),
         }
         return {name: value for name, value in named.items() if value is not None}
+
+    def hadoop_options(self, place: SplitResult, setting: Setting) -> dict[str, str]:
+        def of(name: str) -> str:
+            own = setting(f"fs.s3a.bucket.{place.netloc}.{name}")
+            return own or setting(f"fs.s3a.{name}") or ""
+
+        key, secret = of("access.key"), of("secret.key")
+        if not key or not secret:
+            return {}
+        secure = of("connection.ssl.enabled").lower() != "false"
+        host = of("endpoint")
+        endpoint = host if not host or "://" in host else f"http{'s' * secure}://{host}"
+        named = {
+            "access_key_id": key,
+            "secret_access_key": secret,
+            "session_token": of("session.token"),
+            "region": of("endpoint.region"),
+            "endpoint": endpoint,
+            "allow_http": "true" if endpoint.startswith("http://") else "",
+            "virtual_hosted_style_request": _virtual(of("path.style.access"), endpoint),
+        }
+        return {name: value for name, value in named.items() if value}
 
     def duckdb_secret(self, options: Options) -> dict[str, str]:
         given = self.bare(options)
@@ -200,7 +254,15 @@ class GoogleCloud(ObjectStore):
             "endpoint_override": host or None,
             "scheme": scheme or "https",
         }
-        return FileSystem(kind="GcsFileSystem", arguments=arguments, path=_path(place))
+        files = ("service_account", "service_account_path", "application_credentials")
+        known = not arguments["anonymous"]
+        return FileSystem(
+            kind="GcsFileSystem",
+            arguments=arguments,
+            path=_path(place),
+            account_file=_first(given, *files) or "" if known else "",
+            account_key=given.get("service_account_key", "") if known else "",
+        )
 
     def spark_root(self, place: SplitResult, options: Options) -> str:
         return f"gs://{place.netloc}"
@@ -216,6 +278,11 @@ class Azure(ObjectStore):
     names: ClassVar[Mapping[str, str]] = {"az": "az", "abfs": "abfss", "abfss": "abfss"}
     examples = ("az://container/path", "abfss://container@account.dfs.core.windows.net/path")
     prefixes = ("azure_storage_", "azure_")
+    surroundings = (
+        ("account_name",),
+        ("account_key", "access_key", "sas_token"),
+        ("endpoint",),
+    )
 
     def client(self, place: SplitResult) -> Client:
         container, _, host = place.netloc.partition("@")
@@ -266,6 +333,21 @@ class Azure(ObjectStore):
         return account
 
 
+def hadoop_options(uri: str, options: Options, setting: Setting) -> dict[str, str]:
+    """Return storage options, completed by Hadoop's settings if they name no credentials.
+
+    Args:
+        uri: the table.
+        options: the storage options that were given; each one comes first.
+        setting: Hadoop's settings of this process.
+    """
+    scheme, mark, _ = uri.partition("://")
+    kind = SCHEMES.get(scheme)
+    if not mark or kind is None or any(is_secret_name(name) for name in options):
+        return dict(options)
+    return {**kind.hadoop_options(urlsplit(uri), setting), **options}
+
+
 def _first(options: Options, *names: str) -> str | None:
     """Return the value of the first name that is given."""
     return next((options[name] for name in names if name in options), None)
@@ -273,6 +355,11 @@ def _first(options: Options, *names: str) -> str | None:
 
 def _yes(options: Options, name: str) -> bool:
     return options.get(name, "").lower() in {"1", "true", "yes", "on"}
+
+
+def _virtual(path_style: str, endpoint: str) -> str:
+    """Return whether the bucket is in the host, as Hadoop's settings have it."""
+    return "" if not endpoint else str(path_style.lower() != "true").lower()
 
 
 def _endpoint(options: Options, *names: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ Files on object stores, through ``pyarrow.fs``:
    Of a large one, pyarrow uploads several parts at a time in the background.
 4. Options have obstore's names, so that one set serves the log, the data files and input files
    (``object_store``). Options that only obstore supports (time-outs, retries) are ignored here.
+   What only obstore takes from the environment (``AWS_ENDPOINT_URL``) is taken from it here.
 5. pyarrow sends a request for the size of each file that it opens. A process that has the table's
    storage reads through it (``RangeReader``): a file whose size the log records (``open_known``)
    sends none, and each answer repeats the size, so a wrong one is an error at the first read. A
@@ -28,6 +29,7 @@ Files in memory, in layers and in folders:
 import contextlib
 import errno
 import io
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -46,6 +48,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.schemes import SCHEMES, Memory, ObjectStore, store_of
 from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.data.google_account import service_account
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles, RangeReader, Ready, Sink, Source
@@ -359,8 +362,9 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
     store = store_of(parts.scheme)
     if store is None:
         raise InvalidName(f"{redacted(uri)!r} is in no object store")
-    made = store.filesystem(parts, options)
-    return getattr(fs, made.kind)(**made.arguments), made.path
+    made = store.filesystem(parts, store.completed(options, os.environ))
+    with service_account(made.account_file, made.account_key):
+        return getattr(fs, made.kind)(**made.arguments), made.path
 
 
 __all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]

@@ -7,6 +7,8 @@
             zookeeper_options  user, password, TLS files, as an object or its JSON
                                text (``coordination.zookeeper.link``)
             storage_options    keys of the object store, likewise
+            aws_conn_id        a connection of apache-airflow-providers-amazon that has the
+                               keys, the role or the profile, if storage_options have none
             log_store_options  token, or token_file, and ca of log stores, likewise
                                (``library.log_stores``); the password of the connection is
                                the token, too
@@ -39,6 +41,7 @@ from airflow_provider_segtable.coordination.zookeeper.access import parse_option
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
+from airflow_provider_segtable.hooks.aws import aws_options
 from airflow_provider_segtable.storage import check_uri, open_storage
 from airflow_provider_segtable.table.context import TableContext, open_context
 
@@ -68,6 +71,7 @@ class Place:
     zookeeper: str | None = None
     zookeeper_options: Mapping[str, str] = field(default_factory=SecretOptions)
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
+    aws_conn_id: str | None = None
     log_store_options: Mapping[str, str] = field(default_factory=SecretOptions)
     spark_master: str | None = None
     spark_conn_id: str | None = None
@@ -96,7 +100,8 @@ class Place:
             root=connection.host or "",
             zookeeper=extra.get("zookeeper") or None,
             zookeeper_options=SecretOptions(_zookeeper_options(connection.conn_id, extra)),
-            storage_options=_options(connection.conn_id, "storage_options", extra),
+            storage_options=_storage_options(connection.conn_id, extra),
+            aws_conn_id=extra.get("aws_conn_id") or None,
             log_store_options=_log_store_options(connection, extra),
             spark_master=extra.get("spark_master") or None,
             spark_conn_id=extra.get("spark_conn_id") or None,
@@ -172,6 +177,20 @@ class Place:
 def _zookeeper_options(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
     where = f"zookeeper_options of connection {conn_id}"
     return parse_options(extra.get("zookeeper_options"), where)
+
+
+def _storage_options(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    given = _options(conn_id, "storage_options", extra)
+    aws = plain("aws_conn_id", extra.get("aws_conn_id") or "")
+    if not aws:
+        return given
+    if any(is_secret_name(name) for name in given):
+        raise InvalidInput(
+            f"connection {conn_id} has credentials in storage_options, and aws_conn_id {aws!r}: "
+            "leave one of them out"
+        )
+    defined_connection(aws, {"conn_type": "aws", "login": "KEY ID", "password": "SECRET KEY"})
+    return {**aws_options(aws), **given}
 
 
 def _log_store_options(connection: Connection, extra: Mapping[str, Any]) -> dict[str, str]:

@@ -89,6 +89,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.ports.storage import Entry
@@ -606,8 +607,16 @@ def _delete_pending(cleaning: _Cleaning, keep: Retention, head: State) -> frozen
     adopted = {path for path in going if is_adopted(path)}
     changed = adopted - still_adopted(ports.storage, ports.files, adopted)
     for path in sorted(going - changed):
-        ports.files.delete(path)
+        _delete_file(ports, path)
     return going
+
+
+def _delete_file(ports: TableContext, path: str) -> None:
+    """Delete a file; in an object store by the log's client.
+
+    pyarrow puts an empty object in the place of the folder of each file that it deletes from S3.
+    """
+    (ports.storage if is_remote(ports.files) else ports.files).delete(path)
 
 
 def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
@@ -618,7 +627,7 @@ def _delete_orphans(cleaning: _Cleaning, look: _Look, head: State) -> None:
     going = unnamed(_not_in(look.run.orphans, spared), ports.log.refresh(head))
     ports.storage.flush(TIMELINE)
     for entry in going:
-        ports.files.delete(entry.path)
+        _delete_file(ports, entry.path)
     if any(entry.path.startswith(f"{INDEXES}/") for entry in going):
         ports.storage.prune(INDEXES)
 

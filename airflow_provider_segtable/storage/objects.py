@@ -354,7 +354,7 @@ def _unreachable(text: str, full: str, error: Exception) -> StorageError:
     if _is_about_credentials(text):
         return StorageError(
             f"{full}: no credentials were found; give them as storage options or in the "
-            f"environment ({_line(error)})"
+            f"environment, or pip install boto3 for profiles of AWS ({_line(error)})"
         )
     return StorageError(f"{full}: there is no such bucket; create it first ({_line(error)})")
 

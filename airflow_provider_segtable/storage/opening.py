@@ -5,7 +5,8 @@ URIs and options:
 1. One form of URI for log and data files: a path, or a URI of a scheme in ``core.schemes``. A
    store of ``memory://name`` is one per process, shared by all its users; for tests.
 2. Options have obstore's names; the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``) supplies
-   missing ones. Nothing is read or written before the first call.
+   missing ones, and profiles of AWS do (``aws_profiles``). Nothing is read from the store or
+   written to it before the first call.
 3. obstore is imported for object stores only: a local table opens faster without it.
 4. A URI is shown in messages, logs and command lines, so credentials belong in the options. A URI
    with credentials is refused, and the message omits them.
@@ -40,8 +41,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.schemes import (
     NO_TABLES,
+    S3,
     SCHEMES,
-    Client,
     Memory,
     ObjectStore,
     Options,
@@ -50,6 +51,7 @@ from airflow_provider_segtable.core.schemes import (
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.aws_profiles import profile_credentials
 from airflow_provider_segtable.storage.local import LocalStorage, SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.storage.table_paths import checked
@@ -78,7 +80,7 @@ def open_storage(uri: str, storage_options: Options | None = None) -> Storage:
         return LocalStorage(Path(uri))
     match SCHEMES[parts.scheme]:
         case ObjectStore() as kind:
-            return _opened(uri, parts, storage_options or {}, kind.client(parts))
+            return _opened(uri, parts, kind, storage_options or {})
         case Memory():
             return _memory(uri, parts)
         case _:
@@ -131,16 +133,19 @@ def _memory(uri: str, parts: SplitResult) -> Storage:
         return _MEMORY.setdefault(root, MemoryStorage(root, clock=SystemClock()))
 
 
-def _opened(uri: str, parts: SplitResult, options: Options, client: Client) -> Storage:
+def _opened(uri: str, parts: SplitResult, kind: ObjectStore, options: Options) -> Storage:
     from obstore import store as stores
     from obstore.exceptions import BaseError
 
     from airflow_provider_segtable.storage.objects import ObjectStorage
 
+    client = kind.client(parts)
     if not client.bucket:
         raise _invalid(uri, "it names no bucket or container")
     prefix = unquote(parts.path).strip("/")
-    place = {"prefix": checked(prefix, uri)} if prefix else {}
+    place: dict[str, Any] = {"prefix": checked(prefix, uri)} if prefix else {}
+    if isinstance(kind, S3) and (found := profile_credentials(kind.bare(options))):
+        place["credential_provider"] = found
     made = partial(getattr(stores, client.kind), client.bucket, **place)
     given = {**options, **client.options}
     try:

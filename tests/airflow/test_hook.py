@@ -1,16 +1,18 @@
 """The connection type: what it reads, what it refuses."""
 
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_provider_segtable.coordination.zookeeper.access import Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.hooks import segtable
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.library.log_stores import OPTIONS_VARIABLE, log_provider
@@ -150,3 +152,26 @@ def test_a_python_task_gets_the_table_that_programs_get(flights: Flights) -> Non
         table.append(pa.table({"time_hour": [JANUARY]}))
         assert table.compact().plans
         assert table.snapshot().count() == 801
+
+
+def test_an_aws_connection_needs_amazons_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, or without the connection, the error says what to do."""
+    extra = {"aws_conn_id": "lake"}
+    place = {"conn_type": "segtable", "host": "s3://lake", "extra": extra}
+    monkeypatch.setenv(CONNECTION, json.dumps(place))
+    with pytest.raises(AirflowNotFoundException, match="AIRFLOW_CONN_LAKE"):
+        _ = SegtableHook().place
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", "login": "key"}))
+    monkeypatch.setitem(sys.modules, "airflow.providers.amazon", None)
+    with pytest.raises(DependencyMissing, match="apache-airflow-providers-amazon"):
+        _ = SegtableHook().place
+
+
+def test_keys_have_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storage options with credentials beside ``aws_conn_id`` are refused, and not repeated."""
+    extra = {"aws_conn_id": "lake", "storage_options": {"secret_access_key": "canary-1"}}
+    place = {"conn_type": "segtable", "host": "s3://lake", "extra": extra}
+    monkeypatch.setenv(CONNECTION, json.dumps(place))
+    with pytest.raises(InvalidInput, match="leave one of them out") as caught:
+        _ = SegtableHook().place
+    assert "canary-1" not in str(caught.value)

@@ -5,12 +5,18 @@
 3. ``ConditionIgnored`` removes the condition of a put, as a store without conditional writes does.
    A request whose signature covers the condition is signed again (S3).
 4. ``TimeShifted`` changes the modification times in the server's answers.
-5. The proxy is a process of its own: pyarrow keeps all threads of Python waiting while it reads
+5. ``Killed`` kills the client, whose request has reached the server or not. ``Traced`` writes
+   down which requests there were.
+6. The proxy is a process of its own: pyarrow keeps all threads of Python waiting while it reads
    from Google Cloud Storage, so a proxy in the reader's process would never answer.
 """
 
 import multiprocessing
+import os
 import re
+import signal
+import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +24,7 @@ from datetime import datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
@@ -29,6 +36,14 @@ from botocore.credentials import Credentials
 from tests.integration.scripted_http import handler, reply
 
 _HOP_BY_HOP = {"connection", "content-length", "transfer-encoding", "server", "date"}
+_ROOMS = {
+    "event": "/timeline/",
+    "data": "/data/",
+    "checkpoint": "/checkpoints/",
+    "index": "/indexes/",
+    "published": "/_delta_log/",
+    "hint": "/_segtable/",
+}
 _CONDITIONS = {"if-none-match", "x-goog-if-generation-match"}
 _ISO = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _HTTP_DATE = re.compile(rb"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
@@ -65,6 +80,15 @@ def creates(asked: Asked) -> bool:
 def events(asked: Asked) -> bool:
     """Choose each put-if-absent of an event of a log."""
     return creates(asked) and "/timeline/" in unquote(asked.path)
+
+
+def kind_of(asked: Asked) -> str:
+    """Return the method and the room of the table that a request is about."""
+    path, _, query = unquote(asked.path).partition("?")
+    method = "LIST" if "list-type" in query else asked.method
+    where = unquote(query) if method == "LIST" else path
+    room = next((word for word, part in _ROOMS.items() if part in where), "other")
+    return f"{method} {room}"
 
 
 _FORK = multiprocessing.get_context("fork")
@@ -107,6 +131,11 @@ class Answered(Fault):
 class AnswerLost(Fault):
     """The server has done it, and its answer is lost."""
 
+    @property
+    def due(self) -> bool:
+        """Return that each of its answers is lost."""
+        return True
+
 
 @dataclass(slots=True, kw_only=True)
 class ConditionIgnored(Fault):
@@ -122,6 +151,49 @@ class TimeShifted(Fault):
     by: timedelta
 
 
+@dataclass(slots=True, kw_only=True)
+class Killed(Fault):
+    """The client is killed at the last request that is chosen, before it is sent or after it.
+
+    ``victim`` is the client's process id, which is known when the client has started.
+    """
+
+    after: bool
+    victim: Any = field(default_factory=_counter)
+
+    @property
+    def due(self) -> bool:
+        """Return whether this is the request."""
+        return self.seen == self.times
+
+    def kill(self) -> None:
+        """Kill the client, once its process id is known; 0 would be this process's group."""
+        while not self.victim.value:
+            time.sleep(0.01)
+        os.kill(self.victim.value, signal.SIGKILL)
+
+
+@dataclass(slots=True, kw_only=True)
+class Traced(Fault):
+    """Each request is a line of a file."""
+
+    file: Path
+
+    def write(self, text: str) -> None:
+        """Append a line."""
+        with self.file.open("a") as file:
+            file.write(f"{text}\n")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that have gone; they were killed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class FaultyProxy:
     """Forwards from ``port`` on loopback to another one there."""
 
@@ -129,8 +201,7 @@ class FaultyProxy:
         """Stand in front of the server at port ``to``."""
         self._to = to
         self._faults = faults
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self._serve))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler(self._serve))
         self.port = int(self._server.server_address[1])
 
     def __enter__(self) -> Self:
@@ -163,14 +234,26 @@ class FaultyProxy:
                 return
             if isinstance(fault, ConditionIgnored):
                 self._unconditional(asked, fault)
+            if isinstance(fault, Traced):
+                fault.write(kind_of(asked))
+            if isinstance(fault, Killed) and fault.due and not fault.after:
+                fault.kill()
+                request.close_connection = True
+                return
         status, headers, body = self._forward(asked)
         for fault in faults:
-            if isinstance(fault, AnswerLost):
+            if isinstance(fault, Killed) and fault.due:
+                fault.kill()
+            if isinstance(fault, AnswerLost | Killed) and fault.due:
                 request.close_connection = True
                 return
             if isinstance(fault, TimeShifted):
                 headers, body = _shifted(headers, body, fault.by)
         send_on(request, status, headers, body)
+
+    def send_on(self, request: BaseHTTPRequestHandler, asked: Asked) -> None:
+        """Ask the server, and send its answer on."""
+        send_on(request, *self._forward(asked))
 
     def _unconditional(self, asked: Asked, fault: ConditionIgnored) -> None:
         kept = {n: v for n, v in asked.headers.items() if n.lower() not in _CONDITIONS}

@@ -118,20 +118,23 @@ def _wait_for(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
 
 
 @contextmanager
-def versitygw() -> Iterator[Server]:
-    """Run versitygw, an S3 gateway to a folder. It verifies signatures."""
+def versitygw(keys: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Run versitygw, an S3 gateway to a folder. It verifies signatures.
+
+    ``keys`` are the options with its key pair, if it shall have another one.
+    """
     program, port = _program("bin", "versitygw"), _free_port()
-    options = options_for(f"http://127.0.0.1:{port}")
+    options = options_for(f"http://127.0.0.1:{port}") | dict(keys or {})
     PLACE.mkdir(parents=True, exist_ok=True)
     data = Path(tempfile.mkdtemp(prefix="s3-", dir=PLACE))  # file attributes need a real disk
     (data / BUCKET).mkdir()
     command = [program, "--port", f"127.0.0.1:{port}", "--region", options["region"], "--quiet"]
-    keys = {
+    env = {
         "ROOT_ACCESS_KEY": options["access_key_id"],
         "ROOT_SECRET_KEY": options["secret_access_key"],
     }
     try:
-        with _running([*command, "posix", str(data)], port, keys):
+        with _running([*command, "posix", str(data)], port, env):
             yield Server(name="versitygw", scheme="s3", port=port, options=options)
     finally:
         shutil.rmtree(data)

@@ -31,10 +31,14 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.arguments import pair, seconds
 from airflow_provider_segtable.core.errors import Exit, InvalidInput, SegtableError
-from airflow_provider_segtable.core.schemes import usual
+from airflow_provider_segtable.core.schemes import hadoop_options, usual
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.spark.driver.file_locations import local_root_warning
-from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, session
+from airflow_provider_segtable.spark.driver.session import (
+    RESULT_PREFIX,
+    session,
+    submitted_settings,
+)
 from airflow_provider_segtable.spark.driver.spark_errors import stopped
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
@@ -83,12 +87,19 @@ class App:
         )
 
     def options(self) -> dict[str, str]:
-        """Return the storage options, from the environment and the arguments.
+        """Return the storage options, from the environment, the arguments and Spark's settings.
 
         Raises:
             InvalidInput: the environment variable is not a JSON object.
         """
-        return {**options_from_environment(OPTIONS_VARIABLE), **dict(self.arguments.storage_option)}
+        given = {
+            **options_from_environment(OPTIONS_VARIABLE),
+            **dict(self.arguments.storage_option),
+        }
+        settings = {**submitted_settings(), **dict(self.arguments.conf)}
+        return hadoop_options(
+            self.arguments.table, given, lambda name: settings.get(f"spark.hadoop.{name}")
+        )
 
     def reader_options(self) -> dict[str, str]:
         """Return the options of Spark's reader, from the environment and the arguments.

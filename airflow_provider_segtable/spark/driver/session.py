@@ -134,7 +134,7 @@ def session(
     from airflow_provider_segtable.spark.driver.spark_connect import check_not_client
     from airflow_provider_segtable.spark.driver.spark_errors import translated
 
-    given = {**_submitted(), **(conf or {})}
+    given = {**submitted_settings(), **(conf or {})}
     where = master or given.get("spark.master") or DEFAULT_MASTER
     check_not_client({**given, "spark.master": where})
     local = where.startswith("local")
@@ -230,7 +230,7 @@ def _folders() -> dict[str, str]:
     return {"spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "segtable-warehouse"))}
 
 
-def _submitted() -> dict[str, str]:
+def submitted_settings() -> dict[str, str]:
     """Return spark-submit's settings if it started this process, else the defaults file's."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return _defaults_file()

@@ -36,6 +36,7 @@ from airflow_provider_segtable.spark.source.source_options import (
     to_read,
     to_receive,
     to_write,
+    with_hadoop_keys,
 )
 from airflow_provider_segtable.spark.source.source_reading import SourceFeed, SourceReading
 from airflow_provider_segtable.spark.source.source_writing import (
@@ -61,16 +62,20 @@ class JvmTables:
 
         implements = ("segtable.SegtableSource$Tables",)
 
+    def _with_keys(self, options: Options) -> Options:
+        return with_hadoop_keys(self.context, options)
+
     @answered
     def read(self, session: "JavaObject", options: Options) -> SourceReading:
         """Return what the options ask for, of the version that they name."""
         del session
-        return SourceReading.of(self.context, *to_read(options))
+        return SourceReading.of(self.context, *to_read(self._with_keys(options)))
 
     @answered
     def follow(self, session: "JavaObject", options: Options) -> SourceFeed | LogFeed:
         """Return the feed of a stream that reads a table, or its log store."""
         del session
+        options = self._with_keys(options)
         if follows_log(options):
             place, asked = to_follow_log(options)
             return LogFeed.of(self.context, readable(place), asked, partial(connected, place))
@@ -83,7 +88,7 @@ class JvmTables:
     ) -> SourceReading:
         """Write a batch; return the table."""
         del session
-        place, request = to_write(options)
+        place, request = to_write(self._with_keys(options))
         before = SourceReading.of(self.context, place, ReadRequest())
         save(place, request, mode, frame_of(self.context, rows))
         return before
@@ -92,7 +97,7 @@ class JvmTables:
     def receive(self, session: "JavaObject", options: Options) -> StreamTarget:
         """Return a table to which a stream is written."""
         del session
-        place, request, log = to_receive(options)
+        place, request, log = to_receive(self._with_keys(options))
         readable(place)  # an error now, not at the first batch
         return StreamTarget(self.context, place, request, log)
 

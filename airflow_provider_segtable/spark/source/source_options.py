@@ -5,7 +5,8 @@ Options:
 1. Names ignore case, as all options of Spark do. An unknown one is refused, because a misspelt
    ``asOf`` would read another version without a word.
 2. ``path`` is the table; ``storage.KEY`` is a key of its object store. Spark shows options in its
-   plans, so credentials belong into the environment or a file instead.
+   plans, so credentials belong into the environment or Hadoop's settings instead. The latter
+   (``spark.hadoop.fs.s3a.*``) are taken over if no option is a credential.
 3. A way to read that ``read_request`` learns is one line in ``_READS``.
 4. A stream takes those, the limits of a batch, and ``sinceVersion=latest``: new rows alone.
 5. With ``log=true`` a stream reads the table's log store instead; ``_LOGS`` are its options.
@@ -31,6 +32,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.reads.effects import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Extent, Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
+from airflow_provider_segtable.core.schemes import hadoop_options
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
@@ -287,6 +289,15 @@ def _value(name: str, text: str, parse: Parse) -> Any:
 
 
 Answer = TypeVar("Answer")
+
+
+def with_hadoop_keys(context: SparkContext, options: Options) -> Options:
+    """Return the options with the driver's Hadoop settings for the table's store."""
+    rest = {name.lower(): text for name, text in options.items()}
+    given = {n.removeprefix(_STORAGE): v for n, v in rest.items() if n.startswith(_STORAGE)}
+    settings = context._jsc.hadoopConfiguration()  # noqa: SLF001
+    found = hadoop_options(rest.get("path", ""), given, settings.get)
+    return {**rest, **{f"{_STORAGE}{name}": value for name, value in found.items()}}
 
 
 # Answers to Java
