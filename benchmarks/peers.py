@@ -1,4 +1,4 @@
-"""Compaction beside a writer: segtable, Hudi, Iceberg, Delta Lake and Paimon, each by its own Spark.
+"""Compaction beside a writer: segtable, Hudi, Iceberg, Delta Lake and Paimon, one after another.
 
 1. Of each system there are two tables, *append* (events, late data, deletes) and *keyed* (upserts
    with an ordering column, deletes), on a local disk. ``peer_systems`` has a file for each: its
@@ -35,7 +35,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 
 OWN = ("segtable", "segtable-python")
 CORES = "2"
-QUICK = Size(fill_commits=4, fill_rows=600, keys=2_000, rows=100, alone=3)
+QUICK = Size(fill_commits=6, fill_rows=600, keys=2_000, rows=100, alone=3, scans=1)
 
 
 def sized(factor: float) -> Size:
@@ -156,7 +156,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     names = (*OWN, *PEERS)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="little, segtable-python: does it work?")
+    parser.add_argument(
+        "--quick", action="store_true", help="little, segtable-python: does it work?"
+    )
     parser.add_argument("--size", type=float, default=1.0, help="times as many rows (default 1)")
     parser.add_argument("--only", default="", help=f"some of {','.join(names)}")
     parser.add_argument("--kind", choices=("append", "keyed"), help="one kind of table")

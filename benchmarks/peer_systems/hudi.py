@@ -17,6 +17,7 @@ SHARED = {
     "hoodie.clean.failed.writes.policy": "LAZY",
     "hoodie.clean.automatic": "false",
     "hoodie.compact.inline": "false",
+    "hoodie.compact.inline.max.delta.commits": "1",
     "hoodie.clustering.inline": "false",
 }
 OPTIONS = {

@@ -6,7 +6,7 @@
    at most; then it runs once more when the writer has stopped.
 3. Counted are the commands that overlap the compaction. A command that lost races is one command,
    as long as all its attempts. The compaction's bytes are all that its process wrote.
-4. Each part of a scan is the median of ``SCANS``. At the end, the rows are compared with those of
+4. Each part of a scan is the median of ``Size.scans``. At the end, the rows are compared with those of
    the acknowledged commands.
 """
 
@@ -26,7 +26,6 @@ from peer_systems.session import Failed, Session
 from peer_systems.workload import Command, Size, Workload
 
 ATTEMPTS = 3
-SCANS = 3
 MIB = 1 << 20
 Say = Callable[[str], None]
 
@@ -165,7 +164,9 @@ class Run:
 
     def _scan(self, what: str) -> float:
         kind = self.measured.kind
-        return statistics.median(self.service.seconds(what, kind=kind) for _ in range(SCANS))
+        return statistics.median(
+            self.service.seconds(what, kind=kind) for _ in range(self.workload.size.scans)
+        )
 
     def _check(self) -> None:
         into = self.staged.with_suffix(".found")

@@ -1,4 +1,4 @@
-"""Apache Paimon: append and primary-key tables that are write-only, compacted by ``sys.compact``."""
+"""Apache Paimon: write-only append and primary-key tables, compacted by ``sys.compact``."""
 
 from pathlib import Path
 

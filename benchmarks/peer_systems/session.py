@@ -5,7 +5,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -21,6 +21,8 @@ class Session:
     """One process, with the JVM that it starts."""
 
     process: subprocess.Popen[str]
+    requests: IO[str]
+    answers: IO[str]
 
     @classmethod
     def start(cls, python: Path, arguments: list[str], log: Path) -> "Session":
@@ -35,7 +37,9 @@ class Session:
             env={**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)},
             cwd=log.parent,
         )
-        return cls(process)
+        if process.stdin is None or process.stdout is None:
+            raise Failed("the process has no pipes")
+        return cls(process, process.stdin, process.stdout)
 
     def ready(self) -> None:
         """Wait until it takes requests."""
@@ -65,9 +69,8 @@ class Session:
 
     def attempt(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Return an answer, which may be an error."""
-        assert self.process.stdin
-        self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-        self.process.stdin.flush()
+        self.requests.write(json.dumps({"do": do, **arguments}) + "\n")
+        self.requests.flush()
         return self._answer()
 
     def bytes_written(self) -> int:
@@ -77,8 +80,7 @@ class Session:
         return sum(each.io_counters().write_chars for each in every)
 
     def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout
-        for line in self.process.stdout:
+        for line in self.answers:
             if line.startswith("ANSWER "):
                 made: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
                 return made

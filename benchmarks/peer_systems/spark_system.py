@@ -62,7 +62,7 @@ class SparkSystem(ABC):
 
     @abstractmethod
     def files(self, kind: str) -> int:
-        """Return the number of files of the newest version, deletes included."""
+        """Return the number of files of the newest version, those of deletes if they are listed."""
 
     @abstractmethod
     def name(self, kind: str) -> str:

@@ -32,6 +32,8 @@ class Size:
     rows: int
     alone: int
     """Commands of the writer before the compaction."""
+    scans: int = 3
+    """Of as many scans the median counts."""
 
 
 @dataclass(frozen=True, slots=True)
