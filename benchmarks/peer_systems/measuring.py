@@ -6,8 +6,8 @@
    at most; then it runs once more when the writer has stopped.
 3. Counted are the commands that overlap the compaction. A command that lost races is one command,
    as long as all its attempts. The compaction's bytes are all that its process wrote.
-4. Each part of a scan is the median of ``Size.scans``. At the end, the rows are compared with those of
-   the acknowledged commands.
+4. Each part of a scan is the median of ``Size.scans``. At the end, the rows are compared with those
+   of the acknowledged commands.
 """
 
 import statistics

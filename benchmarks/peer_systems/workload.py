@@ -81,11 +81,11 @@ class Workload:
         """Yield the commands that fill the table with small files."""
         if self.kind == "keyed":
             yield self._upsert(np.arange(self.size.keys), late=False)
-        for _ in range(self.size.fill_commits):
-            if self.kind == "append":
-                yield self._append(self.size.fill_rows, spread=DAYS)
-            else:
+            for _ in range(self.size.fill_commits // 2):
                 yield self._upsert(self._keys(self.size.fill_rows), late=True)
+            return
+        for _ in range(self.size.fill_commits):
+            yield self._append(self.size.fill_rows, spread=DAYS)
 
     def next(self) -> Command:
         """Return the writer's next command."""
