@@ -114,11 +114,11 @@ def line(found: Measured) -> tuple[str, ...]:
     beside = found.overlapping
     given_up = sum(bool(each.error) for each in beside)
     conflicts = sum(each.conflicts for each in beside)
-    last = attempts[-1]
     return (
         found.kind,
         PEERS[found.system].title if found.system in PEERS else found.system,
-        f"{last.seconds:.1f}" + (" (writer stopped)" if found.after else ""),
+        f"{sum(each.seconds for each in attempts):.1f}"
+        + (" (writer stopped)" if found.after else ""),
         f"{len(attempts)} ({sum(each.lost > 0 for each in attempts)})",
         f"{thrown:.1f}",
         f"{sum(each.bytes for each in attempts) / MIB:.0f}",

@@ -11,9 +11,9 @@
 """
 
 import statistics
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,11 +111,11 @@ class Run:
         return self.measured
 
     def _beside(self) -> None:
-        compaction = threading.Thread(target=self._compactions)
-        compaction.start()
-        while compaction.is_alive():
-            self.measured.beside.append(self._write(self.workload.next()))
-        compaction.join()
+        with ThreadPoolExecutor(1) as beside:
+            compaction = beside.submit(self._compactions)
+            while not compaction.done():
+                self.measured.beside.append(self._write(self.workload.next()))
+            compaction.result()
         self.say(f"beside: {_median(self.measured.overlapping):.2f} s a command")
 
     def _compactions(self) -> None:

@@ -10,7 +10,7 @@ from peer_systems.spark_system import BUCKETS, COLUMNS, SparkSystem
 class System(SparkSystem):
     """Tables of a JDBC catalog, whose lock keeps two committers apart on a local disk."""
 
-    CONFLICTS = "(?i)conflict"
+    CONFLICTS = "(?i)conflict|SQLITE_BUSY"
 
     def settings(self, lake: Path) -> dict[str, str]:
         """Return those of the quick start."""

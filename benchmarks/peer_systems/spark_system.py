@@ -96,8 +96,12 @@ class SparkSystem(ABC):
         found.write.mode("overwrite").parquet(into)
 
     def conflict(self, error: Exception) -> bool:
-        """Return whether an error is a lost race."""
-        return re.search(self.CONFLICTS, str(error)) is not None
+        """Return whether an error, or what caused it, is a lost race."""
+        texts, cause = [str(error)], getattr(error, "_origin", None)
+        while cause is not None:
+            texts.append(cause.toString())
+            cause = cause.getCause()
+        return any(re.search(self.CONFLICTS, text) for text in texts)
 
     def sql(self, text: str) -> list:
         """Run a statement; return its rows."""
