@@ -49,7 +49,7 @@ PEERS = {
             "io.unitycatalog:unitycatalog-hadoop:0.6.0",
         ),
     ),
-    "paimon": Peer("Paimon 0.9.0", "3.5.9", ("org.apache.paimon:paimon-spark-3.5:0.9.0", SQLITE)),
+    "paimon": Peer("Paimon 0.9.0", "3.5.9", ("org.apache.paimon:paimon-spark-3.5:0.9.0",)),
 }
 
 
