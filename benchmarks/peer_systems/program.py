@@ -4,7 +4,7 @@
 
 It runs in the Python environment of its system. A request is one line of JSON, ``{"do": NAME,
 ...}``, and so is its answer, with the seconds that it took. A write that lost a race is tried again
-after a pause, until it lands or its time is over.
+after a pause, until it lands; after three attempts and a minute it is given up.
 """
 
 import importlib
@@ -19,6 +19,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
 PAUSE_S = 0.2
 PATIENCE_S = 60.0
+ATTEMPTS = 3
 
 
 def system(name: str, lake: Path, jars: Path, cores: int, zookeeper: str) -> Any:
@@ -48,10 +49,11 @@ def written(made: Any, request: dict[str, Any]) -> dict[str, Any]:
     conflicts, began = 0, time.monotonic()
     while True:
         answer = attempted(made, request)
+        conflicts += bool(answer.get("conflict"))
         waited = time.monotonic() - began
-        if not answer.get("conflict") or waited > PATIENCE_S:
+        patient = waited < PATIENCE_S or conflicts < ATTEMPTS
+        if not (answer.get("conflict") and patient):
             return {**answer, "seconds": waited, "conflicts": conflicts}
-        conflicts += 1
         time.sleep(PAUSE_S)
 
 
