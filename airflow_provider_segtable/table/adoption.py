@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.families.append_events import Adopted
+from airflow_provider_segtable.core.log.families.append_events import Adopted, copy_commit
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import OWN
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
@@ -441,7 +441,9 @@ class _Run:
 
     def _unless_copied(self, decision: Decision) -> Decision:
         """Return the decision, or that its rows are there: other time chunks may fit it now."""
-        if decision.action is not Action.SKIP and _mark(decision.facts) in self.copied:
+        commits = self.state.commits if self.state else {}
+        there = _mark(decision.facts) in self.copied or _commit_id(decision.facts) in commits
+        if decision.action is not Action.SKIP and there:
             return replace(decision, action=Action.SKIP, reason="its rows were copied already")
         return decision
 
@@ -572,17 +574,18 @@ class _Run:
         self.state = self.ports.log.refresh(self._state)
 
     def _copy(self, facts: FileFacts) -> None:
-        """Append the rows of a file; equal bytes under one name once."""
+        """Append the rows of a file; equal bytes under one name once, and none that was adopted."""
         ports, table = self.ports, self._state.table
+        if facts.path in named_paths(ports.log.refresh(self._state)):
+            return  # another run found a time chunk that holds it
         with ports.files.open(facts.path) as source:
             rows = pq.ParquetFile(SourceFile(source)).read()
         names = [name for name in rows.column_names if name not in self.request.ignored]
         columns = FileColumns(names={name: name for name in names}, cast=True)
         taken = columns.taken(rows, given_schema(table), table)
-        mark = _mark(facts)
-        append_rows(ports, taken, commit_id=f"import-{mark.rpartition('/')[2]}", check=check_filled)
+        append_rows(ports, taken, commit_id=_commit_id(facts), check=check_filled)
         with contextlib.suppress(AlreadyExists):
-            ports.storage.create(mark, facts.path.encode())
+            ports.storage.create(_mark(facts), facts.path.encode())
         self.appended.append(facts.path)
 
 
@@ -628,6 +631,10 @@ def _batch(wanted: Sequence[Decision]) -> list[Decision]:
     chunks = dict.fromkeys(each.chunk for each in ordered)
     first = {*[*chunks][:CHUNKS_AN_EVENT]}
     return [each for each in ordered if each.chunk in first][:FILES_AN_EVENT]
+
+
+def _commit_id(facts: FileFacts) -> str:
+    return copy_commit(facts.path, facts.size, facts.footer.crc if facts.footer else 0)
 
 
 def _mark(facts: FileFacts) -> str:

@@ -16,13 +16,19 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     TableExists,
 )
+from airflow_provider_segtable.core.log.event import Conflict
+from airflow_provider_segtable.core.log.families.append_events import Adopted, copy_commit
+from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.data.adoption.decision import Action
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.storage.local import SystemRandomness
 from airflow_provider_segtable.table.adopted_files import listed_records, read_record
+from airflow_provider_segtable.table.adoption import AdoptionRequest, plan_adoption
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
+from airflow_provider_segtable.table.load import append_rows
 from tests.unit.table.test_adoption import adopted, local_context, numbers, paths, put, rows
 
 STEPS = {"create", "replace", "flush", "delete"}
@@ -193,3 +199,24 @@ def test_a_killed_drop_is_finished_by_the_next_one(
         if storage.count < at:
             break
     assert 5 < at < MOST - 1
+
+
+def test_rows_that_another_run_copied_are_not_adopted(tmp_path: Path) -> None:
+    """It decided by other time chunks; killed before its mark, its commit still tells."""
+    ports = local_context(tmp_path, MemoryService())
+    put(ports, "day=0/a.parquet", rows(0, range(10)))
+    adopted(ports)
+    put(ports, "day=1/b.parquet", rows(1, range(10, 20)))
+    (decision,) = plan_adoption(ports, AdoptionRequest(ignored=("day",))).those(Action.ADOPT)
+    facts = decision.facts
+    assert facts.footer is not None
+    commit_id = copy_commit(facts.path, facts.size, facts.footer.crc)
+    made = append_rows(ports, rows(1, range(10, 20)), commit_id=commit_id)
+    segment = max(made.state.timeline.segments(), key=lambda each: each.time_min)
+    foreign = replace(segment, path=facts.path, size=facts.size, footer=facts.footer)
+    refused = admit(Adopted(segments=(foreign,)), ports.log.load())
+    assert isinstance(refused, Conflict)
+    assert refused.reason == "the rows of day=1/b.parquet were copied already"
+    (left,) = adopted(ports).those(Action.SKIP)[-1:]
+    assert left.reason == "its rows were copied already"
+    assert numbers(ports) == [*range(20)]

@@ -14,7 +14,8 @@
 6. ``Adopted`` is an append whose files were there before: other programs wrote them. It is a kind
    of its own, so that a segtable that does not know such files refuses the log by name.
 7. *Admission of an adoption*: like an append, and only if the log names none of its files, not even
-   as pending deletion. So a file is adopted once, whatever the number of writers.
+   as pending deletion, and the rows of none were copied instead (``copy_commit``). So a file is
+   adopted once, whatever the number of writers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,7 @@ from airflow_provider_segtable.core.log.state import (
     with_part,
 )
 from airflow_provider_segtable.core.log_store.manifest import LogRange, decode_ranges, encode_ranges
+from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import (
     decode_ids,
@@ -168,12 +170,31 @@ def _admit(action: Appended, state: State) -> Appended | Conflict:
     return found if isinstance(found, Conflict) else replace(action, segments=found)
 
 
+def copy_commit(path: str, size: int, crc: int) -> str:
+    """Return the commit id of an append of the rows of a file of another program.
+
+    Args:
+        path: below the table's root.
+        size: in bytes.
+        crc: of its footer.
+    """
+    return f"import-{digest(f'{path} {size} {crc}'.encode())}"
+
+
+def copy_commit_of(segment: Segment) -> str:
+    """Return the commit id under which the rows of an adopted file would have been copied."""
+    return copy_commit(segment.path, segment.size, segment.footer.crc if segment.footer else 0)
+
+
 def _admit_adoption(action: Adopted, state: State) -> Adopted | Conflict:
     """Return the action under ids that are free now, or the conflict; see rule 7."""
     wanted = {segment.path for segment in action.segments}
     known = wanted & (state.pending_delete | {*state.timeline.paths()})
     if known:
         return Conflict(reason=f"{min(known)} is in the table already")
+    copied = (s.path for s in action.segments if s.footer and copy_commit_of(s) in state.commits)
+    if (path := next(copied, None)) is not None:
+        return Conflict(reason=f"the rows of {path} were copied already")
     found = placed(action.segments, state)
     return found if isinstance(found, Conflict) else replace(action, segments=found)
 
