@@ -169,6 +169,7 @@ def test_names_have_no_characters_that_a_receiver_refuses(receiver: Receiver) ->
     assert second == "table.bytes." + ("x" * MOST_LABEL + "_end")[-MOST_LABEL:]
 
 
+@pytest.mark.usefixtures("clients")  # resets Airflow's facade at the end
 def test_metrics_that_fail_fail_no_task(flights: Flights, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever the receiver's client raises is logged, and the work is done."""
 

@@ -84,6 +84,7 @@ def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
     assert {name for name in found if not name.startswith(COMPAT)} == {
         "airflow.exceptions.AirflowRescheduleException",
         "airflow.plugins_manager.AirflowPlugin",
+        "airflow.providers.amazon.aws.hooks.base_aws.AwsBaseHook",  # where it is installed
         "airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook",
         "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
         "airflow.sdk.Asset",

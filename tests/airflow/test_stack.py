@@ -78,7 +78,7 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     followed = make_flights(flights.root / FOLLOWED, flights.zookeeper, 0)
     place = str(followed.root / followed.name)
     # The processor notes what watches an asset when it reads a DAG that is not paused.
-    follow = follow.replace("[COMMITS]", "[COMMITS], is_paused_upon_creation=False")
+    follow = follow.replace("=[COMMITS]", "=[COMMITS], is_paused_upon_creation=False")
     (dags / "follow.py").write_text(follow.replace("/data/tables/trips", place))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}

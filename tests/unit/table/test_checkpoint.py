@@ -115,6 +115,7 @@ def full() -> State:
         plans(),
         overrides=(GranularityOverride(JANUARY, Granularity.DAY),),
         retained_from=2,
+        adopts=True,
         pending_delete=frozenset({"data/b.parquet", "data/a.parquet"}),
         vectors={TWO[0].id: deletions, TWO[1].id: deletions[:1]},
         predicate_deletes=(PredicateDelete(n=4, predicate=IsNull("carrier")),),
