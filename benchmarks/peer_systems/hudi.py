@@ -47,7 +47,7 @@ class System(SparkSystem):
     """Tables by their paths, with a name in each session for SQL."""
 
     CONFLICTS = (
-        "HoodieWriteConflict|HoodieClusteringUpdate|(?i)conflict|Not allowed to update the cluster"
+        "HoodieWriteConflict|HoodieClusteringUpdate|[Cc]onflict|Not allowed to update the cluster"
     )
 
     def settings(self, lake: Path) -> dict[str, str]:
