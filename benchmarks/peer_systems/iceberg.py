@@ -13,7 +13,7 @@ from peer_systems.spark_system import BUCKETS, COLUMNS, SparkSystem
 class System(SparkSystem):
     """Tables of a JDBC catalog, which is a SQLite file: commits are compare-and-swap there."""
 
-    CONFLICTS = "ValidationException|CommitFailedException|(?i)conflicting|SQLITE_BUSY"
+    CONFLICTS = "ValidationException|CommitFailedException|[Cc]onflicting|SQLITE_BUSY"
 
     def settings(self, lake: Path) -> dict[str, str]:
         """Return those of the quick start; the catalog always looks for the newest version."""

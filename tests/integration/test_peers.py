@@ -1,10 +1,19 @@
 """The benchmark of the peers notices rows that a system lost, doubled, kept or did not update."""
 
+import ast
+import re
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from benchmarks.peer_systems.workload import Size, Workload
 
+SYSTEMS = [
+    path
+    for path in (Path(__file__).parents[2] / "benchmarks" / "peer_systems").glob("*.py")
+    if "CONFLICTS = " in path.read_text() and path.stem != "spark_system"
+]
 SIZE = Size(fill_commits=2, fill_rows=300, keys=1_000, rows=100, alone=3)
 
 
@@ -50,3 +59,14 @@ def test_a_write_that_was_given_up_is_not_expected(workload: Workload) -> None:
     ids, numbers = expected(workload)
     workload.next()
     assert workload.differences(rows(ids, numbers)) == {}
+
+
+@pytest.mark.parametrize("path", [*SYSTEMS], ids=lambda path: path.stem)
+def test_patterns_of_lost_races_compile(path: Path) -> None:
+    """They are only used once a race is lost, which a quick run may never see."""
+    patterns = [
+        ast.literal_eval(node.value)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFLICTS"
+    ]
+    assert [re.compile(pattern).search("no such column") for pattern in patterns] == [None]
