@@ -112,7 +112,7 @@ def losses_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "shape", "first"),
     [
-        (names_for_ids, DEFINERS, 4),
+        (names_for_ids, DEFINERS, 24),
         (no_defaults, DEFINERS, 0),
         (alterations_of_the_past, DEFINERS, 0),
         (loads_that_do_not_notice, LOADERS, 0),

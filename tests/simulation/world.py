@@ -47,7 +47,8 @@ class Shape:
 
     ``drops`` is how many tables in a row the droppers drop. ``hours`` is the number of time chunks
     that keys move among, beside an index of records; 0 if keys stay where they are. ``deleting`` is
-    the share of records that delete their key.
+    the share of records that delete their key. ``asked_kinds`` are the kinds of compactions that
+    the asker of a primary-key table draws from; empty for all of them.
     """
 
     appenders: int = 3
@@ -81,6 +82,7 @@ class Shape:
     tenders: int = 0
     hours: int = 0
     deleting: float = 0.25
+    asked_kinds: tuple[str, ...] = ()
     log_buckets: int = 0
     log_stores: int = 0
     log_writers: int = 0

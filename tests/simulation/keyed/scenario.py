@@ -74,7 +74,8 @@ MOVING = (*WISHES, *WISHES[-2:], *WISHES[-2:])
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who wants log files merged, base files made, or chunks divided anew, at any time."""
-    return asking(world, MOVING if world.shape.hours else WISHES)
+    wishes, kinds = MOVING if world.shape.hours else WISHES, world.shape.asked_kinds
+    return asking(world, [each for each in wishes if not kinds or each[0] in kinds])
 
 
 def traveller(world: World, _: int) -> Callable[[Actor], None]:

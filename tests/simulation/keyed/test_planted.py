@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log import major_plan
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.families import restore_events
-from airflow_provider_segtable.core.log.group_plans import GroupPlan
+from airflow_provider_segtable.core.log.group_plans import GroupPlan, MinorPlan
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.state import RecentCommits
 from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests, Selection
@@ -39,7 +39,10 @@ Patch = pytest.MonkeyPatch
 SEEDS = 14
 NOBODY = Shape(appenders=0, compactors=1, planners=1)
 WRITERS = replace(NOBODY, upserters=3, upserts_each=3, asks=2)
-MANY = replace(NOBODY, upserters=4, upserts_each=4, asks=3)
+JOINERS = replace(
+    WRITERS, upserts_each=5, compactors=2, asks=4, deleting=0.4, asked_kinds=(MinorPlan.kind,)
+)
+"""Base files are the planner's alone, so the asker merges log files above them."""
 CHANGERS = replace(NOBODY, upserters=2, changers=3, changes_each=3)
 DIVIDERS = replace(NOBODY, upserters=3, upserts_each=3, asks=4)
 RESTORERS = replace(NOBODY, upserters=2, restorers=1, restores_each=2)
@@ -274,7 +277,7 @@ def restores_leave_no_base(monkeypatch: Patch) -> None:
 PLANTED = [
     (slices_by_instant, slow, WRITERS, 2, "rows"),
     (tombstones_go_early, slow, WRITERS, 10, "rows"),
-    (tombstones_go_above_others, slow, MANY, 3, "rows"),
+    (tombstones_go_above_others, slow, JOINERS, 0, "rows"),
     (late_logs_are_covered, slow, WRITERS, 2, "rows"),
     (instants_of_wall_clocks, slow, CHANGERS, 2, "rows"),
     (buckets_of_before, slow, DIVIDERS, 4, "rows|bucket"),

@@ -37,6 +37,8 @@ ALONE = Shape(
     log_readers=2,
 )
 RESTORED = replace(ALONE, restorers=3, restores_each=4, sends_each=4)
+TO_AND_FRO = replace(RESTORED, log_stores=1, restores_each=8, sends_each=6)
+"""Restores undo restores, while writers go on and readers follow."""
 OWNED = Shape(
     appenders=0,
     compactors=1,
@@ -226,7 +228,7 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (events_skipped, RESTORED, 0, "kept from"),
     (lineage_lost, RESTORED, 3, "the records of"),
     (ends_read_before_the_epoch, ALONE, 3, "an append at"),
-    (resets_too_late, RESTORED, 0, "the records of"),
+    (resets_too_late, TO_AND_FRO, 7, "the records of"),
     (epochs_unheard, OWNED, 5, "after its end"),
     (no_lease, UNDONE, 28, "after its end"),
     (stores_believed, UNDONE, 7, "log_owner"),
