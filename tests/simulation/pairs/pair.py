@@ -470,6 +470,7 @@ def solo(kind: str, age: str, first: str) -> tuple[Event, ...]:
 
 
 _OF_KEYS = ("upsert", "major to more buckets", "move a key")
+_OF_PLAIN_ROWS = ("adopt",)
 _OF_COLUMNS = ("update", "merge", "merge away", "write by the log store")
 UNFIT: Mapping[str, Sequence[str]] = {
     "append": _OF_KEYS,
@@ -477,13 +478,14 @@ UNFIT: Mapping[str, Sequence[str]] = {
     "rollup": (
         *_OF_KEYS,
         *_OF_COLUMNS,
+        *_OF_PLAIN_ROWS,
         "semi-major by an order",
         *(name for name in ACTIONS if "column" in name and "restore" not in name),
     ),
     "young rollup": ("restore what was compacted",),
-    "latest": ("overwrite", "semi-major by an order"),
+    "latest": (*_OF_PLAIN_ROWS, "overwrite", "semi-major by an order"),
     "young latest": ("move a key", "restore what was compacted"),
-    "partial_update": ("overwrite", "move a key", "semi-major by an order"),
+    "partial_update": (*_OF_PLAIN_ROWS, "overwrite", "move a key", "semi-major by an order"),
     "young partial_update": ("restore what was compacted",),
 }
 """Actions that a kind of table refuses, by its kind, and by its age and kind."""
