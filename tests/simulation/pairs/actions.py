@@ -10,7 +10,7 @@
 """
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -214,22 +214,24 @@ def landed_files(who: int) -> dict[str, dict[int, int | None]]:
     }
 
 
-_LANDED = {path: rows for who in range(ACTORS) for path, rows in landed_files(who).items()}
+FOUNDER = ACTORS
+"""The number of the author whose files a table has before a play."""
+_LANDED = {path: rows for who in range(FOUNDER + 1) for path, rows in landed_files(who).items()}
 
 
-def _adopt(ports: TableContext, who: int) -> None:
+def adopt_landed(ports: TableContext, who: int) -> None:
     """Put two files beside the log, and adopt all that are there; the second one has no ``z``."""
-    ports.log.load()  # fails without the table, which an adoption would create
-    for path, rows in landed_files(who).items():
-        ports.storage.create(path, _landed(rows, "z" if path.endswith("-first.parquet") else ""))
     ports.log.load()
+    for path, rows in landed_files(who).items():
+        ports.storage.create(path, _landed(rows, full=path.endswith("-first.parquet")))
+    ports.log.load()  # fails without the table, which an adoption would create
     done = adopt(ports, AdoptionRequest())
     for decision in done.decisions:
         if decision.facts.path in landed_files(who) and decision.action in (Fate.COPY, Fate.REFUSE):
             raise InvalidInput(f"{decision.facts.path}: {decision.reason}")
 
 
-def _landed(rows: Mapping[int, int | None], more: str) -> bytes:
+def _landed(rows: Mapping[int, int | None], *, full: bool) -> bytes:
     known = {
         "at": [time_of(each) for each in rows],
         "id": [*rows],
@@ -237,7 +239,7 @@ def _landed(rows: Mapping[int, int | None], more: str) -> bytes:
         "z": [None for _ in rows],
     }
     table, stream = pa.table(known, LANDED), io.BytesIO()
-    pq.write_table(table if more else table.drop_columns(["z"]), stream)
+    pq.write_table(table if full else table.drop_columns(["z"]), stream)
     return stream.getvalue()
 
 
@@ -245,8 +247,13 @@ def _adopted(history: History, event: Event, who: int) -> Plain:  # noqa: ARG001
     """Insert the rows of the files that the event names: some may be other actors' files."""
     model, action = history[event.n - 1], event.action
     assert isinstance(action, Adopted)
+    return with_landed(model, [segment.path for segment in action.segments])
+
+
+def with_landed(model: Plain, paths: Iterable[str]) -> Plain:
+    """Return the model after files were adopted; columns that were added since have defaults."""
     (n,) = (column.id for column in model.schemas[0] if column.name == "n")
-    rows = {k: v for segment in action.segments for k, v in _LANDED[segment.path].items()}
+    rows = {number: value for path in paths for number, value in _LANDED[path].items()}
     return model.with_rows({number: {n: value} for number, value in rows.items()})
 
 
@@ -669,7 +676,7 @@ ACTIONS: Mapping[str, Action] = {
     "append": Action(go=_append, calls="append", effects={Appended: _appended}),
     "append once": Action(go=_append_once, effects={Appended: _appended_once}),
     "ingest": Action(go=_ingest, calls="ingest", effects={Appended: _ingested}),
-    "adopt": Action(go=_adopt, calls="adopt", effects={Adopted: _adopted}),
+    "adopt": Action(go=adopt_landed, calls="adopt", effects={Adopted: _adopted}),
     "upsert": Action(go=_upsert, calls="upsert", effects={Appended: _upserted}),
     "move a key": Action(go=_move, effects={Appended: _moved}),
     "delete": Action(go=_delete, calls="delete", effects=_CHANGED(_deleted)),
