@@ -7,7 +7,8 @@
     _segtable/adopted/copied/<digest>             a file whose rows were copied instead
 
 1. A record is put before the event of its adoption, as a data file is, and under the next free
-   number (put-if-absent). It has the commit id of the event.
+   number (put-if-absent). It has the commit id of the event, and the id of the table: a record that
+   was put after its table was dropped is none of a later table's.
 2. Before an author puts a record, it *finishes* the newest one: it commits its event, unless that
    is in the log. So a killed adoption is completed by the next one, two at once help each other,
    and of all records only the newest may be without an outcome.
@@ -40,7 +41,7 @@ from airflow_provider_segtable.core.paths import digest, is_adopted
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.segment_codec import decode_segments, encode_segments
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
+from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles, decode_definition
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
@@ -57,6 +58,11 @@ class AdoptionRecord:
     commit_id: str
     segments: tuple[Segment, ...]
     definition: bytes = field(default=b"", repr=False)
+
+    @property
+    def table_id(self) -> str:
+        """Return the id of the table that adopted these files."""
+        return decode_definition(self.definition, f"the record of {self.commit_id}")[0].table_id
 
     def encoded(self) -> bytes:
         """Return the record as a file."""

@@ -35,6 +35,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     NotATable,
     OutcomeUnknown,
+    TableGone,
 )
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
@@ -392,14 +393,19 @@ class _Run:
         self.newest = self._read_records()
 
     def _read_records(self) -> AdoptionRecord | None:
-        """Read the records that are new; return the newest one of all, unless it is known."""
-        storage, record = self.ports.storage, None
+        """Read the records that are new; return the newest one of the table, unless it is known.
+
+        A record of an earlier table was put too late: the event of none of its files is in a log.
+        """
+        storage, newest = self.ports.storage, None
         new = [n for n in listed_records(storage) if n > self.seen]
         with ThreadPoolExecutor(_THREADS) as pool:
             for n, record in zip(new, pool.map(partial(read_record, storage), new), strict=True):
-                self.recorded |= {segment.path for segment in record.segments}
                 self.seen = n
-        return record
+                if self.state is None or record.table_id == self.state.table.table_id:
+                    self.recorded |= {segment.path for segment in record.segments}
+                    newest = record
+        return newest
 
     @property
     def outcome(self) -> Adoption:
@@ -493,7 +499,9 @@ class _Run:
         self.table = self._state.table
 
     def _is_open(self, record: AdoptionRecord) -> bool:
-        """Return whether a record may lack its outcome: none of its ids was settled."""
+        """Return whether the table's record may lack its outcome: none of its ids was settled."""
+        if record.table_id != self._state.table.table_id:
+            return False
         if record.commit_id in self._state.commits:
             return False
         ids = (segment.id for segment in record.segments)
@@ -547,7 +555,11 @@ class _Run:
                 change = Change(
                     action=Adopted(segments=segments), commit_id=commit_id, guard=lease.check
                 )
-                self._take(commit(ports, fresh, change), change, segments)
+                try:
+                    self._take(commit(ports, fresh, change), change, segments)
+                except TableGone:
+                    ports.storage.delete(record_path(number))  # a drop may have listed the others
+                    raise
 
     def _take(
         self, outcome: Committed | Conflict | Unknown, change: Change, segments: Sequence[Segment]

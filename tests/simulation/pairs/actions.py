@@ -9,7 +9,8 @@
    one entry in ``ACTIONS``, and a test fails if a method, a kind of event or of plan has none.
 """
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.append_events import Adopted, Appended
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.families.table_events import TableAltered
@@ -35,6 +36,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 )
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time import DAY_US, Interval
+from airflow_provider_segtable.data.adoption.decision import Action as Fate
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
@@ -49,6 +51,7 @@ from airflow_provider_segtable.services.compaction import Ended, PlanResult, com
 from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table.adoption import AdoptionRequest, adopt
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.log_store.checkpointing import (
@@ -189,6 +192,69 @@ def _ingest(ports: TableContext, who: int) -> None:
 
 def _ingested(history: History, event: Event, who: int) -> Plain:
     return written(history[event.n - 1], ingested_rows(who))
+
+
+LANDED = pa.schema(
+    [
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("id", pa.int64()),
+        pa.field("n", pa.int32()),
+        pa.field("z", pa.string()),
+    ]
+)
+"""The columns that the table was created with, as another program writes them: without ids."""
+
+
+def landed_files(who: int) -> dict[str, dict[int, int | None]]:
+    """Return the rows of an actor's files by their paths: one file a day, each within an hour."""
+    first = 800 + 10 * who
+    return {
+        f"landed/{who}-first.parquet": {first: 0, first + 2: 2},
+        f"landed/{who}-second.parquet": {first + 1: 1, first + 3: None},
+    }
+
+
+FOUNDER = ACTORS
+"""The number of the author whose files a table has before a play."""
+_LANDED = {path: rows for who in range(FOUNDER + 1) for path, rows in landed_files(who).items()}
+
+
+def adopt_landed(ports: TableContext, who: int) -> None:
+    """Put two files beside the log, and adopt all that are there; the second one has no ``z``."""
+    ports.log.load()
+    for path, rows in landed_files(who).items():
+        ports.storage.create(path, _landed(rows, full=path.endswith("-first.parquet")))
+    ports.log.load()  # fails without the table, which an adoption would create
+    done = adopt(ports, AdoptionRequest())
+    for decision in done.decisions:
+        if decision.facts.path in landed_files(who) and decision.action in (Fate.COPY, Fate.REFUSE):
+            raise InvalidInput(f"{decision.facts.path}: {decision.reason}")
+
+
+def _landed(rows: Mapping[int, int | None], *, full: bool) -> bytes:
+    known = {
+        "at": [time_of(each) for each in rows],
+        "id": [*rows],
+        "n": [*rows.values()],
+        "z": [None for _ in rows],
+    }
+    table, stream = pa.table(known, LANDED), io.BytesIO()
+    pq.write_table(table if full else table.drop_columns(["z"]), stream)
+    return stream.getvalue()
+
+
+def _adopted(history: History, event: Event, who: int) -> Plain:  # noqa: ARG001
+    """Insert the rows of the files that the event names: some may be other actors' files."""
+    model, action = history[event.n - 1], event.action
+    assert isinstance(action, Adopted)
+    return with_landed(model, [segment.path for segment in action.segments])
+
+
+def with_landed(model: Plain, paths: Iterable[str]) -> Plain:
+    """Return the model after files were adopted; columns that were added since have defaults."""
+    (n,) = (column.id for column in model.schemas[0] if column.name == "n")
+    rows = {number: value for path in paths for number, value in _LANDED[path].items()}
+    return model.with_rows({number: {n: value} for number, value in rows.items()})
 
 
 def upserts(who: int) -> dict[int, int | None]:
@@ -610,6 +676,7 @@ ACTIONS: Mapping[str, Action] = {
     "append": Action(go=_append, calls="append", effects={Appended: _appended}),
     "append once": Action(go=_append_once, effects={Appended: _appended_once}),
     "ingest": Action(go=_ingest, calls="ingest", effects={Appended: _ingested}),
+    "adopt": Action(go=adopt_landed, calls="adopt", effects={Adopted: _adopted}),
     "upsert": Action(go=_upsert, calls="upsert", effects={Appended: _upserted}),
     "move a key": Action(go=_move, effects={Appended: _moved}),
     "delete": Action(go=_delete, calls="delete", effects=_CHANGED(_deleted)),

@@ -1,7 +1,7 @@
 """A pair: one action held before one of its effects, and another that runs meanwhile.
 
 1. *Tables*: an append table, a rollup, and two with a primary key, each young and old. The old ones
-   were compacted and published, and are written since then.
+   were compacted and published, and are written since then. The append table has adopted files.
 2. *Play*: the first action runs until the effect, then the second one as a whole, then the first
    one goes on. Then somebody carries out what is left, compacts all, builds the indexes, publishes
    and cleans: a fault that no reader sees at once is seen then.
@@ -66,6 +66,7 @@ from tests.simulation.pairs.actions import (
     BEFORE,
     COMPACTED,
     FORMATS,
+    FOUNDER,
     GONE,
     INPUT,
     LATE,
@@ -73,8 +74,11 @@ from tests.simulation.pairs.actions import (
     Action,
     PlanFailed,
     Read,
+    adopt_landed,
+    landed_files,
     told,
     values_of,
+    with_landed,
     written,
 )
 from tests.simulation.pairs.plain_model import Column, History, Plain
@@ -137,6 +141,8 @@ def base(kind: str, age: str) -> Base:
     founder.write({number: number for number in range(1, GONE[-1] + 1)})
     founder.alter()
     founder.write({number: 10 * number for number in (50, 51, 52)})
+    if kind == "append":
+        founder.adopt()
     if kind == "rollup":
         founder.write({1: 1, 2: 2, 50: 1})  # again, so that groups have parts
     Table(ports).tag(TAGGED)
@@ -190,6 +196,12 @@ class _Founder:
         rows, table = values_of(self.ports, numbers), Table(self.ports)
         (table.upsert if self.model.keyed else table.append)(rows)
         self.model = written(self.model, numbers)
+        self.note()
+
+    def adopt(self) -> None:
+        """Adopt files: compactions replace them, a tag keeps them."""
+        adopt_landed(self.ports, FOUNDER)
+        self.model = with_landed(self.model, landed_files(FOUNDER))
         self.note()
 
     def alter(self) -> None:
@@ -470,6 +482,7 @@ def solo(kind: str, age: str, first: str) -> tuple[Event, ...]:
 
 
 _OF_KEYS = ("upsert", "major to more buckets", "move a key")
+_OF_PLAIN_ROWS = ("adopt",)
 _OF_COLUMNS = ("update", "merge", "merge away", "write by the log store")
 UNFIT: Mapping[str, Sequence[str]] = {
     "append": _OF_KEYS,
@@ -477,13 +490,14 @@ UNFIT: Mapping[str, Sequence[str]] = {
     "rollup": (
         *_OF_KEYS,
         *_OF_COLUMNS,
+        *_OF_PLAIN_ROWS,
         "semi-major by an order",
         *(name for name in ACTIONS if "column" in name and "restore" not in name),
     ),
     "young rollup": ("restore what was compacted",),
-    "latest": ("overwrite", "semi-major by an order"),
+    "latest": (*_OF_PLAIN_ROWS, "overwrite", "semi-major by an order"),
     "young latest": ("move a key", "restore what was compacted"),
-    "partial_update": ("overwrite", "move a key", "semi-major by an order"),
+    "partial_update": (*_OF_PLAIN_ROWS, "overwrite", "move a key", "semi-major by an order"),
     "young partial_update": ("restore what was compacted",),
 }
 """Actions that a kind of table refuses, by its kind, and by its age and kind."""

@@ -10,10 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, TableGone
 from airflow_provider_segtable.core.log.families.append_events import Adopted
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.evolution import AddColumn, RenameColumn
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.adoption.decision import Action
+from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import same_state, verify
@@ -22,7 +25,11 @@ from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.storage.local import LocalStorage, SystemClock, SystemRandomness
 from airflow_provider_segtable.table import adoption
-from airflow_provider_segtable.table.adopted_files import listed_records, record_path
+from airflow_provider_segtable.table.adopted_files import (
+    AdoptionRecord,
+    listed_records,
+    record_path,
+)
 from airflow_provider_segtable.table.adoption import (
     Adoption,
     AdoptionRequest,
@@ -32,6 +39,7 @@ from airflow_provider_segtable.table.adoption import (
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.table import create_table
 from tests.support.in_memory import in_another_process
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -381,3 +389,55 @@ def test_thousands_of_files_in_several_events(
     put(ports, "day=7/late.parquet", rows(7, range(60, 70)))
     assert len(adopted(ports).events) == 2
     assert numbers(ports) == [*range(70)]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_record_of_a_dropped_table_is_not_finished_by_a_later_one(
+    ports: TableContext,
+    service: MemoryService,
+    monkeypatch: pytest.MonkeyPatch,
+    killed: bool,  # noqa: FBT001
+) -> None:
+    """The later table decides by its own columns; and a living author removes its record."""
+    put(ports, "one.parquet", rows(0, range(10)))
+    adopt(ports, AdoptionRequest())
+    put(ports, "two.parquet", rows(1, range(10, 20), hours=1))
+    encoded = AdoptionRecord.encoded
+
+    def too_late(record: AdoptionRecord) -> bytes:
+        drop(in_another_process(ports, service), force=True)
+        create_table(in_another_process(ports, service), narrow_table())
+        if killed:
+            monkeypatch.setattr(adoption, "commit", dies)
+        return encoded(record)
+
+    with monkeypatch.context() as held:
+        held.setattr(AdoptionRecord, "encoded", too_late)
+        with pytest.raises(KeyboardInterrupt if killed else TableGone):
+            adopt(ports, AdoptionRequest())
+    monkeypatch.undo()
+    fresh = in_another_process(ports, service)
+    assert len([*listed_records(fresh.storage)]) == killed
+    done = adopt(fresh, AdoptionRequest())
+    assert "the table has no column 'name'" in done.those(Action.REFUSE)[0].reason
+    assert numbers(fresh) == []
+    done = adopt(fresh, AdoptionRequest(ignored=("name",)))
+    assert [each.facts.path for each in done.those(Action.ADOPT)] == ["two.parquet"]
+    assert numbers(fresh) == [*range(10, 20)]
+    assert verify(fresh, deep=True).sound
+
+
+def narrow_table() -> TableDefinition:
+    """Return a table without the column ``name``."""
+    return TableDefinition(
+        table_id="another",
+        name="narrow",
+        schema=from_arrow(SCHEMA.remove(2)),
+        time_column="at",
+        granularity=Granularity.HOUR,
+    )
+
+
+def dies(*_: object) -> None:
+    """End as a killed process does."""
+    raise KeyboardInterrupt
