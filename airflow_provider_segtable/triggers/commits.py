@@ -13,7 +13,8 @@
    version where its last run ended (``segtable consumers``), and not just what an event names.
 4. ZooKeeper's announcement wakes the trigger; without one it looks every ``poll_interval`` seconds.
 5. Airflow restarts a watcher that raises at once, for ever. So it never raises: an error is logged,
-   and it looks again after ``OUTAGE_S``. A table that is not there yet is waited for.
+   and after ``OUTAGE_S`` the table is opened anew. So a table that is not there yet is waited for,
+   and one that was dropped and made again is followed from there on.
 6. A triggerer that takes over begins at the version that was reported last, where Airflow keeps it
    (3.3 and later); else at the newest version. Then a commit in between is reported with the next.
 """
@@ -117,15 +118,20 @@ class SegtableCommitTrigger(BaseEventTrigger):
         own = ThreadPoolExecutor(1, thread_name_prefix="segtable-commits")
         loop = asyncio.get_running_loop()
         commits: _Commits | None = None
+        after: int | None = None
         try:
             while True:
                 try:
                     if commits is None:
-                        commits = await self._opened()
+                        commits = await self._opened(after)
                     found = await loop.run_in_executor(own, commits.next, self.poll_interval)
                 except Exception as error:  # noqa: BLE001 - rule 5
                     told = redacted(f"{type(error).__name__}: {error}")
                     self.log.warning("%s: no look at the commits: %s", self.table, told)
+                    if commits is not None:
+                        after = commits.after
+                        own.submit(commits.close)
+                        commits = None
                     await asyncio.sleep(OUTAGE_S)
                     continue
                 if found is not None:
@@ -137,9 +143,9 @@ class SegtableCommitTrigger(BaseEventTrigger):
                 own.submit(commits.close)
             own.shutdown(wait=False)
 
-    async def _opened(self) -> "_Commits":
+    async def _opened(self, after: int | None) -> "_Commits":
         place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id)).masked()
-        return _Commits(place, self.table, await self._kept())
+        return _Commits(place, self.table, await self._kept() if after is None else after)
 
     async def _kept(self) -> int | None:
         """Return the version that was reported last, where Airflow keeps it."""
@@ -154,12 +160,12 @@ class SegtableCommitTrigger(BaseEventTrigger):
 
 
 class _Commits:
-    """The blocking half: commits after a version; used from one thread."""
+    """The blocking half: commits after a version, ``after``; used from one thread."""
 
     def __init__(self, place: Place, table: str, after: int | None) -> None:
         self._place = place
         self._table = table
-        self._after = after
+        self.after = after
         self._open = ExitStack()
         self._ports: TableContext | None = None
         self._state: State | None = None
@@ -170,7 +176,7 @@ class _Commits:
             self._ports = self._open.enter_context(self._place.table_ports(self._table))
         if self._state is None:
             self._state = self._ports.log.load()
-            self._after = self._state.n if self._after is None else self._after
+            self.after = self._state.n if self.after is None else self.after
         else:
             self._wait(self._ports, self._state, wait_s)
             self._state = self._ports.log.refresh(self._state)
@@ -194,9 +200,9 @@ class _Commits:
 
     def _told(self, ports: TableContext, version: int) -> Mapping[str, Any] | None:
         """Return the payload for the commits since the last report; None without a change."""
-        after = version if self._after is None else self._after
+        after = version if self.after is None else self.after
         events = [event for n in range(after + 1, version + 1) if (event := _changing(ports, n))]
-        self._after = version
+        self.after = version
         if not events:
             return None
         facts = published(events)

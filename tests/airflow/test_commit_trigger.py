@@ -15,6 +15,7 @@ from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.triggers import commits
 from airflow_provider_segtable.triggers.commits import SegtableCommitTrigger, commits_asset
@@ -119,6 +120,28 @@ def test_a_trigger_outlives_errors_and_waits_for_its_table(
         assert not task.done()
         flights.table.append(pa.table([[JANUARY], [1]], schema=SCHEMA))
         assert (await task)["rows"] == 1
+
+    played(trigger(flights), script)
+
+
+def test_a_table_that_was_dropped_and_made_again_is_followed(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are told as those of any other commit."""
+    monkeypatch.setattr(commits, "OUTAGE_S", 0.05)
+
+    async def script(payload: Payload) -> None:
+        task = asyncio.create_task(payload())
+        await looked()
+        drop(flights.table.ports)
+        await looked()
+        place = str(flights.root / flights.name)
+        Table.create(place, schema=SCHEMA, time_column="time_hour", zookeeper=flights.zookeeper)
+        await looked()
+        assert not task.done()
+        flights.append(1, rows=3)
+        told = await task
+        assert (told["commits"], told["rows"]) == (1, 3)
 
     played(trigger(flights), script)
 
