@@ -177,7 +177,10 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     place = {"table": table, "segtable_conn_id": segtable_conn_id}
     ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in defaults}
     wanted = {"trigger_dag_ids": ids, "policy": policy, "plans_per_run": plans_per_run}
-    planner = _planner_dag(title, schedule, common, {**place, **wanted})
+    about = f"Plans compactions of {title} and triggers their DAGs"
+    docs = PLANNER_DOCS.format(table=table)
+    single = _single_dag(f"segtable_planner__{title}", about, docs, schedule, common)
+    planner = _planned(single, SegtablePlanOperator, {**place, **wanted})
     shared = {**place, "engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
     made = {
         kind: _kind_dag(
@@ -235,15 +238,22 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
     shared: dict[str, Any] = {"segtable_conn_id": segtable_conn_id}
     wanted = {"fleet": str(fleet), "trigger_dag_ids": ids, "plans_per_run": plans_per_run}
-    planner = _fleet_planner(title, schedule, common, {**shared, **wanted})
+    about = f"Plans compactions of the tables of {title}, and triggers their DAGs"
+    docs = FLEET_DOCS.format(fleet=fleet)
+    single = _single_dag(f"segtable_planner__{title}", about, docs, schedule, common)
+    planner = _planned(single, SegtableFleetPlanOperator, {**shared, **wanted})
     shared |= {"engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
     made = {}
     for kind, settings in defaults.items():
         of_task = {**settings, **shared, **(kinds or {}).get(kind, {})}
         made[kind] = _fleet_kind_dag(ids[kind], kind, title, common, of_task)
-    of_upkeep = {"fleet": str(fleet), "segtable_conn_id": segtable_conn_id}
-    upkeep_dag = _upkeep_dag(title, upkeep, common, of_upkeep)
-    return CompactionDags(planner=planner, of_kind=made, upkeep=upkeep_dag)
+    about = f"Cleans, publishes and verifies the tables of {title}"
+    docs = UPKEEP_DOCS.format(fleet=fleet)
+    with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:
+        SegtableFleetUpkeepOperator(
+            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id
+        )
+    return CompactionDags(planner=planner, of_kind=made, upkeep=of_upkeep)
 
 
 def _title(name: str) -> str:
@@ -261,42 +271,6 @@ def _checked_defaults(
         known = ", ".join(defaults)
         raise InvalidInput(f"kinds names {unknown[0]!r}, which is unknown: choose among {known}")
     return defaults
-
-
-def _fleet_planner(
-    title: str, schedule: Schedule, of_dag: Mapping[str, Any], of_task: Mapping[str, Any]
-) -> DAG:
-    """Return the DAG that plans all tables, and emits runs of the other DAGs."""
-    with DAG(
-        f"segtable_planner__{title}",
-        description=f"Plans compactions of the tables of {title}, and triggers their DAGs",
-        doc_md=FLEET_DOCS.format(fleet=of_task["fleet"]),
-        schedule=schedule,
-        max_active_runs=1,
-        **of_dag,
-    ) as made:
-        _emit(
-            SegtableFleetPlanOperator(
-                task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task
-            )
-        )
-    return made
-
-
-def _upkeep_dag(
-    title: str, schedule: Schedule, of_dag: Mapping[str, Any], of_task: Mapping[str, Any]
-) -> DAG:
-    """Return the DAG that looks after all tables."""
-    with DAG(
-        f"segtable_upkeep__{title}",
-        description=f"Cleans, publishes and verifies the tables of {title}",
-        doc_md=UPKEEP_DOCS.format(fleet=of_task["fleet"]),
-        schedule=schedule,
-        max_active_runs=1,
-        **of_dag,
-    ) as made:
-        SegtableFleetUpkeepOperator(task_id="keep_up", **of_task)
-    return made
 
 
 def _emit(plan: BaseOperator) -> None:
@@ -343,25 +317,24 @@ def _defaults(max_active_runs: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def _planner_dag(
-    title: str,
-    schedule: Schedule,
-    of_dag: Mapping[str, Any],
-    of_task: Mapping[str, Any],
+def _single_dag(
+    dag_id: str, about: str, docs: str, schedule: Schedule, of_dag: Mapping[str, Any]
 ) -> DAG:
-    """Return the DAG that plans, and emits runs of the other DAGs."""
-    with DAG(
-        f"segtable_planner__{title}",
-        description=f"Plans compactions of {title} and triggers their DAGs",
-        doc_md=PLANNER_DOCS.format(table=of_task["table"]),
+    """Return an empty DAG of which one run at a time is under way."""
+    return DAG(
+        dag_id,
+        description=about,
+        doc_md=docs,
         schedule=schedule,
         max_active_runs=1,
         **of_dag,
-    ) as made:
-        plan = SegtablePlanOperator(
-            task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task
-        )
-        _emit(plan)
+    )
+
+
+def _planned(made: DAG, operator: type[BaseOperator], of_task: Mapping[str, Any]) -> DAG:
+    """Return a planner's DAG with its tasks: plan, and trigger the runs that carry plans out."""
+    with made:
+        _emit(operator(task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task))
     return made
 
 
