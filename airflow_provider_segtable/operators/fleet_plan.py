@@ -5,7 +5,8 @@ a plan is requested once, and a launch has one run id. A table that cannot be re
 settings do not fit, is logged as a warning and delays no other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -61,21 +62,25 @@ class SegtableFleetPlanOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the fleet and return the DAG runs to emit."""
         with refused_at_once(f"planning the fleet {self.fleet}"):
-            place = SegtableHook(self.segtable_conn_id).place
-            fleet = fleet_of(self.fleet, place)
+            connected = SegtableHook(self.segtable_conn_id).place
+            fleet, place = fleet_of(self.fleet, connected)
             found = tables_of(fleet, place)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 run = run_fleet(fleet, found.names, ports_of, SystemClock().now())
         self._log_run(fleet, found, run)
-        return self._emitted(fleet, run, run_name(context))
+        # The tasks of the runs have the connection alone: without a root there, they need URIs.
+        names = _launches(run, str if connected.root else place.uri)
+        return self._emitted(fleet, names, run_name(context))
 
-    def _emitted(self, fleet: Fleet, run: FleetRun, planned_by: str) -> list[dict[str, Any]]:
+    def _emitted(
+        self, fleet: Fleet, launches: Iterable[Located], planned_by: str
+    ) -> list[dict[str, Any]]:
         """Return the DAG runs of all launches."""
         # Imported here, because it brings Airflow's database models to each DAG file and task.
         from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
         runs = fleet_emissions(
-            [*_launches(run)],
+            [*launches],
             fleet=fleet.name,
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
@@ -108,21 +113,27 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.log.info("::endgroup::")
 
 
-def fleet_of(file: str, place: Place) -> Fleet:
-    """Read a fleet file, with the connection's options for object stores."""
-    return load_fleet(file, dict(place.storage_options))
+def fleet_of(file: str, place: Place) -> tuple[Fleet, Place]:
+    """Read a fleet file, with the connection's options for object stores.
+
+    Returns:
+        The fleet, and the connection's settings with the root of the fleet's tables: the
+        connection's, or else the file's.
+    """
+    fleet = load_fleet(file, dict(place.storage_options))
+    return fleet, replace(place, root=place.root or fleet.root)
 
 
 def tables_of(fleet: Fleet, place: Place) -> FoundTables:
-    """Find the tables of a fleet below the connection's root, or else the file's."""
-    root, options = place.root or fleet.root, place.storage_options
-    return find_tables(fleet, lambda uri: open_storage(uri or root, options))
+    """Find the tables of a fleet below its root."""
+    options = place.storage_options
+    return find_tables(fleet, lambda uri: open_storage(uri or place.root, options))
 
 
-def _launches(run: FleetRun) -> Iterator[Located]:
+def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]:
     """Yield all launches in the order of their requests, so that runs of before are named again."""
     every = [
-        Located(table=name, launch=launch)
+        Located(table=address(name), launch=launch)
         for each in run.tables
         for name, planned in each.runs.items()
         for launch in planned.launches

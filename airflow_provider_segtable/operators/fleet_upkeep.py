@@ -51,8 +51,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         """Look after all tables; fail at the end if anything is wrong."""
         counts = Counter(tables=0, left=0, failed=0, damaged=0)
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
-            place = SegtableHook(self.segtable_conn_id).place
-            fleet = fleet_of(self.fleet, place)
+            fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
             names, now = tables_of(fleet, place).names, SystemClock().now()
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 for each in keep_up(fleet, names, ports_of, _since(context, now), now):

@@ -7,8 +7,10 @@
 3. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
    requested, however often the planner runs or dies, and nothing else is to be kept.
 4. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
-   their own policy bounds them.
-5. A dry run writes nothing, and needs no coordinator.
+   their own policy bounds them. Those of a frozen table are not.
+5. A plan that was requested before, and that no worker has, is launched again, unless its table is
+   frozen or no window of its kind is open: it would begin anew.
+6. A dry run writes nothing, and needs no coordinator.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +34,8 @@ from airflow_provider_segtable.planning.fleet.fleet_plan import (
     FleetPlan,
     Offer,
     TableLook,
+    closed,
+    frozen,
     plan_fleet,
 )
 from airflow_provider_segtable.planning.fleet.objectives import (
@@ -41,7 +45,7 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     missed,
     policy_for,
 )
-from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.services.planner import (
     Look,
@@ -51,6 +55,7 @@ from airflow_provider_segtable.services.planner import (
     plan_inner_tables,
 )
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.publishing.publisher import published_status
 
 AT_ONCE = 8
 
@@ -169,7 +174,9 @@ def run_fleet(
         chosen: dict[str, list[Plan]] = {name: [] for name in read}
         for one in plan.chosen:
             chosen[one.table].append(one.offer.plan)
-        done = pool.map(lambda s: _requested(s, chosen[s.name], ports_of), read.values())
+        done = pool.map(
+            lambda s: _requested(fleet, s, chosen[s.name], ports_of, now), read.values()
+        )
         reports = [*done, *(each for each in seen if isinstance(each, TableReport))]
     return FleetRun(plan=plan, tables=worst_first(reports), dry_run=dry_run)
 
@@ -192,22 +199,39 @@ def _seen(
     objective = objective_of(fleet, name)
     try:
         with ports_of(name) as ports:
-            properties = properties_of(fleet, name, ports.log.load().table.properties)
-
-            def policy(state: State) -> Policy:
-                measure = measured(state, objective, now)
-                return policy_for(Policy.read(properties), objective, measure)
-
-            look = look_at(ports, policy, properties, dry_run=dry_run)
+            state = ports.log.load()
+            properties = properties_of(fleet, name, state.table.properties)
+            lag = _publish_lag(ports, properties, objective)
+            measure = measured(state, objective, now, lag)
+            policy = policy_for(Policy.read(properties), objective, measure)
+            look = look_at(ports, state, policy, properties, dry_run=dry_run)
     except (SegtableError, OSError) as error:
         return TableReport(name=name, group=of_group, error=f"{type(error).__name__}: {error}")
-    return _judged(name, of_group, objective, look, now)
+    return _judged(name, of_group, measure, missed(objective, measure), look, now)
 
 
-def _judged(name: str, group: str, objective: Objective, look: Look, now: Instant) -> _Seen:
+def _publish_lag(
+    ports: TableContext, properties: Mapping[str, str], objective: Objective
+) -> float | None:
+    """Return the longest lag of a format that is switched on, in microseconds, if it matters.
+
+    Published metadata is read for it.
+    """
+    wanted = PublishSettings.read(properties).formats if objective.publish_lag is not None else ()
+    found = published_status(ports) if wanted else {}
+    lags = (found[name].lag_seconds for name in wanted if name in found)
+    return max((lag * SECOND_US for lag in lags if lag is not None), default=None)
+
+
+def _judged(
+    name: str,
+    group: str,
+    measure: Measure,
+    misses: tuple[Miss, ...],
+    look: Look,
+    now: Instant,
+) -> _Seen:
     state = look.state
-    measure = measured(state, objective, now)
-    misses = missed(objective, measure)
     offers = _offers(state, look.planned, look.policy)
     known = TableLook(name=name, offers=offers, begun=_begun(state), misses=misses)
     summaries = state.timeline.visible_summaries().values()
@@ -217,7 +241,7 @@ def _judged(name: str, group: str, objective: Objective, look: Look, now: Instan
         group=group,
         version=state.n,
         committed=state.time,
-        files=sum(sum(each.sizes.values()) for each in summaries),
+        files=sum(each.files for each in summaries),
         bytes=sum(each.size for each in summaries),
         rows=sum(each.rows for each in summaries),
         measure=measure,
@@ -255,13 +279,23 @@ def _begun(state: State) -> tuple[Begun, ...]:
     )
 
 
-def _requested(seen: _Seen, chosen: list[Plan], ports_of: PortsOf) -> TableReport:
-    """Request a table's chosen plans, and return its report with all launches."""
+def _requested(
+    fleet: Fleet, seen: _Seen, chosen: list[Plan], ports_of: PortsOf, now: Instant
+) -> TableReport:
+    """Request a table's chosen plans, and return its report with all launches that may begin."""
     try:
         with ports_of(seen.name) as ports:
             runs = {seen.name: carry_out(ports, seen.look, chosen)}
-            for folder, run in plan_inner_tables(ports, dry_run=seen.look.dry_run):
-                runs[f"{seen.name}/{folder}"] = run
-            return replace(seen.report, runs=runs)
+            if frozen(fleet, seen.name, now) is None:
+                for folder, run in plan_inner_tables(ports, dry_run=seen.look.dry_run):
+                    runs[f"{seen.name}/{folder}"] = run
+        may = {name: _beginning(fleet, seen.name, run, now) for name, run in runs.items()}
+        return replace(seen.report, runs=may)
     except (SegtableError, OSError) as error:
         return replace(seen.report, error=f"{type(error).__name__}: {error}")
+
+
+def _beginning(fleet: Fleet, table: str, run: PlannerRun, now: Instant) -> PlannerRun:
+    """Return a planner run with the launches that may begin (rule 5)."""
+    may = (each for each in run.launches if closed(fleet, table, each.kind, now) is None)
+    return replace(run, launches=tuple(may))

@@ -18,7 +18,7 @@
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -128,7 +128,9 @@ def plan_table(
             the rollup's groups.
         SchemaMismatch: the policy's clustering names a column that the table does not have.
     """
-    look = look_at(ports, lambda _: policy, dry_run=dry_run)
+    state = ports.log.load()
+    policy = policy or Policy.read(state.table.properties)
+    look = look_at(ports, state, policy, state.table.properties, dry_run=dry_run)
     return carry_out(ports, look, look.planned.chosen)
 
 
@@ -152,14 +154,11 @@ class Look:
     dry_run: bool
 
 
-PolicyOf = Callable[[State], Policy | None]
-"""Returns the policy for a table's newest version; None: that in its properties."""
-
-
 def look_at(
     ports: TableContext,
-    policy_of: PolicyOf,
-    properties: Mapping[str, str] | None = None,
+    state: State,
+    policy: Policy,
+    properties: Mapping[str, str],
     *,
     dry_run: bool = False,
 ) -> Look:
@@ -167,15 +166,14 @@ def look_at(
 
     Args:
         ports: the table's ports.
-        policy_of: the conditions for compaction.
-        properties: the index policy is in these; by default in the table's own.
+        state: the newest version.
+        policy: the conditions for compaction.
+        properties: the index policy is in these.
         dry_run: write nothing; needs no coordinator.
 
     Raises:
         InvalidInput, SchemaMismatch: as ``plan_table``.
     """
-    state = ports.log.load()
-    policy = policy_of(state) or Policy.read(state.table.properties)
     checked_order(policy.clustering, state.table)
     check_cut(policy.cut, state.table)
     locks = _locks(ports, state, blind=dry_run and ports.optional_coordinator is None)
@@ -187,8 +185,7 @@ def look_at(
         state, aborted = _abort_hopeless(ports, state, policy, held)
     now = ports.clock.now()
     skipped: list[Skipped] = []
-    wished = state.table.properties if properties is None else properties
-    wanted = wanted_indexes(state, policy, wished, skipped)
+    wanted = wanted_indexes(state, policy, properties, skipped)
     if not dry_run:
         state = _with_indexes(ports, state, wanted)
     return Look(

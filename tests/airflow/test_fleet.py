@@ -14,6 +14,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.dag_factory import compaction_dags, fleet_dags
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
 from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
@@ -93,6 +94,20 @@ def test_a_run_of_one_table_is_named_by_it(lake: Lake) -> None:
     for run in runs:
         (work,) = run["conf"]["work"]
         assert work["plans"][0] in run["trigger_run_id"]
+
+
+def test_the_file_may_name_the_root(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one in the connection, the tasks of the runs get URIs, which they can open."""
+    root = lake("memory://fleet-6")
+    extra = {"zookeeper": "memory://fleet-6"}
+    monkeypatch.setenv(CONNECTION, json.dumps({"conn_type": "segtable", "extra": extra}))
+    text = FILE.replace("[fleet]", f'[fleet]\nroot = "{root}"')
+    (root / "fleet.toml").write_text(text)
+    (run,) = planner(root).execute({})
+    assert {each["table"] for each in run["conf"]["work"]} == {f"{root}/{name}" for name in TABLES}
+    work = run["conf"]["work"][0]
+    task = SegtableCompactOperator(task_id="compact", engine="local", **work)
+    assert task.execute({})["completed"] == 1
 
 
 def test_what_the_file_leaves_is_logged_with_its_code(

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from time import sleep
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Group, RenderableType
@@ -22,7 +22,7 @@ from airflow_provider_segtable.cli.input.options import (
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Sourced, effective
 from airflow_provider_segtable.planning.fleet.fleet_file import InvalidFleet
@@ -119,7 +119,12 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
     from airflow_provider_segtable.services.fleet_tables import find_tables
     from airflow_provider_segtable.storage import open_storage
 
-    answer: dict[str, Any] = {"file": fleet.file, "name": loaded.name, "faults": []}
+    answer: dict[str, Any] = {
+        "file": fleet.file,
+        "name": loaded.name,
+        "faults": [],
+        "without_effect": without_effect(loaded),
+    }
     if offline:
         groups = [{"group": group.name, "globs": list(group.tables)} for group in loaded.groups]
         return {**answer, "root": None, "groups": groups, "single": sorted(loaded.tables)}
@@ -142,6 +147,16 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
         "complete": found.complete,
         "listings": found.listings,
     }
+
+
+def without_effect(fleet: Fleet) -> list[str]:
+    """Return what a file says that no planner heeds yet."""
+    budgets = {"[budget]": fleet.budget, **{f"group {g.name}": g.quota for g in fleet.groups}}
+    return [
+        f"{name}: task_minutes_per_hour has no effect: no plan's minutes are estimated yet"
+        for name, budget in budgets.items()
+        if budget.task_minutes_per_hour is not None
+    ]
 
 
 MOST_NAMES = 5
@@ -169,7 +184,8 @@ def _some(names: list[str] | None) -> str:
 
 def _warnings(facts: Facts) -> list[Text]:
     empty = [each["group"] for each in facts["groups"] if each.get("tables") == []]
-    told = [f"group {name} has no table below {facts['root']}" for name in empty]
+    told = [*facts["without_effect"]]
+    told += [f"group {name} has no table below {facts['root']}" for name in empty]
     told += [f"table {name} is not there" for name in facts.get("missing", ())]
     if not facts.get("complete", True):
         listings = counted(facts["listings"], "listing")
@@ -283,25 +299,26 @@ def status(
     how much, then those with the most to do. Ends with 0 if every table was read,
     and with 6 otherwise. Writes nothing, and needs no ZooKeeper.
     """
+    if watch is not None and fleet.as_json:
+        raise InvalidInput("--watch draws on a screen, and --json prints once: give one of them")
+    if watch is not None:
+        _watch(fleet, watch)
     found = _run(fleet)
-    while watch is not None:
-        with console_of_watch() as live:
-            live.update(_draw_status(found.facts()), refresh=True)
-            while True:
-                sleep(watch)
-                live.update(_draw_status(_run(fleet).facts()), refresh=True)
     answer = {"file": fleet.file, "tables": found.facts()["tables"]}
     print_json(answer) if fleet.as_json else show(_draw_status(answer))
     raise typer.Exit(Exit.UNCHECKED if any(each.error for each in found.tables) else Exit.DONE)
 
 
-def console_of_watch() -> Live:
-    """Return what redraws a screen in place."""
-    return Live(console=out, auto_refresh=False, screen=out.is_terminal)
+def _watch(fleet: FleetOptions, seconds: float) -> NoReturn:
+    """Draw the status in place, again and again, until the user interrupts."""
+    with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
+        while True:
+            live.update(_draw_status(_run(fleet, bar=False).facts()), refresh=True)
+            sleep(seconds)
 
 
-def _run(fleet: FleetOptions) -> "FleetRun":
-    """Look at all tables of a fleet, without writing."""
+def _run(fleet: FleetOptions, *, bar: bool = True) -> "FleetRun":
+    """Look at all tables of a fleet, without writing; a screen has one live display at most."""
     from airflow_provider_segtable.services.fleet_run import run_fleet
     from airflow_provider_segtable.services.fleet_tables import find_tables
     from airflow_provider_segtable.storage import open_storage
@@ -311,8 +328,13 @@ def _run(fleet: FleetOptions) -> "FleetRun":
     loaded, options = fleet.load(), store_options(fleet.storage_options)
     found = find_tables(loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options))
     names = {*found.names, *loaded.tables}
-    with progress() as bar:
-        task = bar.add_task("looking at tables", total=len(names))
+    with progress() if bar else nullcontext() as shown:
+        task = shown.add_task("looking at tables", total=len(names)) if shown else None
+
+        def report(_: str, done: int, total: int) -> None:
+            if shown and task is not None:
+                shown.update(task, completed=done, total=total)
+
         return run_fleet(
             loaded,
             sorted(names),
@@ -321,7 +343,7 @@ def _run(fleet: FleetOptions) -> "FleetRun":
             ),
             SystemClock().now(),
             dry_run=True,
-            report=lambda _, done, total: bar.update(task, completed=done, total=total),
+            report=report,
         )
 
 

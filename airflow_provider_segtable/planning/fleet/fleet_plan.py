@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from airflow_provider_segtable.core.counted import MIB, counted, describe_size
 from airflow_provider_segtable.core.facts import Facts
@@ -72,8 +73,8 @@ class Offer:
         plan: the plan; its size is the cost in bytes.
         gain: in segments (``planning.selection``).
         since: when its newest input was written: it waits at least since then.
-        minutes: expected minutes of a task.
-        rests_until: a run there gained little, so no plan begins before.
+        minutes: expected minutes of a task; no service estimates them yet.
+        rests_until: a run there gained little, so no plan begins before; no service says so yet.
     """
 
     plan: Plan
@@ -197,6 +198,28 @@ def _score(fleet: Fleet, look: TableLook, offer: Offer, now: Instant) -> float:
 
 
 # Limits
+Obstacle: TypeAlias = tuple[Code, str, Instant | None]
+"""What is in a plan's way: its code, a sentence, and when that changes by itself, if known."""
+
+
+def frozen(fleet: Fleet, table: str, now: Instant) -> Obstacle | None:
+    """Return the freeze that keeps all work of a table from beginning, if there is one."""
+    freeze = freeze_of(fleet, table)
+    if freeze is None or not freeze.holds(now):
+        return None
+    return Code.FROZEN, f"{table} is {freeze}", freeze.end
+
+
+def closed(fleet: Fleet, table: str, kind: str, now: Instant) -> Obstacle | None:
+    """Return the freeze or the closed window that keeps a kind of work from beginning."""
+    windows = windows_of(fleet, table, kind)
+    if (freeze := frozen(fleet, table, now)) is not None or windows.open_at(now):
+        return freeze
+    texts = ", ".join(window.text for window in windows.windows)
+    reason = f"{kind} compactions begin in {texts} ({windows.zone}) only"
+    return Code.WINDOW_CLOSED, reason, windows.next_opening(now)
+
+
 @dataclass(slots=True)
 class _Account:
     """What one budget has left, of the fleet or of a group."""
@@ -264,16 +287,10 @@ class _Accounts:
         group = self._fleet.group_of(table)
         return (self._groups[group.name], self._all) if group else (self._all,)
 
-    def _closed(self, table: str, offer: Offer) -> "_Obstacle | None":
-        now, freeze = self._now, freeze_of(self._fleet, table)
-        if freeze is not None and freeze.holds(now):
-            return Code.FROZEN, f"{table} is {freeze}", freeze.end
-        windows = windows_of(self._fleet, table, offer.plan.kind)
-        if not windows.open_at(now):
-            opens = windows.next_opening(now)
-            texts = ", ".join(window.text for window in windows.windows)
-            reason = f"{offer.plan.kind} compactions begin in {texts} ({windows.zone}) only"
-            return Code.WINDOW_CLOSED, reason, opens
+    def _closed(self, table: str, offer: Offer) -> Obstacle | None:
+        now, shut = self._now, closed(self._fleet, table, offer.plan.kind, self._now)
+        if shut is not None:
+            return shut
         if offer.rests_until is not None and now < offer.rests_until:
             rests = describe_duration(offer.rests_until - now)
             return (
@@ -283,7 +300,7 @@ class _Accounts:
             )
         return None
 
-    def _too_many(self, table: str) -> "_Obstacle | None":
+    def _too_many(self, table: str) -> Obstacle | None:
         group = self._fleet.group_of(table)
         quota = group.quota if group else Budget()
         most = quota.plans_per_table or self._fleet.budget.plans_per_table
@@ -298,7 +315,7 @@ class _Accounts:
                 return code, f"{_at_once(account.plans, account.of)}, of plans = {limit}", None
         return None
 
-    def _too_much(self, table: str, offer: Offer) -> "_Obstacle | None":
+    def _too_much(self, table: str, offer: Offer) -> Obstacle | None:
         accounts = self._of(table)
         grouped = len(accounts) == 2
         for account, in_group in zip(accounts, (grouped, False), strict=False):
@@ -312,7 +329,7 @@ class _Accounts:
         reason = f"the hour's bytes of {kept.of} are kept for {kept.kept_for}"
         return Code.KEPT_FREE, reason, None
 
-    def _over(self, account: _Account, offer: Offer, *, in_group: bool) -> "_Obstacle | None":
+    def _over(self, account: _Account, offer: Offer, *, in_group: bool) -> Obstacle | None:
         size, limit = offer.plan.size, account.budget.bytes_per_hour
         if limit is not None and account.bytes and account.bytes + size > limit:
             code = Code.GROUP_BYTES if in_group else Code.FLEET_BYTES
@@ -336,9 +353,6 @@ class _Accounts:
         if waited_h >= PATIENCE_H and not account.kept_for:
             size, waits = describe_size(offer.plan.size), describe_duration(self._now - offer.since)
             account.kept_for = f"plan {offer.plan.id} of {table}, {size}, which waits for {waits}"
-
-
-_Obstacle = tuple[Code, str, Instant | None]
 
 
 def _at_once(plans: int, of: str) -> str:

@@ -131,7 +131,7 @@ def _files_read(state: State, hot: Interval | None) -> float:
         interval = chunk.interval
         short = interval.end - interval.start <= DAY_US
         day = interval.start // DAY_US * DAY_US if short else interval.start
-        days[day] = days.get(day, 0) + sum(summary.sizes.values())
+        days[day] = days.get(day, 0) + summary.files
     return max(days.values(), default=0)
 
 
@@ -139,9 +139,9 @@ def _overlap(state: State, hot: Interval | None, aim: float) -> float:
     """Return the largest overlap; a chunk with no more files than the aim is not decoded."""
     most = 0.0
     for chunk, summary in state.timeline.visible_summaries(hot).items():
-        count = sum(summary.sizes.values())
-        if count > most:
-            most = max(most, count if count <= aim else _of_chunk(state, chunk))
+        if summary.files > most:
+            few = summary.files <= aim
+            most = max(most, summary.files if few else _of_chunk(state, chunk))
     return most
 
 

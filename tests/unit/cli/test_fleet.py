@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+
+from airflow_provider_segtable.cli.commands import fleet_commands
+from airflow_provider_segtable.cli.display import output
 
 FILE = """\
 [fleet]
@@ -129,3 +134,33 @@ def test_the_status_has_a_line_a_table_the_worst_first(
     result = run("fleet", "status", file)
     assert result.exit_code == 0
     assert "files_read 1, of 0.5" in " ".join(result.output.split())
+
+
+def test_a_status_is_drawn_again_until_it_is_interrupted(
+    run: Callable[..., Any], file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal, where a second live display would be refused."""
+    screen, drawn = Console(force_terminal=True, file=StringIO(), width=120), []
+    monkeypatch.setattr(fleet_commands, "out", screen)
+    monkeypatch.setattr(output, "err", screen)
+
+    def sleep(seconds: float) -> None:
+        drawn.append(seconds)
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleet_commands, "sleep", sleep)
+    assert run("fleet", "status", file, "--watch", "3").exit_code == 130
+    assert drawn == [3, 3]
+    assert "trips" in screen.file.getvalue()
+    assert run("fleet", "status", file, "--watch", "3", "--json").exit_code == 2
+
+
+def test_a_key_without_effect_is_a_warning(
+    run: Callable[..., Any], facts: Callable[..., Any], file: str, tmp_path: Path
+) -> None:
+    """The file is right, and would mean something else than its author thinks."""
+    (tmp_path / file).write_text(f"{FILE}[budget]\ntask_minutes_per_hour = 5\n")
+    (told,) = facts("fleet", "check", file)["without_effect"]
+    assert told.startswith("[budget]: task_minutes_per_hour has no effect")
+    assert told in " ".join(run("fleet", "check", file).output.split())

@@ -12,6 +12,7 @@ from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
 from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
+from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
@@ -114,6 +115,33 @@ def test_plans_at_once_are_counted_until_they_end(lake: Lake) -> None:
     assert len(chosen(lake.run(one))) == 1
     lake.clock.advance(7_200)
     assert {each.code for each in lake.run(one).plan.left} == {Code.FLEET_PLANS}
+
+
+@pytest.mark.parametrize("shut", ["freeze = true", '[windows]\nminor = ["00:00-00:01"]'])
+def test_what_no_worker_has_begins_neither_in_a_freeze_nor_outside_of_a_window(
+    lake: Lake, shut: str
+) -> None:
+    """Plans that were requested before stay pending, and are launched when they may begin."""
+    lake.clock.advance(300)
+    requested = {each.name: each.runs[each.name].launches for each in lake.run().tables}
+    assert sum(map(len, requested.values())) == 2
+    held = lake.run(shut)
+    assert [launch for each in held.tables for launch in each.runs[each.name].launches] == []
+    assert sum(each.pending for each in held.tables) == 2
+    again = {each.name: each.runs[each.name].launches for each in lake.run().tables}
+    assert again == requested
+
+
+def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:
+    """It is measured for a table that publishes, and for no other."""
+    text = '[objective]\npublish_lag = "5m"\n[tables."b/other".properties]\npublish.delta = true'
+    publish_all(lake.tables["b/other"], {"publish.delta": "on"})
+    lake.append("b/other", 1)
+    lake.clock.advance(600)
+    misses = {each.name: each.misses for each in lake.run(text, dry_run=True).tables}
+    (miss,) = misses.pop("b/other")
+    assert (miss.name, round(miss.found / 60_000_000)) == ("publish_lag", 10)
+    assert not any(misses.values())
 
 
 def test_a_table_that_cannot_be_read_delays_no_other(lake: Lake) -> None:
