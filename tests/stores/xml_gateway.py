@@ -53,6 +53,8 @@ class XmlGateway(FaultyProxy):
     def _list(self, request: BaseHTTPRequestHandler, bucket: str, text: str) -> None:
         given = {name: values[0] for name, values in parse_qs(text).items()}
         query = {"prefix": given.get("prefix", ""), "maxResults": given.get("max-keys", "1000")}
+        if "delimiter" in given:
+            query["delimiter"] = given["delimiter"]
         after = given.get("start-after")
         if after is not None:
             query["startOffset"] = f"{after}\0"  # the first name behind it
@@ -65,6 +67,7 @@ class XmlGateway(FaultyProxy):
         found = json.loads(data)
         more = found.get("nextPageToken")
         page = "".join(_entry(each) for each in found.get("items", ()))
+        page += "".join(map(_folder, found.get("prefixes", ())))
         token = f"<NextContinuationToken>{escape(more)}</NextContinuationToken>" if more else ""
         whole = f"<ListBucketResult>{page}{token}</ListBucketResult>"
         reply(request, 200, {"content-type": "application/xml"}, whole.encode())
@@ -76,6 +79,10 @@ class XmlGateway(FaultyProxy):
         data = answer.read()
         connection.close()
         return answer.status, data
+
+
+def _folder(prefix: str) -> str:
+    return f"<CommonPrefixes><Prefix>{escape(prefix)}</Prefix></CommonPrefixes>"
 
 
 def _entry(item: dict[str, str]) -> str:
