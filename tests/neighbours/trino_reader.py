@@ -1,5 +1,6 @@
 """Trino's connectors of Delta Lake and Iceberg, as readers of published tables."""
 
+import time
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -8,7 +9,8 @@ import deltalake
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from tests.neighbours.session import Session
+from tests.neighbours.session import Refused, Session
+from tests.neighbours.trino_server import PATIENCE_S
 from tests.property.published_readers import metadata, newest_iceberg
 
 
@@ -22,11 +24,26 @@ class TrinoReader:
 
     @classmethod
     def start(cls, folder: Path, port: int) -> "TrinoReader":
-        """Start a client, and make the schema ``lake`` in both catalogs."""
+        """Start a client, wait for a node, and make the schema ``lake`` in both catalogs."""
         made = cls(Session.start("trino_program", folder, str(port)))
+        made._wait_for_a_node()
         for catalog in ("delta", "iceberg"):
             made.sql(f"CREATE SCHEMA {catalog}.lake")
         return made
+
+    def _wait_for_a_node(self) -> None:
+        """Wait until the server has a node to run queries on: it answers before that."""
+        deadline = time.monotonic() + PATIENCE_S
+        active = "SELECT node_id FROM system.runtime.nodes WHERE state = 'active'"
+        while True:
+            try:
+                if self.sql(active).num_rows:
+                    return
+            except Refused as error:
+                if "NO_NODES_AVAILABLE" not in str(error):
+                    raise
+            assert time.monotonic() < deadline, "Trino has no node that runs queries"
+            time.sleep(0.2)
 
     def sql(self, statement: str, schema: pa.Schema | None = None) -> pa.Table:
         """Return the rows of a statement, or raise ``Refused``."""
