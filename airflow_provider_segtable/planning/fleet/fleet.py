@@ -161,7 +161,7 @@ class Fleet:
         None of them is below another one; an empty one is the whole root.
         """
         globs = {*(glob for group in self.groups for glob in group.tables), *self.tables}
-        found = sorted(map(_literal, globs))
+        found = sorted({_literal(glob) for glob in globs})
         return tuple(each for at, each in enumerate(found) if not _below(each, found[:at]))
 
 

@@ -214,6 +214,12 @@ def test_a_search_leaves_out_no_table(parts: list[str], names: list[str]) -> Non
         assert all(map(found.may_hold_below, above))
 
 
+def test_each_place_is_searched_once() -> None:
+    """However many globs lead there, and none that is below another one."""
+    found = fleet('[groups.g]\ntables = ["a/x*", "a/y*", "a/b/*", "s3://l/t*", "s3://l/u*"]')
+    assert found.prefixes() == ("a", "s3://l")
+
+
 def test_lines_of_keys_are_found() -> None:
     """Whatever form a key has; of a missing one, the nearest that holds it."""
     lines = TomlLines(
