@@ -95,7 +95,9 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
         if not found.complete:
             self.log.warning("the search for tables was cut short: name folders in the globs")
-        for name in sorted(set(fleet.tables).difference(found.names)):
+        for place, error in found.unread.items():
+            self.log.warning("%s: not listed, so no table there is planned: %s", place, error)
+        for name in sorted(set(fleet.tables).difference(found.names, found.unread)):
             self.log.warning("%s: the fleet file names it, and it is not there", name)
         for each in run.tables:
             if each.error:
