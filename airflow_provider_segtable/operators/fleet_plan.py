@@ -103,12 +103,12 @@ class SegtableFleetPlanOperator(BaseOperator):
             for miss in each.misses:
                 self.log.warning("%s: misses its objective: %s", each.name, miss)
         for one in run.plan.chosen:
-            size, plan = describe_size(one.offer.plan.size), one.offer.plan
-            self.log.info("chosen  %s %s (%s): %s", one.table, plan.id, size, plan.reason)
+            size, offer = describe_size(one.offer.size), one.offer
+            self.log.info("chosen  %s %s (%s): %s", one.table, offer.plan_id, size, offer.reason)
         self.log.info("::group::left, with reasons (%d)", len(run.plan.left))
         for left in run.plan.left:
             until = "" if left.until is None else f"; until {iso(left.until)}"
-            plan_id = left.offer.plan.id
+            plan_id = left.offer.plan_id
             self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
         self.log.info("::endgroup::")
 

@@ -10,10 +10,14 @@
    their own policy bounds them. Those of a frozen table are not.
 5. A plan that was requested before, and that no worker has, is launched again, unless its table is
    frozen or no window of its kind is open: it would begin anew.
-6. A dry run writes nothing, and needs no coordinator.
+6. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
+   table. So a table with chosen plans is looked at once more, and of these plans those are
+   requested that are still found there: a plan's id is a function of its inputs. One that is not
+   found is left for the next run.
+7. A dry run writes nothing, and needs no coordinator.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -80,7 +84,8 @@ class TableReport:
         offers: number of worthwhile plans, with ``offered`` their bytes.
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
-        runs: what was requested and launched, of the table and of those of its indexes, by name.
+        runs: what was requested and launched, of the table and of those of its indexes, by name;
+            without what was skipped.
     """
 
     name: str
@@ -162,52 +167,68 @@ def run_fleet(
         report: called with the progress.
     """
     tables = tuple(names)
-    seen: list[_Seen | TableReport] = []
+    seen: dict[str, _Seen] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for each in pool.map(
             lambda name: _seen(fleet, name, ports_of, now, dry_run=dry_run), tables
         ):
-            seen.append(each)
+            seen[each.name] = each
             report("looking", len(seen), len(tables))
-        read = {each.name: each for each in seen if isinstance(each, _Seen)}
-        plan = plan_fleet(fleet, (each.known for each in read.values()), now)
-        chosen: dict[str, list[Plan]] = {name: [] for name in read}
-        for one in plan.chosen:
-            chosen[one.table].append(one.offer.plan)
-        done = pool.map(
-            lambda s: _requested(fleet, s, chosen[s.name], ports_of, now), read.values()
-        )
-        reports = [*done, *(each for each in seen if isinstance(each, TableReport))]
+        plan = plan_fleet(fleet, (each.look for each in seen.values() if each.look), now)
+        if not dry_run:
+            for each in pool.map(
+                lambda one: _requested(fleet, seen[one[0]], one[1], ports_of, now),
+                _by_table(plan).items(),
+            ):
+                seen[each.name] = each
+    reports = (_report(fleet, each, now) for each in seen.values())
     return FleetRun(plan=plan, tables=worst_first(reports), dry_run=dry_run)
+
+
+def _by_table(plan: FleetPlan) -> dict[str, set[str]]:
+    """Return the ids of the chosen plans of each table."""
+    chosen: dict[str, set[str]] = {}
+    for one in plan.chosen:
+        chosen.setdefault(one.table, set()).add(one.offer.plan_id)
+    return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A table that was looked at."""
+    """A table that was looked at; without a look there is an error."""
 
     name: str
-    look: Look
-    known: TableLook
-    report: TableReport
+    look: TableLook | None = None
+    error: str = ""
+    runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
 
-def _seen(
-    fleet: Fleet, name: str, ports_of: PortsOf, now: Instant, *, dry_run: bool
-) -> _Seen | TableReport:
-    group = fleet.group_of(name)
-    of_group = group.name if group else ""
-    objective = objective_of(fleet, name)
+def _seen(fleet: Fleet, name: str, ports_of: PortsOf, now: Instant, *, dry_run: bool) -> _Seen:
+    """Look at a table, and at those of its indexes; request none of its plans."""
     try:
         with ports_of(name) as ports:
-            state = ports.log.load()
-            properties = properties_of(fleet, name, state.table.properties)
-            lag = _publish_lag(ports, properties, objective)
-            measure = measured(state, objective, now, lag)
-            policy = policy_for(Policy.read(properties), objective, measure)
-            look = look_at(ports, state, policy, properties, dry_run=dry_run)
+            measure, look = _looked(fleet, name, ports, now, dry_run=dry_run)
+            runs = {name: carry_out(ports, look, ())}
+            if frozen(fleet, name, now) is None:
+                for folder, run in plan_inner_tables(ports, dry_run=dry_run):
+                    runs[f"{name}/{folder}"] = run
     except (SegtableError, OSError) as error:
-        return TableReport(name=name, group=of_group, error=f"{type(error).__name__}: {error}")
-    return _judged(name, of_group, measure, missed(objective, measure), look, now)
+        return _Seen(name=name, error=f"{type(error).__name__}: {error}")
+    misses = missed(objective_of(fleet, name), measure)
+    known = _known(name, measure, misses, look)
+    return _Seen(name=name, look=known, runs=_beginning(fleet, name, runs, now))
+
+
+def _looked(
+    fleet: Fleet, name: str, ports: TableContext, now: Instant, *, dry_run: bool
+) -> tuple[Measure, Look]:
+    """Measure a table, and find its plans by its own properties, the file's and its objective."""
+    objective, state = objective_of(fleet, name), ports.log.load()
+    properties = properties_of(fleet, name, state.table.properties)
+    lag = _publish_lag(ports, properties, objective)
+    measure = measured(state, objective, now, lag)
+    policy = policy_for(Policy.read(properties), objective, measure)
+    return measure, look_at(ports, state, policy, properties, dry_run=dry_run)
 
 
 def _publish_lag(
@@ -223,40 +244,28 @@ def _publish_lag(
     return max((lag * SECOND_US for lag in lags if lag is not None), default=None)
 
 
-def _judged(
-    name: str,
-    group: str,
-    measure: Measure,
-    misses: tuple[Miss, ...],
-    look: Look,
-    now: Instant,
-) -> _Seen:
+def _known(name: str, measure: Measure, misses: tuple[Miss, ...], look: Look) -> TableLook:
+    """Return what is kept of a look: nothing that grows with the table."""
     state = look.state
-    offers = _offers(state, look.planned, look.policy)
-    known = TableLook(name=name, offers=offers, begun=_begun(state), misses=misses)
     summaries = state.timeline.visible_summaries().values()
-    oldest = min((each.since for each in offers), default=now)
-    found = TableReport(
+    return TableLook(
         name=name,
-        group=group,
+        offers=_offers(state, look.planned, look.policy),
+        begun=_begun(state),
+        misses=misses,
+        measure=measure,
+        table_id=state.table.table_id,
         version=state.n,
         committed=state.time,
         files=sum(each.files for each in summaries),
         bytes=sum(each.size for each in summaries),
         rows=sum(each.rows for each in summaries),
-        measure=measure,
-        misses=misses,
-        offers=len(offers),
-        offered=sum(each.plan.size for each in offers),
-        waiting=max(0, now - oldest) / SECOND_US,
-        pending=len(state.pending_plans()),
     )
-    return _Seen(name=name, look=look, known=known, report=found)
 
 
 def _offers(state: State, planned: Planned, policy: Policy) -> tuple[Offer, ...]:
     return tuple(
-        Offer(plan=plan, gain=_gain(plan, planned.gains, policy), since=_since(state, plan))
+        Offer.of(plan, gain=_gain(plan, planned.gains, policy), since=_since(state, plan))
         for plan in planned.chosen
     )
 
@@ -280,22 +289,55 @@ def _begun(state: State) -> tuple[Begun, ...]:
 
 
 def _requested(
-    fleet: Fleet, seen: _Seen, chosen: list[Plan], ports_of: PortsOf, now: Instant
-) -> TableReport:
-    """Request a table's chosen plans, and return its report with all launches that may begin."""
+    fleet: Fleet, seen: _Seen, chosen: Collection[str], ports_of: PortsOf, now: Instant
+) -> _Seen:
+    """Look at a table anew, and request the plans that were chosen (rule 6)."""
     try:
         with ports_of(seen.name) as ports:
-            runs = {seen.name: carry_out(ports, seen.look, chosen)}
-            if frozen(fleet, seen.name, now) is None:
-                for folder, run in plan_inner_tables(ports, dry_run=seen.look.dry_run):
-                    runs[f"{seen.name}/{folder}"] = run
-        may = {name: _beginning(fleet, seen.name, run, now) for name, run in runs.items()}
-        return replace(seen.report, runs=may)
+            _, look = _looked(fleet, seen.name, ports, now, dry_run=False)
+            plans = [plan for plan in look.planned.chosen if plan.id in chosen]
+            runs = {**seen.runs, seen.name: carry_out(ports, look, plans)}
+        return replace(seen, runs=_beginning(fleet, seen.name, runs, now))
     except (SegtableError, OSError) as error:
-        return replace(seen.report, error=f"{type(error).__name__}: {error}")
+        return replace(seen, error=f"{type(error).__name__}: {error}")
 
 
-def _beginning(fleet: Fleet, table: str, run: PlannerRun, now: Instant) -> PlannerRun:
-    """Return a planner run with the launches that may begin (rule 5)."""
-    may = (each for each in run.launches if closed(fleet, table, each.kind, now) is None)
-    return replace(run, launches=tuple(may))
+def _beginning(
+    fleet: Fleet, table: str, runs: Mapping[str, PlannerRun], now: Instant
+) -> dict[str, PlannerRun]:
+    """Return planner runs with the launches that may begin (rule 5), without what they skipped."""
+    return {
+        name: replace(
+            run,
+            launches=tuple(
+                each for each in run.launches if closed(fleet, table, each.kind, now) is None
+            ),
+            skipped=(),
+        )
+        for name, run in runs.items()
+    }
+
+
+def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
+    group, look = fleet.group_of(seen.name), seen.look
+    of_group = group.name if group else ""
+    if look is None:
+        return TableReport(name=seen.name, group=of_group, error=seen.error)
+    oldest = min((each.since for each in look.offers), default=now)
+    return TableReport(
+        name=seen.name,
+        group=of_group,
+        error=seen.error,
+        version=look.version,
+        committed=look.committed,
+        files=look.files,
+        bytes=look.bytes,
+        rows=look.rows,
+        measure=look.measure,
+        misses=look.misses,
+        offers=len(look.offers),
+        offered=sum(each.size for each in look.offers),
+        waiting=max(0, now - oldest) / SECOND_US,
+        pending=sum(each.pending for each in look.begun),
+        runs=seen.runs,
+    )
