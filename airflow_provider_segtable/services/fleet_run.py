@@ -24,8 +24,6 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.plan import Plan
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.fleet import (
     Fleet,
@@ -34,14 +32,13 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     properties_of,
 )
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
-    Begun,
     FleetPlan,
-    Offer,
     TableLook,
     closed,
     frozen,
     plan_fleet,
 )
+from airflow_provider_segtable.planning.fleet.measured_cost import Costs, fleet_costs
 from airflow_provider_segtable.planning.fleet.objectives import (
     Measure,
     Miss,
@@ -49,8 +46,8 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     missed,
     policy_for,
 )
+from airflow_provider_segtable.planning.fleet.table_look import look_of, with_minutes
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
-from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -135,16 +132,18 @@ def _rank(report: TableReport) -> tuple[bool, float, int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRun:
-    """The result of a planner run over a fleet."""
+    """The result of a planner run over a fleet; ``costs`` are those of the fleet by kind."""
 
     plan: FleetPlan
     tables: tuple[TableReport, ...]
+    costs: Costs
     dry_run: bool
 
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""
         tables = [each.facts() for each in self.tables]
-        return {"dry_run": self.dry_run, "tables": tables, **self.plan.facts()}
+        costs = {kind: cost.facts() for kind, cost in self.costs.items()}
+        return {"dry_run": self.dry_run, "tables": tables, "costs": costs, **self.plan.facts()}
 
 
 def run_fleet(
@@ -174,7 +173,8 @@ def run_fleet(
         ):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
-        plan = plan_fleet(fleet, (each.look for each in seen.values() if each.look), now)
+        looks = with_minutes(each.look for each in seen.values() if each.look)
+        plan = plan_fleet(fleet, looks, now)
         if not dry_run:
             for each in pool.map(
                 lambda one: _requested(fleet, seen[one[0]], one[1], ports_of, now),
@@ -182,7 +182,8 @@ def run_fleet(
             ):
                 seen[each.name] = each
     reports = (_report(fleet, each, now) for each in seen.values())
-    return FleetRun(plan=plan, tables=worst_first(reports), dry_run=dry_run)
+    costs = fleet_costs(each.costs for each in looks)
+    return FleetRun(plan=plan, tables=worst_first(reports), costs=costs, dry_run=dry_run)
 
 
 def _by_table(plan: FleetPlan) -> dict[str, set[str]]:
@@ -215,7 +216,7 @@ def _seen(fleet: Fleet, name: str, ports_of: PortsOf, now: Instant, *, dry_run: 
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
     misses = missed(objective_of(fleet, name), measure)
-    known = _known(name, measure, misses, look)
+    known = look_of(name, look.state, look.policy, look.planned, measure, misses)
     return _Seen(name=name, look=known, runs=_beginning(fleet, name, runs, now))
 
 
@@ -242,50 +243,6 @@ def _publish_lag(
     found = published_status(ports) if wanted else {}
     lags = (found[name].lag_seconds for name in wanted if name in found)
     return max((lag * SECOND_US for lag in lags if lag is not None), default=None)
-
-
-def _known(name: str, measure: Measure, misses: tuple[Miss, ...], look: Look) -> TableLook:
-    """Return what is kept of a look: nothing that grows with the table."""
-    state = look.state
-    summaries = state.timeline.visible_summaries().values()
-    return TableLook(
-        name=name,
-        offers=_offers(state, look.planned, look.policy),
-        begun=_begun(state),
-        misses=misses,
-        measure=measure,
-        table_id=state.table.table_id,
-        version=state.n,
-        committed=state.time,
-        files=sum(each.files for each in summaries),
-        bytes=sum(each.size for each in summaries),
-        rows=sum(each.rows for each in summaries),
-    )
-
-
-def _offers(state: State, planned: Planned, policy: Policy) -> tuple[Offer, ...]:
-    return tuple(
-        Offer.of(plan, gain=_gain(plan, planned.gains, policy), since=_since(state, plan))
-        for plan in planned.chosen
-    )
-
-
-def _gain(plan: Plan, gains: Mapping[str, float], policy: Policy) -> float:
-    """Return a plan's gain; a plan over the whole table tidies each of its bytes once."""
-    return gains.get(plan.id, 1.0 + plan.size / policy.target_size)
-
-
-def _since(state: State, plan: Plan) -> Instant:
-    """Return when the newest input was written, or else the newest event."""
-    inputs = (state.timeline.get(each) for each in plan.inputs)
-    return max((each.created for each in inputs if each), default=state.time)
-
-
-def _begun(state: State) -> tuple[Begun, ...]:
-    return tuple(
-        Begun(at=known.requested_at, size=known.plan.size, pending=known.status.pending)
-        for known in state.plans.values()
-    )
 
 
 def _requested(

@@ -154,13 +154,3 @@ def test_a_status_is_drawn_again_until_it_is_interrupted(
     assert drawn == [3, 3]
     assert "trips" in screen.file.getvalue()
     assert run("fleet", "status", file, "--watch", "3", "--json").exit_code == 2
-
-
-def test_a_key_without_effect_is_a_warning(
-    run: Callable[..., Any], facts: Callable[..., Any], file: str, tmp_path: Path
-) -> None:
-    """The file is right, and would mean something else than its author thinks."""
-    (tmp_path / file).write_text(f"{FILE}[budget]\ntask_minutes_per_hour = 5\n")
-    (told,) = facts("fleet", "check", file)["without_effect"]
-    assert told.startswith("[budget]: task_minutes_per_hour has no effect")
-    assert told in " ".join(run("fleet", "check", file).output.split())
