@@ -250,6 +250,18 @@ class Plan(ABC):
         if gone:
             return gone
         self.check_balance(found, segments, state)
+        return self.published(found, segments, state)
+
+    def published(
+        self, found: "PlanState", segments: tuple[Segment, ...], state: "State"
+    ) -> tuple[Segment, ...] | Conflict:
+        """Return all segments that a completion publishes for its outputs, or the conflict.
+
+        Args:
+            found: the plan and its newest attempt.
+            segments: the outputs of that attempt.
+            state: the table before the commit.
+        """
         return self.with_base(found, segments, state)
 
     def with_base(
