@@ -1,7 +1,7 @@
 """``segtable fleet``: check a fleet file, show what it says, how its tables are and what is due."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Sourced, effective
 from airflow_provider_segtable.planning.fleet.fleet_file import InvalidFleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
 from airflow_provider_segtable.planning.properties import DEFAULT, settings, unset_settings
 
 if TYPE_CHECKING:
@@ -300,22 +301,31 @@ def status(
 
 def _watch(fleet: FleetOptions, seconds: float) -> NoReturn:
     """Draw the status in place, again and again, until the user interrupts."""
+    memory: FleetMemory | None = None
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
-            live.update(_draw_status(_run(fleet, bar=False).facts()), refresh=True)
+            found = _run(fleet, memory, bar=False)
+            memory = found.memory
+            live.update(_draw_status(found.facts()), refresh=True)
             sleep(seconds)
 
 
-def _run(fleet: FleetOptions, *, bar: bool = True) -> "FleetRun":
-    """Look at all tables of a fleet, without writing; a screen has one live display at most."""
+def _run(fleet: FleetOptions, memory: FleetMemory | None = None, *, bar: bool = True) -> "FleetRun":
+    """Look at the tables of a fleet, without writing; a screen has one live display at most.
+
+    Unchanged tables that the memory has are asked for their next event alone.
+    """
     from airflow_provider_segtable.services.fleet_run import run_fleet
-    from airflow_provider_segtable.services.fleet_tables import find_tables
+    from airflow_provider_segtable.services.fleet_tables import tables_again
     from airflow_provider_segtable.storage import open_storage
     from airflow_provider_segtable.storage.local import SystemClock
     from airflow_provider_segtable.table.context import open_context
 
     loaded, options = fleet.load(), store_options(fleet.storage_options)
-    found = find_tables(loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options))
+    now, before = SystemClock().now(), memory or FleetMemory()
+    found = tables_again(
+        loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options), before.found, now
+    )
     names = {*found.names, *loaded.tables}
     with progress() if bar else nullcontext() as shown:
         task = shown.add_task("looking at tables", total=len(names)) if shown else None
@@ -324,16 +334,18 @@ def _run(fleet: FleetOptions, *, bar: bool = True) -> "FleetRun":
             if shown and task is not None:
                 shown.update(task, completed=done, total=total)
 
-        return run_fleet(
+        run = run_fleet(
             loaded,
             sorted(names),
             lambda name: nullcontext(
                 open_context(fleet.uri(loaded, name), storage_options=options)
             ),
-            SystemClock().now(),
+            now,
+            memory=before,
             dry_run=True,
             report=report,
         )
+    return replace(run, memory=replace(run.memory, found=found))
 
 
 def _draw_plan(facts: Facts, costs: "Costs") -> RenderableType:

@@ -307,4 +307,4 @@ class _Table:
         planned = plan_all(state, policy, now)
         self._target = policy.target_size
         self._plans = {plan.id: plan for plan in planned.chosen}
-        return look_of(self.name, state, policy, planned, measure, missed(aims, measure))
+        return look_of(self.name, state, policy, planned, measure, missed(aims, measure), now)

@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.log.replacement import present
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Place, Segment, roots_of
 from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.planning.planner_context import deleted_in
 
 AUTHOR = "simulated"
 _REPLAYED = frozenset(

@@ -10,9 +10,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from airflow_provider_segtable.core.log.plan import Plan, PlanState
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import MINUTE_US, Instant
+from airflow_provider_segtable.core.time import HOUR_US, MINUTE_US, Instant
 from airflow_provider_segtable.planning.fleet.fleet_plan import Begun, Offer, TableLook
 from airflow_provider_segtable.planning.fleet.measured_cost import (
     Costs,
@@ -33,6 +33,7 @@ def look_of(
     planned: Planned,
     measure: Measure,
     misses: tuple[Miss, ...],
+    now: Instant,
 ) -> TableLook:
     """Return what is kept of a look.
 
@@ -43,12 +44,13 @@ def look_of(
         planned: its worthwhile plans.
         measure: what its objective asks for.
         misses: the aims that it misses.
+        now: the wall clock.
     """
     summaries = state.timeline.visible_summaries().values()
     return TableLook(
         name=name,
         offers=_offers(state, planned, policy),
-        begun=tuple(map(_begun, state.plans.values())),
+        begun=_begun(state, now),
         misses=misses,
         measure=measure,
         costs=costs_of(state.plans.values()),
@@ -106,11 +108,16 @@ def _since(state: State, plan: Plan) -> Instant:
     return max((each.created for each in inputs if each), default=state.time)
 
 
-def _begun(known: PlanState) -> Begun:
-    return Begun(
-        at=known.requested_at,
-        size=known.plan.size,
-        kind=str(known.plan.kind),
-        minutes=known.worked / MINUTE_US,
-        pending=known.status.pending,
+def _begun(state: State, now: Instant) -> tuple[Begun, ...]:
+    """Return the plans that count against a budget: pending ones, and those of the last hour."""
+    return tuple(
+        Begun(
+            at=known.requested_at,
+            size=known.plan.size,
+            kind=str(known.plan.kind),
+            minutes=known.worked / MINUTE_US,
+            pending=known.status.pending,
+        )
+        for known in state.plans.values()
+        if known.status.pending or now - known.requested_at < HOUR_US
     )
