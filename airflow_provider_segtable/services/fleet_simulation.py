@@ -63,7 +63,7 @@ def simulate_fleets(
         span: the time.
         report: called with the number of steps that are done, of all files.
     """
-    tables, steps = tuple(names), len([*span.steps()])
+    tables, steps = tuple(names), len(span.steps)
     errors: dict[str, str] = {}
     results: list[Simulation] = []
     for at, fleet in enumerate(fleets):

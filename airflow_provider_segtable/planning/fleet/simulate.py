@@ -12,9 +12,10 @@
    on average, and the table hours in which an aim was missed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeAlias
 
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event
@@ -22,7 +23,14 @@ from airflow_provider_segtable.core.log.families.plan_events import PlanRequeste
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import HOUR_US, MINUTE_US, SECOND_US, Instant, iso
+from airflow_provider_segtable.core.time import (
+    HOUR_US,
+    MINUTE_US,
+    SECOND_US,
+    Instant,
+    Interval,
+    iso,
+)
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of, properties_of
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
     FleetPlan,
@@ -44,7 +52,7 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 
 LOOK_AGAIN_US = 6 * HOUR_US
 MOST_WAITS = 10
-"""The number of plans that waited longest which are reported."""
+"""The number of waits that are reported, the longest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +73,10 @@ class Span:
     step: int
     period: int
 
-    def steps(self) -> Iterator[Instant]:
-        """Yield the times of the planner's runs; the last one is the end or before."""
-        yield from range(self.start, self.end + 1, self.step)
+    @property
+    def steps(self) -> Sequence[Instant]:
+        """Return the times of the planner's runs; the last one is the end or before."""
+        return range(self.start, self.end + 1, self.step)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +116,10 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A plan that waited; ``code`` is why it was left at last, empty if it began."""
+    """The longest wait of plans of one kind over one time of a table, until one of them began.
+
+    ``offer`` is the plan at its end; ``code`` says why it was left even then, empty if it began.
+    """
 
     table: str
     offer: Offer
@@ -118,8 +130,8 @@ class Wait:
         """Return the plan as plain JSON values."""
         return {
             "table": self.table,
-            "plan": self.offer.plan_id,
             "kind": self.offer.kind,
+            "interval": str(self.offer.interval),
             "bytes": self.offer.size,
             "waited_seconds": round(self.waited / SECOND_US, 3),
             "code": self.code or None,
@@ -160,10 +172,14 @@ def simulated(
         report: called with the number of steps that are done.
     """
     run = _Run(fleet, span, [_Table(fleet, past, span.start) for past in tables])
-    for done, now in enumerate(span.steps(), start=1):
+    for done, now in enumerate(span.steps, start=1):
         run.step(now)
         report(done)
     return run.result()
+
+
+_Place: TypeAlias = tuple[str, str, Interval]
+"""A table, a kind of plan, and a time."""
 
 
 class _Run:
@@ -174,7 +190,8 @@ class _Run:
         self._span = span
         self._tables = {each.name: each for each in tables}
         self._periods: dict[Instant, Period] = {}
-        self._waits: dict[tuple[str, str], Wait] = {}
+        self._since: dict[_Place, Instant] = {}
+        self._waits: dict[_Place, Wait] = {}
 
     def step(self, now: Instant) -> None:
         """Plan all tables once."""
@@ -198,7 +215,7 @@ class _Run:
 
     def result(self) -> Simulation:
         """Return the report."""
-        waits = sorted(self._waits.values(), key=lambda each: -each.waited)
+        waits = sorted(self._waits.values(), key=_waited, reverse=True)
         return Simulation(
             source=self._fleet.source,
             periods=tuple(self._periods[start] for start in sorted(self._periods)),
@@ -217,13 +234,22 @@ class _Run:
         period.logged_bytes += plan.size
 
     def _note(self, plan: FleetPlan, now: Instant) -> None:
-        """Remember how long each plan has waited."""
+        """Remember since when each place has offered plans, and the longest of such waits."""
         every = [(each.table, each.offer, "") for each in plan.chosen]
         every += [(each.table, each.offer, each.code.value) for each in plan.left]
+        since: dict[_Place, Instant] = {}
         for table, offer, code in every:
-            waited = max(now - offer.since, 0)
-            wait = Wait(table=table, offer=offer, waited=waited, code=code)
-            self._waits[table, offer.plan_id] = wait
+            place = table, offer.kind, offer.interval
+            first = self._since.get(place, offer.since)
+            if code:
+                since[place] = min(since.get(place, first), first)
+            found = Wait(table=table, offer=offer, waited=max(now - first, 0), code=code)
+            self._waits[place] = max(found, self._waits.get(place, found), key=_waited)
+        self._since = since
+
+
+def _waited(wait: Wait) -> int:
+    return wait.waited
 
 
 class _Table:
