@@ -57,7 +57,8 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         counts, again = Counter(tables=0, left=0, failed=0, damaged=0), list[str]()
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
-            found, now = tables_of(fleet, place), SystemClock().now()
+            now = SystemClock().now()
+            found = tables_of(fleet, place, None, now)
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
             since = _since(_before(context, self.task_id), now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:

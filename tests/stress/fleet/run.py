@@ -417,7 +417,7 @@ def _arguments() -> argparse.ArgumentParser:
     made.add_argument("--busy", type=int, default=20, help="of these (default 20)")
     made.add_argument("--broken", type=int, default=5, help="of these, at most 5 (default 5)")
     made.add_argument("--every", type=float, default=25.0, help="seconds between kills (25)")
-    made.add_argument("--pause", type=float, default=8.0, help="seconds between commits of a table (8)")
+    made.add_argument("--pause", type=float, default=8.0, help="seconds between commits (8)")
     made.add_argument("--seed", type=int, default=1, help="of the kills (default 1)")
     made.add_argument("--json", type=Path, default=Path("build/fleet.json"), help="the numbers")
     made.add_argument("--keep", type=Path, help="a new folder to keep everything in")
