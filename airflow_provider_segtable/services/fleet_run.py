@@ -11,6 +11,8 @@
 5. A plan that was requested before, and that no worker has, is launched again, unless its table is
    frozen or no window of its kind is open: it would begin anew.
 6. A dry run writes nothing, and needs no coordinator.
+7. If a table records its reads, a plan over chunks whose readers open most files in vain gains up
+   to ``MOST_HEAT`` times as much (``planning.read_summary``). Else no request is made for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -46,6 +48,7 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     policy_for,
 )
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
+from airflow_provider_segtable.planning.read_summary import ReadSummary
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.services.planner import (
     Look,
@@ -54,6 +57,7 @@ from airflow_provider_segtable.services.planner import (
     look_at,
     plan_inner_tables,
 )
+from airflow_provider_segtable.services.read_statistics import summary_for_planning
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import published_status
 
@@ -205,9 +209,10 @@ def _seen(
             measure = measured(state, objective, now, lag)
             policy = policy_for(Policy.read(properties), objective, measure)
             look = look_at(ports, state, policy, properties, dry_run=dry_run)
+            reads = summary_for_planning(ports, state)
     except (SegtableError, OSError) as error:
         return TableReport(name=name, group=of_group, error=f"{type(error).__name__}: {error}")
-    return _judged(name, of_group, measure, missed(objective, measure), look, now)
+    return _judged(name, of_group, measure, missed(objective, measure), look, reads, now)
 
 
 def _publish_lag(
@@ -229,10 +234,11 @@ def _judged(
     measure: Measure,
     misses: tuple[Miss, ...],
     look: Look,
+    reads: ReadSummary,
     now: Instant,
 ) -> _Seen:
     state = look.state
-    offers = _offers(state, look.planned, look.policy)
+    offers = _offers(state, look.planned, look.policy, reads)
     known = TableLook(name=name, offers=offers, begun=_begun(state), misses=misses)
     summaries = state.timeline.visible_summaries().values()
     oldest = min((each.since for each in offers), default=now)
@@ -254,9 +260,15 @@ def _judged(
     return _Seen(name=name, look=look, known=known, report=found)
 
 
-def _offers(state: State, planned: Planned, policy: Policy) -> tuple[Offer, ...]:
+def _offers(
+    state: State, planned: Planned, policy: Policy, reads: ReadSummary
+) -> tuple[Offer, ...]:
     return tuple(
-        Offer(plan=plan, gain=_gain(plan, planned.gains, policy), since=_since(state, plan))
+        Offer(
+            plan=plan,
+            gain=_gain(plan, planned.gains, policy) * reads.factor(plan.interval),
+            since=_since(state, plan),
+        )
         for plan in planned.chosen
     )
 

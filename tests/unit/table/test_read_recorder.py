@@ -112,6 +112,7 @@ class Refusing:
         return getattr(self._inner, name)
 
     def create(self, path: str, data: bytes, **_: object) -> None:
+        """Refuse."""
         self.refused += 1
         raise StorageError(f"{path} of {len(data)} bytes is not allowed")
 
