@@ -1,4 +1,4 @@
-"""Advice from reads: the index, clustering, granularity or number of buckets that saves most files.
+"""Advice from reads: the index, clustering, compaction or layout that saves most files.
 
 1. Each advice compares the files that a read opens now with an estimate, per read. Only files
    count: a file that is opened for its footer alone is a request, too.
@@ -12,11 +12,14 @@
 5. **A coarser granularity** is that of ``granularity_advice``, which fits the table's bytes. A read
    of ``k`` chunks then reads ``1 + (k - 1) / f``, if ``f`` chunks become one.
 6. **Fewer buckets** of a primary-key table: as many as a chunk fills with files of the target size.
-7. If an index is there, its estimate counts as what reads open now: older facts may precede it.
-8. An advice saves at least ``LEAST_SHARE`` of the opened files, and one file a read. Of several
+7. **Joined files**: a chunk of small files has as many as it fills with files of the target size.
+8. Facts may be older than the table's layout. So reads open now at most what their chunks have by
+   now, and what the estimate of an index is that is there.
+9. An advice saves at least ``LEAST_SHARE`` of the opened files, and one file a read. Of several
    for the same columns the best is given; column statistics if a Bloom filter is hardly better.
-9. Tests that are neither equality nor range say nothing about indexes: their reads count only for
-   granularity and buckets.
+10. Tests that are neither equality nor range say nothing about indexes: their reads count for
+    granularity, buckets and joined files.
+11. Each estimate is of one advice alone: what two of them save together is not their sum.
 """
 
 import math
@@ -26,6 +29,7 @@ from itertools import chain
 from shlex import quote
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, ColumnStats
@@ -33,10 +37,10 @@ from airflow_provider_segtable.core.indexes.index_state import chosen_kind
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.read_facts import FilterKind, Filters, ReadCounts
 from airflow_provider_segtable.core.schema import Order, joined_names
-from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.core.time import Instant, Interval, iso
 from airflow_provider_segtable.planning.granularity_advice import granularity_advice
 from airflow_provider_segtable.planning.properties import Policy, share_of_reads
-from airflow_provider_segtable.planning.read_summary import ReadSummary, ShapeReads
+from airflow_provider_segtable.planning.read_summary import ReadSummary
 
 LEAST_SHARE = 0.2
 RATE = 0.01
@@ -58,7 +62,8 @@ class ReadAdvice:
     """A change of a table that saves its readers files.
 
     Attributes:
-        kind: ``column_stats``, ``bloom_filter``, ``clustering``, ``granularity`` or ``buckets``.
+        kind: ``column_stats``, ``bloom_filter``, ``clustering``, ``granularity``, ``buckets`` or
+            ``compaction``.
         change: the change, in words.
         tests: the columns that its reads test, and how; empty if all reads count.
         reads: the number of reads that it is for.
@@ -116,6 +121,32 @@ class Advised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The files, bytes and rows of a time chunk, or of a typical one."""
+
+    files: float = 0.0
+    bytes: float = 0.0
+    rows: float = 0.0
+
+    @staticmethod
+    def of(summary: ChunkSummary) -> "Chunk":
+        """Return those of one bucket of a time chunk."""
+        return Chunk(files=summary.files, bytes=summary.size, rows=summary.rows)
+
+    def __add__(self, other: "Chunk") -> "Chunk":
+        """Return both together."""
+        return Chunk(
+            files=self.files + other.files,
+            bytes=self.bytes + other.bytes,
+            rows=self.rows + other.rows,
+        )
+
+    def times(self, weight: float) -> "Chunk":
+        """Return a part of it, or several."""
+        return Chunk(files=self.files * weight, bytes=self.bytes * weight, rows=self.rows * weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedTable:
     """What advice depends on, beside the reads.
 
@@ -132,10 +163,13 @@ class AdvisedTable:
     least_files: int
 
     @property
-    def shown(self) -> Mapping[object, ChunkSummary]:
-        """Return the summaries of the chunks with rows."""
-        summaries = self.state.timeline.visible_summaries()
-        return {chunk: found for chunk, found in summaries.items() if found.rows}
+    def chunks(self) -> Mapping[Interval, "Chunk"]:
+        """Return the time chunks with rows as they are now."""
+        found: dict[Interval, Chunk] = {}
+        for key, each in self.state.timeline.visible_summaries().items():
+            if each.rows:
+                found[key.interval] = found.get(key.interval, Chunk()) + Chunk.of(each)
+        return found
 
     def command(self, *words: str) -> str:
         """Return a command over the table, whose address follows the first two words."""
@@ -158,13 +192,13 @@ class AdvisedTable:
 
 def advise(table: AdvisedTable, summary: ReadSummary) -> Advised:
     """Return the advice for a table from its reads."""
-    found = (_by_filters(table, summary), _coarser(table, summary), _fewer_buckets(table, summary))
-    worth = sorted(
-        filter(_worth, chain(*found)), key=lambda each: (-each.saved, each.kind, each.tests)
-    )
+    basis = _Basis.of(table, summary)
+    ways = (_by_filters, _coarser, _fewer_buckets, _joined_files) if basis.chunk.files else ()
+    found = chain.from_iterable(way(basis) for way in ways)
+    worth = sorted(filter(_worth, found), key=lambda each: (-each.saved, each.kind, each.tests))
     return Advised(
         advice=tuple(worth),
-        nothing="" if worth else _why_nothing(table, summary),
+        nothing="" if worth else _why_nothing(basis),
         reads=summary.reads,
         start=summary.start,
         end=summary.end,
@@ -175,23 +209,51 @@ def _worth(advice: ReadAdvice) -> bool:
     return advice.opened - advice.estimated >= max(1.0, LEAST_SHARE * advice.opened)
 
 
-def _why_nothing(table: AdvisedTable, summary: ReadSummary) -> str:
-    if summary.reads:
-        opened = sum(each.reads * _opened(each) for each in summary.shapes.values()) / summary.reads
+def _why_nothing(basis: "_Basis") -> str:
+    uri, reads = basis.table.uri, basis.summary.reads
+    if reads:
+        shapes = basis.summary.shapes.values()
+        opened = sum(each.reads * basis.opened(each.faded) for each in shapes) / reads
         return (
-            f"the {summary.reads:,.0f} recorded reads opened {opened:,.1f} files each, and no "
-            f"index, clustering, granularity or number of buckets would save {LEAST_SHARE:.0%}"
+            f"the {reads:,.0f} recorded reads would open {opened:,.1f} files each now, and no "
+            f"index, clustering, compaction or layout would save {LEAST_SHARE:.0%} of them"
         )
-    if share_of_reads(table.state.table.properties):
+    if share_of_reads(basis.table.state.table.properties):
         return (
             "no read is recorded yet: a process leaves its facts when it ends, or after ten minutes"
         )
-    switch = f"segtable table set {quote(table.uri)} statistics.reads=sampled"
+    switch = f"segtable table set {quote(uri)} statistics.reads=sampled"
     return f"reads are not recorded: {switch} records one in ten from now on"
 
 
-def _opened(reads: ShapeReads) -> float:
-    return reads.per_read(reads.faded.opened)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """The basis of all advice: the table, its reads, and a typical chunk of these reads."""
+
+    table: AdvisedTable
+    summary: ReadSummary
+    chunk: Chunk
+
+    @staticmethod
+    def of(table: AdvisedTable, summary: ReadSummary) -> "_Basis":
+        known = table.chunks
+        weights = {at: each.reads for at, each in summary.chunks.items() if at in known}
+        weights = weights if any(weights.values()) else dict.fromkeys(known, 1.0)
+        parts = (known[at].times(weight) for at, weight in weights.items())
+        whole = sum(parts, Chunk())
+        return _Basis(
+            table=table, summary=summary, chunk=whole.times(1 / (sum(weights.values()) or 1))
+        )
+
+    @property
+    def filled(self) -> int:
+        """Return the number of files of the target size that a chunk fills."""
+        return max(1, math.ceil(self.chunk.bytes / self.table.policy.target_size))
+
+    def opened(self, counts: ReadCounts) -> float:
+        """Return the files that a read opens now: no more than its chunks have by now."""
+        files = min(counts.opened, counts.chunks * self.chunk.files)
+        return files / counts.reads if counts.reads else 0.0
 
 
 # Indexes and clustering
@@ -227,16 +289,17 @@ class _Tested:
         return {STATS: self.per_read(counts.possible), **exact}
 
 
-def _by_filters(table: AdvisedTable, summary: ReadSummary) -> Iterator[ReadAdvice]:
+def _by_filters(basis: _Basis) -> Iterator[ReadAdvice]:
     """Yield the best index, and a clustering, for each set of tested columns."""
-    for tested in _tested(table, summary):
+    table = basis.table
+    for tested in _tested(table, basis.summary):
         estimates = tested.estimates
-        opened = tested.per_read(tested.counts.opened)
+        opened = basis.opened(tested.counts)
         there = [files for kind, files in estimates.items() if table.has(kind, tested.columns)]
         now = min([opened, *there])
         if opened >= table.least_files:
             yield from _index(table, tested, now)
-        yield from _clustering(table, tested, now)
+        yield from _clustering(basis, tested, now)
 
 
 def _tested(table: AdvisedTable, summary: ReadSummary) -> Iterator[_Tested]:
@@ -284,18 +347,17 @@ def _free_name(table: AdvisedTable, columns: tuple[str, ...]) -> str:
     return next(name for name in names if name not in table.state.indexes)
 
 
-def _clustering(table: AdvisedTable, tested: _Tested, now: float) -> Iterator[ReadAdvice]:
+def _clustering(basis: _Basis, tested: _Tested, now: float) -> Iterator[ReadAdvice]:
     """Yield the clustering by a single tested column, if a chunk fills several files."""
+    table, counts, files = basis.table, tested.counts, basis.filled
     (first, *more), order = tested.columns, Order.given(table.policy.clustering)
-    shown, counts = table.shown.values(), tested.counts
-    if more or first in order.columns or not shown or not counts.chunks:
+    if more or first in order.columns or not counts.chunks:
         return
-    files = math.ceil(sum(each.size for each in shown) / len(shown) / table.policy.target_size)
     chunks = tested.per_read(counts.chunks)
     too_few = files < 2 or files * chunks < _SORTED_SMALLER * table.least_files
     if too_few or not table.may_have(STATS, (first,)):
         return
-    file_rows = sum(each.rows for each in shown) / len(shown) / files
+    file_rows = basis.chunk.rows / files
     matching_rows = counts.rows / counts.chunks
     estimated = chunks * min(files, 1 + max(matching_rows - 1, 0) / file_rows)
     indexed = table.has(STATS, (first,))
@@ -315,13 +377,12 @@ def _clustering(table: AdvisedTable, tested: _Tested, now: float) -> Iterator[Re
     )
 
 
-# Granularity and buckets
-def _coarser(table: AdvisedTable, summary: ReadSummary) -> Iterator[ReadAdvice]:
-    summaries = table.state.timeline.visible_summaries()
-    starts = {chunk.interval.start for chunk, found in summaries.items() if found.rows}
-    size = sum(found.size for found in summaries.values())
-    now = table.state.layout.granularity
-    better = granularity_advice(now, starts, size) if starts else None
+# Layout
+def _coarser(basis: _Basis) -> Iterator[ReadAdvice]:
+    table, now = basis.table, basis.table.state.layout.granularity
+    starts = {at.start for at in table.chunks}
+    size = int(sum(each.bytes for each in table.chunks.values()))
+    better = granularity_advice(now, starts, size)
     if better is None:
         return
     joined = better.chunks / better.better_chunks
@@ -331,41 +392,45 @@ def _coarser(table: AdvisedTable, summary: ReadSummary) -> Iterator[ReadAdvice]:
         return (1 + max(counts.chunks / counts.reads - 1, 0) / joined) * files
 
     command = table.command("compact", "--kind", "major", "--granularity", better.better.value)
-    yield from _of_all(
-        summary, estimate, "granularity", f"time chunks by {better.better}, not {now}", command
-    )
+    change = f"time chunks by {better.better}, not {now}"
+    yield from _of_all(basis, estimate, "granularity", change, command)
 
 
-def _fewer_buckets(table: AdvisedTable, summary: ReadSummary) -> Iterator[ReadAdvice]:
-    buckets, shown = table.state.layout.buckets, table.state.timeline.visible_summaries()
-    chunks = {chunk.interval for chunk, found in shown.items() if found.rows}
-    if buckets < 2 or not chunks:
+def _fewer_buckets(basis: _Basis) -> Iterator[ReadAdvice]:
+    buckets, needed = basis.table.state.layout.buckets, basis.filled
+    if buckets < 2:
         return
-    size = sum(found.size for found in shown.values()) / len(chunks)
-    needed = max(1, math.ceil(size / table.policy.target_size))
-    command = table.command("compact", "--kind", "major", "--buckets", str(needed))
+    command = basis.table.command("compact", "--kind", "major", "--buckets", str(needed))
 
     def estimate(counts: ReadCounts) -> float:
-        return counts.opened / counts.reads * min(needed / buckets, 1)
+        return basis.opened(counts) * min(needed / buckets, 1)
 
-    change = f"{needed} bucket{'s' if needed > 1 else ''} in a time chunk, not {buckets}"
-    yield from _of_all(summary, estimate, "buckets", change, command)
+    change = f"{counted(needed, 'bucket')} in a time chunk, not {buckets}"
+    yield from _of_all(basis, estimate, "buckets", change, command)
+
+
+def _joined_files(basis: _Basis) -> Iterator[ReadAdvice]:
+    if basis.table.state.table.kind.rules is not None:
+        return
+    command = basis.table.command("compact", "--kind", "minor")
+
+    def estimate(counts: ReadCounts) -> float:
+        return counts.chunks / counts.reads * basis.filled
+
+    yield from _of_all(basis, estimate, "compaction", "small files joined", command)
 
 
 def _of_all(
-    summary: ReadSummary,
-    estimate: Estimate,
-    kind: str,
-    change: str,
-    command: str,
+    basis: _Basis, estimate: Estimate, kind: str, change: str, command: str
 ) -> Iterator[ReadAdvice]:
     """Yield an advice for all reads together."""
-    some = [each for each in summary.shapes.values() if each.faded.opened]
+    some = [each for each in basis.summary.shapes.values() if each.faded.opened]
     reads = sum(each.reads for each in some)
     if not reads:
         return
-    opened = sum(each.reads * _opened(each) for each in some) / reads
-    then = sum(each.reads * min(_opened(each), estimate(each.faded)) for each in some) / reads
+    opened = sum(each.reads * basis.opened(each.faded) for each in some) / reads
+    least = (min(basis.opened(each.faded), estimate(each.faded)) for each in some)
+    then = sum(each.reads * files for each, files in zip(some, least, strict=True)) / reads
     yield ReadAdvice(
         kind=kind,
         change=change,

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable import Table
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.table.read_recorder import ReadRecorder
 from tests.unit.cli.conftest import HOUR_US, NEW_YEAR_US, Facts, Run
 
@@ -86,8 +87,17 @@ def test_a_bloom_filter_for_single_values(run: Run, facts: Facts) -> None:
     assert found["tests"] == "text (equality)"
     assert found["files_estimated"] == pytest.approx(1.19)
     assert after == pytest.approx(found["files_estimated"], abs=0.5)
-    answer = facts("advise", "t")
-    assert "no index" in answer["nothing"]
+    kinds = {each["kind"] for each in facts("advise", "t")["advice"]}
+    assert kinds == {"compaction"}
+
+
+def test_small_files_joined(run: Run, facts: Facts) -> None:
+    """A chunk of small files becomes one file; then there is nothing to advise."""
+    made(run, rows=events(200, 1_000_000), files=8)
+    found, before, after = taken(run, facts, "compaction", of_users)
+    assert (found["files_opened"], before) == (8, 8)
+    assert (found["files_estimated"], after) == (1, 1)
+    assert "1.0 files each now" in facts("advise", "t")["nothing"]
 
 
 def test_a_clustering_and_its_index(run: Run, facts: Facts) -> None:
@@ -102,19 +112,17 @@ def test_a_clustering_and_its_index(run: Run, facts: Facts) -> None:
 
 
 def test_coarser_time_chunks(run: Run, facts: Facts) -> None:
-    """Reads of a day open a file an hour; by days they open two, as they begin at any hour."""
-    hourly = ("--granularity", "hour")
-    made(run, *hourly, rows=events(96, HOUR_US), files=1)
+    """Reads of half a day open a file an hour; by days they open one, or two at midnight."""
+    made(run, "--granularity", "hour", rows=events(48, HOUR_US), files=1)
 
-    def days(table: Table) -> list[Any]:
-        start = pa.scalar(NEW_YEAR_US, pa.timestamp("us")).as_py()
-        hours = [start.replace(day=1 + n // 24, hour=n % 24).isoformat() for n in range(96)]
-        return [table.scan(interval=f"{hours[n]}/{hours[n + 24]}") for n in range(0, 72, 7)]
+    def half_days(table: Table) -> list[Any]:
+        starts = (NEW_YEAR_US + n * HOUR_US for n in range(0, 37, 3))
+        return [table.scan(interval=Interval(at, at + 12 * HOUR_US)) for at in starts]
 
-    found, before, after = taken(run, facts, "granularity", days)
-    assert (found["files_opened"], before) == (24, 24)
-    assert found["files_estimated"] == pytest.approx(1 + 23 / 24, abs=0.01)
-    assert after == pytest.approx(found["files_estimated"], abs=0.2)
+    found, before, after = taken(run, facts, "granularity", half_days)
+    assert (found["files_opened"], before) == (12, 12)
+    assert found["files_estimated"] == pytest.approx(1 + 11 / 24, abs=0.01)
+    assert after == pytest.approx(found["files_estimated"], abs=0.25)
 
 
 def test_fewer_buckets(run: Run, facts: Facts) -> None:
@@ -139,4 +147,4 @@ def test_a_table_without_recorded_reads(run: Run, facts: Facts) -> None:
     assert (answer["advice"], answer["reads"], answer["from"]) == ([], 0, None)
     assert "no read is recorded yet" in answer["nothing"]
     recorded(lambda table: [table.scan()])
-    assert "opened 0.0 files each" in facts("advise", "t")["nothing"]
+    assert "open 0.0 files each now" in facts("advise", "t")["nothing"]
