@@ -1,5 +1,7 @@
 """Facts about reads: sums do not depend on an order, fade, stay small, and come back as written."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +35,7 @@ NAMES = st.sampled_from(["at", "carrier", 'odd "name"', "ä,ö"])
 COUNTS = st.integers(0, 1000).map(float)
 HOURS = st.integers(0, 5).map(lambda n: Interval(n * HOUR_US, (n + 1) * HOUR_US))
 SECRET = "SECRET"
+GOLDEN = Path(__file__).parents[1] / "golden" / "reads" / "20130101T07-0123456789abcdef.json"
 
 shapes = st.builds(
     ReadShape,
@@ -125,3 +128,14 @@ def test_memory_and_objects_stay_small() -> None:
     assert (len(found.shapes), len(found.chunks)) == (MOST_SHAPES, MOST_CHUNKS)
     assert found.unlisted == 2 * (7 + 1)
     assert len(found.encoded()) < 100_000
+
+
+def test_a_golden_object_is_read_and_written() -> None:
+    """The format on disk stays; a later key or format is left to later readers."""
+    data = GOLDEN.read_bytes()
+    found = ReadFacts.decoded(data)
+    assert found is not None
+    assert found.encoded() == data
+    assert [shape.measured for shape in found.shapes] == [True, False]
+    assert ReadFacts.decoded(data.replace(b'"unlisted"', b'"later":1,"unlisted"')) == found
+    assert ReadFacts.decoded(data.replace(b'"format":1', b'"format":2')) is None

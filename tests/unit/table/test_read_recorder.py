@@ -13,8 +13,15 @@ import pytest
 
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.reads.read_facts import FilterKind, ReadFacts
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.repair import plan_repair
+from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.fleet_tables import find_tables
+from airflow_provider_segtable.storage.local import LocalStorage
+from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.read_recorder import FOLDER, ReadRecorder, recorded_reads
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, rows
@@ -220,3 +227,18 @@ def test_a_process_leaves_its_facts_when_it_ends(tmp_path: Path) -> None:
     assert table.state().n == state.n
     assert table.scan().to_arrow().equals(before)
     clean(table.ports)
+
+
+def test_facts_are_no_part_of_the_table(tmp_path: Path, recorder: ReadRecorder) -> None:
+    """Verification, the doctor and a repair find nothing, and a drop leaves none of them."""
+    table = Table(replace(on_disk(tmp_path / "table").ports, reads=recorder))
+    table.scan().to_arrow()
+    recorded(table)
+    assert not verify(table.ports, deep=True).findings
+    assert not examine(table.ports).findings
+    plan = plan_repair(table.ports)
+    assert (plan.doubts, plan.event, plan.lost) == ((), None, ())
+    fleet = read_fleet('[groups.all]\ntables = ["*"]', "fleet.toml")
+    assert find_tables(fleet, lambda _: LocalStorage(tmp_path)).names == ("table",)
+    assert drop(table.ports).kept == ()
+    assert not [*table.ports.storage.list(FOLDER)]
