@@ -13,7 +13,7 @@
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -552,6 +552,15 @@ class MemoryCoordinator:
             if left_s <= 0:
                 return None
             self._clock.sleep(min(POLL_S, left_s))
+
+    def heads(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Return the newest announced event of each table that has one."""
+        self._contact()
+        found: dict[str, int] = {}
+        for table in tables:
+            with self._service.box(table) as box:
+                found[table] = box.head
+        return {table: head for table, head in found.items() if head >= 0}
 
     def claim(
         self, table: str, group: str, name: str, content: Mapping[str, str]

@@ -39,7 +39,7 @@
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -89,6 +89,7 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     children,
     delete_tree,
     encode_lock,
+    read_heads,
     read_strays,
 )
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, SegtableError
@@ -223,6 +224,13 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             self._heads[table].drain()
         head = self._awaited(nodes.head, nodes.read_head, lambda head: head > beyond, wait_s)
         return head if head > beyond else None
+
+    def heads(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Return the newest announced event of each table that has one; requests are pipelined."""
+        nodes = {table: self._nodes(table) for table in tables}
+        for own in [self._heads[table] for table in tables if table in self._heads]:
+            own.drain()
+        return self._retrying(lambda link: read_heads(link, nodes))
 
     def claim(
         self, table: str, group: str, name: str, content: Mapping[str, str]
