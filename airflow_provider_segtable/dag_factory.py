@@ -57,6 +57,9 @@ from airflow_provider_segtable.storage import check_uri
 
 Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
 """When a planner runs."""
+AGAIN: Mapping[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10)}
+"""Tasks without a driver of their own may run twice, and do, when a worker dies: without a retry
+the plans of their run would wait until the planner launches them again, five minutes later."""
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
@@ -251,7 +254,7 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     docs = UPKEEP_DOCS.format(fleet=fleet)
     with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:
         SegtableFleetUpkeepOperator(
-            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id
+            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id, **AGAIN
         )
     return CompactionDags(planner=planner, of_kind=made, upkeep=of_upkeep)
 
@@ -277,6 +280,7 @@ def _emit(plan: BaseOperator) -> None:
     """Make the mapped task that triggers the runs that a planner's task returns."""
     TriggerDagRunOperator.partial(
         task_id="emit",
+        **AGAIN,
         logical_date=None,
         skip_when_already_exists=True,
         map_index_template="{{ task.trigger_run_id }}",
@@ -299,7 +303,7 @@ def _fleet_kind_dag(
         params={"work": Param([], type=["null", "array"], title="Work", description=WORK)},
         **of_dag,
     ) as made:
-        work = SegtableWorkOperator(task_id="work", work=WORK_OF_THE_RUN)
+        work = SegtableWorkOperator(task_id="work", work=WORK_OF_THE_RUN, **AGAIN)
         builds = kind == SegtableIndexOperator.work
         operator = SegtableIndexOperator if builds else SegtableCompactOperator
         operator.partial(
@@ -334,7 +338,7 @@ def _single_dag(
 def _planned(made: DAG, operator: type[BaseOperator], of_task: Mapping[str, Any]) -> DAG:
     """Return a planner's DAG with its tasks: plan, and trigger the runs that carry plans out."""
     with made:
-        _emit(operator(task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task))
+        _emit(operator(task_id="plan", **AGAIN, **of_task))
     return made
 
 

@@ -4,6 +4,7 @@
 2. It leaves its time, and the tables with a failure or damage, in XCom, also if it fails. The next
    run verifies what became due since then, and these tables again. So a damaged table is reported
    until it is repaired, and lets no other one be verified sooner.
+3. A retry is for a worker that died. It would find the same damage, so there is none then.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant
@@ -70,7 +71,9 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             context["ti"].xcom_push(KEPT_UP, {"at": now, "again": again})
         if counts["failed"] or counts["damaged"]:
             told = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
-            raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
+            raise AirflowFailException(
+                f"of {counted(counts['tables'], 'table')} {told}: see the log"
+            )
         return dict(counts)
 
     def _log(self, report: Upkeep) -> None:
