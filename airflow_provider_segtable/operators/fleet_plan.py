@@ -113,6 +113,8 @@ class SegtableFleetPlanOperator(BaseOperator):
                 self.log.warning("%s: not planned: %s", each.name, each.error)
             for miss in each.misses:
                 self.log.warning("%s: misses its objective: %s", each.name, miss)
+        for kind, cost in run.costs.items():
+            self.log.info("%s plans take %s", kind, cost)
         for one in run.plan.chosen:
             size, offer = describe_size(one.offer.size), one.offer
             self.log.info("chosen  %s %s (%s): %s", one.table, offer.plan_id, size, offer.reason)

@@ -31,9 +31,8 @@ from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import HOUR_US, SECOND_US, Instant, iso
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.fleet import (
     Fleet,
     Objective,
@@ -49,14 +48,12 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
     why_look,
 )
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
-    Begun,
     FleetPlan,
-    Offer,
-    TableLook,
     closed,
     frozen,
     plan_fleet,
 )
+from airflow_provider_segtable.planning.fleet.measured_cost import Costs, fleet_costs
 from airflow_provider_segtable.planning.fleet.objectives import (
     Measure,
     Miss,
@@ -64,8 +61,9 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     missed,
     policy_for,
 )
+from airflow_provider_segtable.planning.fleet.table_look import look_of, with_minutes
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
-from airflow_provider_segtable.planning.selection import BRIEFLY, Planned
+from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -153,11 +151,13 @@ def _rank(report: TableReport) -> tuple[bool, float, int, str]:
 class FleetRun:
     """The result of a planner run over a fleet.
 
-    ``looked`` says why each table was looked at that was; ``memory`` is for the next run.
+    ``costs`` are those of the fleet by kind. ``looked`` says why each table was looked at that was;
+    ``memory`` is for the next run.
     """
 
     plan: FleetPlan
     tables: tuple[TableReport, ...]
+    costs: Costs
     dry_run: bool
     looked: Mapping[str, Why] = field(default_factory=dict)
     memory: FleetMemory = field(default_factory=FleetMemory)
@@ -165,7 +165,8 @@ class FleetRun:
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""
         tables = [each.facts() for each in self.tables]
-        return {"dry_run": self.dry_run, "tables": tables, **self.plan.facts()}
+        costs = {kind: cost.facts() for kind, cost in self.costs.items()}
+        return {"dry_run": self.dry_run, "tables": tables, "costs": costs, **self.plan.facts()}
 
 
 def run_fleet(
@@ -201,12 +202,13 @@ def run_fleet(
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda one: _seen(fleet, *one, ports_of, now, dry_run=dry_run), looked.items()
+            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run), looked.items()
         ):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
         kept = {name: each.known for name, each in seen.items() if each.known}
-        plan = plan_fleet(fleet, (each.look for each in kept.values()), now)
+        looks = with_minutes(each.look for each in kept.values())
+        plan = plan_fleet(fleet, looks, now)
         if not dry_run:
             for each in pool.map(
                 lambda one: _requested(fleet, seen[one[0]], one[1], ports_of, now),
@@ -217,6 +219,7 @@ def run_fleet(
     return FleetRun(
         plan=plan,
         tables=worst_first(_report(fleet, each, now) for each in seen.values()),
+        costs=fleet_costs(each.costs for each in looks),
         dry_run=dry_run,
         looked=looked,
         memory=FleetMemory(tables=kept, found=memory.found),
@@ -290,7 +293,7 @@ def _seen(
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
     misses = missed(objective_of(fleet, name), measure)
     known = Remembered(
-        look=_known(name, measure, misses, look, now),
+        look=look_of(name, look.state, look.policy, look.planned, measure, misses, now),
         at=now,
         settings=settings_of_look(fleet, name, now, __version__),
         due=_due(measure, runs.values(), now),
@@ -335,54 +338,6 @@ def _publish_lag(
     found = published_status(ports) if wanted else {}
     lags = (found[name].lag_seconds for name in wanted if name in found)
     return max((lag * SECOND_US for lag in lags if lag is not None), default=None)
-
-
-def _known(
-    name: str, measure: Measure, misses: tuple[Miss, ...], look: Look, now: Instant
-) -> TableLook:
-    """Return what is kept of a look: nothing that grows with the table."""
-    state = look.state
-    summaries = state.timeline.visible_summaries().values()
-    return TableLook(
-        name=name,
-        offers=_offers(state, look.planned, look.policy),
-        begun=_begun(state, now),
-        misses=misses,
-        measure=measure,
-        table_id=state.table.table_id,
-        version=state.n,
-        committed=state.time,
-        files=sum(each.files for each in summaries),
-        bytes=sum(each.size for each in summaries),
-        rows=sum(each.rows for each in summaries),
-    )
-
-
-def _offers(state: State, planned: Planned, policy: Policy) -> tuple[Offer, ...]:
-    return tuple(
-        Offer.of(plan, gain=_gain(plan, planned.gains, policy), since=_since(state, plan))
-        for plan in planned.chosen
-    )
-
-
-def _gain(plan: Plan, gains: Mapping[str, float], policy: Policy) -> float:
-    """Return a plan's gain; a plan over the whole table tidies each of its bytes once."""
-    return gains.get(plan.id, 1.0 + plan.size / policy.target_size)
-
-
-def _since(state: State, plan: Plan) -> Instant:
-    """Return when the newest input was written, or else the newest event."""
-    inputs = (state.timeline.get(each) for each in plan.inputs)
-    return max((each.created for each in inputs if each), default=state.time)
-
-
-def _begun(state: State, now: Instant) -> tuple[Begun, ...]:
-    """Return the plans that count against a budget: pending ones, and those of the last hour."""
-    return tuple(
-        Begun(at=known.requested_at, size=known.plan.size, pending=known.status.pending)
-        for known in state.plans.values()
-        if known.status.pending or now - known.requested_at < HOUR_US
-    )
 
 
 def _requested(

@@ -144,6 +144,12 @@ def _told(run: FleetRun) -> Facts:
         "tables": facts["tables"],
         "chosen": [{**each, "reason": ""} for each in facts["chosen"]],
         "left": [{**each, "reason": ""} for each in facts["left"]],
+        "again": sorted(
+            launch.run_id
+            for table in run.tables
+            for of in table.runs.values()
+            for launch in of.launches
+        ),
     }
 
 

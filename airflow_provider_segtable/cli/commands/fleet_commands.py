@@ -30,6 +30,7 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
 from airflow_provider_segtable.planning.properties import DEFAULT, settings, unset_settings
 
 if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.fleet.measured_cost import Costs
     from airflow_provider_segtable.services.fleet_run import FleetRun
 
 fleets = typer.Typer(
@@ -124,7 +125,6 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
         "file": fleet.file,
         "name": loaded.name,
         "faults": [],
-        "without_effect": without_effect(loaded),
     }
     if offline:
         groups = [{"group": group.name, "globs": list(group.tables)} for group in loaded.groups]
@@ -148,16 +148,6 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
         "complete": found.complete,
         "listings": found.listings,
     }
-
-
-def without_effect(fleet: Fleet) -> list[str]:
-    """Return what a file says that no planner heeds yet."""
-    budgets = {"[budget]": fleet.budget, **{f"group {g.name}": g.quota for g in fleet.groups}}
-    return [
-        f"{name}: task_minutes_per_hour has no effect: no plan's minutes are estimated yet"
-        for name, budget in budgets.items()
-        if budget.task_minutes_per_hour is not None
-    ]
 
 
 MOST_NAMES = 5
@@ -185,8 +175,7 @@ def _some(names: list[str] | None) -> str:
 
 def _warnings(facts: Facts) -> list[Text]:
     empty = [each["group"] for each in facts["groups"] if each.get("tables") == []]
-    told = [*facts["without_effect"]]
-    told += [f"group {name} has no table below {facts['root']}" for name in empty]
+    told = [f"group {name} has no table below {facts['root']}" for name in empty]
     told += [f"table {name} is not there" for name in facts.get("missing", ())]
     if not facts.get("complete", True):
         listings = counted(facts["listings"], "listing")
@@ -276,7 +265,7 @@ def plan_tables(*, fleet: FleetOptions) -> None:
     """
     found = _run(fleet)
     answer = {"file": fleet.file, **found.facts()}
-    print_json(answer) if fleet.as_json else show(_draw_plan(answer))
+    print_json(answer) if fleet.as_json else show(_draw_plan(answer, found.costs))
 
 
 @fleets.command()
@@ -305,7 +294,7 @@ def status(
     if watch is not None:
         _watch(fleet, watch)
     found = _run(fleet)
-    answer = {"file": fleet.file, "tables": found.facts()["tables"]}
+    answer = {"file": fleet.file, **{key: found.facts()[key] for key in ("tables", "costs")}}
     print_json(answer) if fleet.as_json else show(_draw_status(answer))
     raise typer.Exit(Exit.UNCHECKED if any(each.error for each in found.tables) else Exit.DONE)
 
@@ -359,25 +348,28 @@ def _run(fleet: FleetOptions, memory: FleetMemory | None = None, *, bar: bool = 
     return replace(run, memory=replace(run.memory, found=found))
 
 
-def _draw_plan(facts: Facts) -> RenderableType:
+def _draw_plan(facts: Facts, costs: "Costs") -> RenderableType:
     parts: list[RenderableType] = []
-    columns = ("table", "kind", "segments", "size", "interval", "reason")
-    begins = grid("Begins now", *columns, right=("segments", "size"))
+    columns = ("table", "kind", "segments", "size", "minutes", "interval", "reason")
+    right = ("segments", "size", "minutes")
+    begins = grid("Begins now", *columns, right=right)
     for each in facts["chosen"]:
         begins.add_row(*_offer(each), Text(each["reason"]))
-    waits = grid("Left", *columns, "code", right=("segments", "size"))
+    waits = grid("Left", *columns, "code", right=right)
     for each in facts["left"]:
         until = f"; until {short_time(each['until'])}" if each["until"] else ""
         waits.add_row(*_offer(each), Text(f"{each['left']}{until}"), Text(each["code"]))
     parts += [begins] if facts["chosen"] else [Text("Nothing begins now.")]
     parts += [waits] if facts["left"] else []
+    parts += [Text(f"{kind} plans take {cost}", style="dim") for kind, cost in costs.items()]
     return Group(*parts, *_unread(facts))
 
 
 def _offer(facts: Facts) -> tuple[Text, ...]:
     cells = (
         *(facts["table"], facts["kind"], f"{facts['segments']:,}"),
-        *(describe_size(facts["bytes"]), short_interval(facts["interval"])),
+        *(describe_size(facts["bytes"]), f"{facts['minutes']:.2g}"),
+        short_interval(facts["interval"]),
     )
     return tuple(map(Text, cells))
 

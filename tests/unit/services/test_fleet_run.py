@@ -1,6 +1,7 @@
 """A planner run over many tables: one decision within a budget; no table delays others."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,8 @@ from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory, Why
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
 from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.services.attempt import Done, Job, in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
 from airflow_provider_segtable.services.publishing import publish_all
@@ -49,6 +52,19 @@ class Lake:
         for turn in range(files):
             Table(self.tables[name]).append(rows(turn).slice(0, 1))
 
+    def compact(self, name: str, seconds: float) -> None:
+        """Complete the pending plans of a table, each so long after it began."""
+        ports = self.tables[name]
+
+        def slowly(jobs: Sequence[Job]) -> Iterator[Done]:
+            self.clock.advance(seconds / len(jobs))
+            yield from in_process(ports.files)(jobs)
+
+        pending = Table(ports).state().pending_plans()
+        assert pending
+        for known in pending:
+            compact(ports, (known.plan.id,), slowly)
+
     def ports(self, name: str) -> AbstractContextManager[TableContext]:
         """Open a table."""
         if name in self.broken:
@@ -60,11 +76,16 @@ class Lake:
         return _Counted(self.tables[name].storage, self.requests)
 
     def run(
-        self, text: str = "", *, dry_run: bool = False, memory: FleetMemory = NOTHING
+        self,
+        text: str = "",
+        *,
+        dry_run: bool = False,
+        only: Sequence[str] = TABLES,
+        memory: FleetMemory = NOTHING,
     ) -> FleetRun:
-        """Plan all tables."""
+        """Plan all tables, or some."""
         now = self.clock.now()
-        return run_fleet(fleet(text), TABLES, self.ports, now, memory=memory, dry_run=dry_run)
+        return run_fleet(fleet(text), only, self.ports, now, memory=memory, dry_run=dry_run)
 
     def versions(self) -> dict[str, int]:
         """Return the newest event of each table."""
@@ -190,6 +211,23 @@ def test_what_no_worker_has_begins_neither_in_a_freeze_nor_outside_of_a_window(
     assert again == requested
 
 
+def test_minutes_are_those_that_plans_of_the_kind_took(lake: Lake) -> None:
+    """They limit an hour of the fleet, also for tables that never had a plan; the error is told."""
+    for turn in range(4):
+        lake.append("a/calm", 4)
+        lake.run(only=("a/calm",))
+        lake.compact("a/calm", 120 if turn < 3 else 240)
+        lake.clock.advance(3_600)
+    cost = lake.run(dry_run=True).costs["minor"]
+    assert (cost.runs, cost.error) == (4, pytest.approx(0.5, abs=0.01))
+    assert cost.seconds(1_000) == pytest.approx(120, rel=0.01)
+    found = lake.run("[budget]\ntask_minutes_per_hour = 3")
+    assert [each.offer.minutes for each in found.plan.chosen] == [pytest.approx(2, rel=0.01)]
+    (left,) = found.plan.left
+    assert left.code is Code.FLEET_MINUTES
+    assert "needs 2 task minutes; the fleet has begun 2 of 3 an hour" in left.reason
+
+
 def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:
     """It is measured for a table that publishes, and for no other."""
     text = '[objective]\npublish_lag = "5m"\n[tables."b/other".properties]\npublish.delta = true'
@@ -199,6 +237,12 @@ def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:
     misses = {each.name: each.misses for each in lake.run(text, dry_run=True).tables}
     (miss,) = misses.pop("b/other")
     assert (miss.name, round(miss.found / 60_000_000)) == ("publish_lag", 10)
+    before = lake.run(text, dry_run=True).memory
+    lake.clock.advance(60)
+    again = lake.run(text, dry_run=True, memory=before)
+    assert again.looked == {"b/other": Why.DUE}
+    (grown,) = next(each.misses for each in again.tables if each.name == "b/other")
+    assert round((grown.found - miss.found) / 60_000_000) == 1
     assert not any(misses.values())
 
 
