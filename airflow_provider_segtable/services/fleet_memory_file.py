@@ -84,8 +84,9 @@ def _head(fleet: str) -> list[Any]:
 
 # Values as plain JSON, by their declared types
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return [_plain(getattr(value, name)) for name in _names(type(value))]
+    kind: Any = type(value)
+    if is_dataclass(kind):
+        return [_plain(getattr(value, name)) for name in _names(kind)]
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
@@ -112,10 +113,17 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda plain: {key: read(each) for key, each in plain.items()}
     if not is_dataclass(hint):
         return lambda plain: plain
-    names, readers = _names(hint), tuple(map(_reader, _hints(hint).values()))
-    return lambda plain: hint(
-        **{name: read(each) for name, read, each in zip(names, readers, plain, strict=True)}
-    )
+    return _dataclass_reader(hint)
+
+
+def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
+    names, readers = _names(kind), tuple(map(_reader, _hints(kind).values()))
+
+    def read(plain: Any) -> Any:
+        pairs = zip(names, readers, plain, strict=True)
+        return kind(**{name: of_field(each) for name, of_field, each in pairs})
+
+    return read
 
 
 def _hints(kind: Any) -> dict[str, Any]:
