@@ -34,9 +34,16 @@ def memory_path(fleet: str) -> str:
     return f"{FOLDER}/{fleet}/memory"
 
 
-def read_memory(storage: Storage, fleet: str) -> FleetMemory:
-    """Return what the last planner of a fleet remembered; an empty memory if there is none."""
+def read_memory(storage: Storage | None, fleet: str) -> FleetMemory:
+    """Return what the last planner of a fleet remembered; an empty memory if there is none.
+
+    Args:
+        storage: the root of the fleet's tables; None if they have none in common.
+        fleet: the name of the fleet.
+    """
     path = memory_path(fleet)
+    if storage is None:
+        return FleetMemory()
     try:
         return decode_memory(storage.read(path), fleet)
     except NotFound:
@@ -46,10 +53,11 @@ def read_memory(storage: Storage, fleet: str) -> FleetMemory:
     return FleetMemory()
 
 
-def write_memory(storage: Storage, fleet: str, memory: FleetMemory) -> None:
-    """Keep a memory for the next planner; a failure is logged."""
+def write_memory(storage: Storage | None, fleet: str, memory: FleetMemory) -> None:
+    """Keep a memory for the next planner, as ``read_memory`` finds it; a failure is logged."""
     try:
-        storage.replace(memory_path(fleet), encode_memory(memory, fleet))
+        if storage is not None:
+            storage.replace(memory_path(fleet), encode_memory(memory, fleet))
     except (SegtableError, OSError) as error:
         _LOG.warning("the memory of fleet %s is not kept: %s", fleet, error)
 
@@ -85,7 +93,7 @@ def _head(fleet: str) -> list[Any]:
 # Values as plain JSON, by their declared types
 def _plain(value: Any) -> Any:
     kind: Any = type(value)
-    if is_dataclass(kind):
+    if hasattr(kind, "__dataclass_fields__"):
         return [_plain(getattr(value, name)) for name in _names(kind)]
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
