@@ -3,7 +3,7 @@
 The faults and their boundaries are those of ``testing.faulty``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -103,6 +103,13 @@ class FaultyCoordinator:
         """Wait for an announcement."""
         self.actor.require_alive()
         return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
+
+    def wait_heads(
+        self, tables: Collection[str], *, seen: Mapping[str, int], wait_s: float
+    ) -> Mapping[str, int]:
+        """Wait for announcements of several tables."""
+        self.actor.require_alive()
+        return self.inner.wait_heads(tables, seen=seen, wait_s=wait_s)
 
     def claim(self, table: str, group: str, name: str, content: Mapping[str, str]) -> Claim | None:
         """Claim a name, or fail."""
