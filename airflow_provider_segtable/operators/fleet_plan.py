@@ -6,7 +6,6 @@ settings do not fit, is logged as a warning and delays no other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -14,14 +13,14 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
+from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.emission import Located, fleet_emissions
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
-from airflow_provider_segtable.services.fleet_tables import FoundTables, find_tables, load_fleet
-from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.services.fleet_tables import FoundTables
 from airflow_provider_segtable.storage.local import SystemClock
 
 
@@ -111,23 +110,6 @@ class SegtableFleetPlanOperator(BaseOperator):
             plan_id = left.offer.plan.id
             self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
         self.log.info("::endgroup::")
-
-
-def fleet_of(file: str, place: Place) -> tuple[Fleet, Place]:
-    """Read a fleet file, with the connection's options for object stores.
-
-    Returns:
-        The fleet, and the connection's settings with the root of the fleet's tables: the
-        connection's, or else the file's.
-    """
-    fleet = load_fleet(file, dict(place.storage_options))
-    return fleet, replace(place, root=place.root or fleet.root)
-
-
-def tables_of(fleet: Fleet, place: Place) -> FoundTables:
-    """Find the tables of a fleet below its root."""
-    options = place.storage_options
-    return find_tables(fleet, lambda uri: open_storage(uri or place.root, options))
 
 
 def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]:

@@ -13,8 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant, instant
 from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
+from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.fleet_plan import fleet_of, tables_of
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.storage.local import SystemClock
 
