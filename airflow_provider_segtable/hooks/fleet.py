@@ -1,4 +1,4 @@
-"""Find a fleet's tables through a connection: for operators, and for the trigger that watches them."""
+"""Find a fleet's tables through a connection, for operators and for the trigger that watches."""
 
 from dataclasses import replace
 
