@@ -5,7 +5,7 @@
 2. Each round appends to one table, which makes a compaction due, and waits until that is completed.
    The next round begins after a pause, as the trigger fires at most once in five seconds.
 3. The times are those of Airflow's database and of the table's log: the wake-up is stored, the
-   planner's task begins and ends, the compaction's task begins, the plan is in flight and completed.
+   planner's task begins and ends, the compaction's task begins, its plan begins and is completed.
    Reported are medians and the 95th percentile of the seconds since the commit.
 
 Goal: the compaction's task begins within 6 s, at the median.
@@ -137,18 +137,13 @@ def one_round(airflow: AirflowStack, table: Table) -> Mapping[str, float]:
 def times_of(database: Path, since: datetime) -> tuple[int, int, int, int]:
     """Return the times of Airflow's steps since a commit, in microseconds."""
     text = since.strftime("%Y-%m-%d %H:%M:%S.%f")
+    woken = "SELECT min(timestamp) FROM asset_event WHERE timestamp > ?"
     begun = "SELECT min(start_date) FROM task_instance WHERE dag_id = ? AND start_date > ?"
     ended = "SELECT min(end_date) FROM task_instance WHERE task_id = 'plan' AND start_date > ?"
+    asked = ((woken, [text]), (begun, [PLANNER, text]), (ended, [text]), (begun, [MINOR, text]))
     with closing(sqlite3.connect(database, timeout=60)) as connection:
-        rows = (
-            connection.execute(
-                "SELECT min(timestamp) FROM asset_event WHERE timestamp > ?", [text]
-            ),
-            connection.execute(begun, [PLANNER, text]),
-            connection.execute(ended, [text]),
-            connection.execute(begun, [MINOR, text]),
-        )
-        found = [datetime.fromisoformat(row.fetchone()[0]).replace(tzinfo=UTC) for row in rows]
+        rows = [connection.execute(*each).fetchone()[0] for each in asked]
+    found = [datetime.fromisoformat(row).replace(tzinfo=UTC) for row in rows]
     event, planner, planned, minor = (round(at.timestamp() * SECOND_US) for at in found)
     return event, planner, planned, minor
 
