@@ -32,6 +32,7 @@ Which plans are still to do, and how the others ended:
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from threading import Thread
 from typing import Any, ClassVar
 
@@ -50,6 +51,7 @@ from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
     refused_at_once,
+    same_task,
     task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
@@ -316,14 +318,9 @@ class SegtablePlansOperator(SegtableSparkOperator):
             thread.join(CANCEL_S)
 
     def _cancel(self, place: Place, plan_ids: Sequence[str], author: str) -> None:
-        task = task_of(author)
+        why = f"the task {task_of(author) or author} was ended"
         with place.table_ports(self.table, author=author) as ports:
-            cancelled = cancel(
-                ports,
-                plan_ids,
-                lambda other: task_of(other) == task,
-                f"the task {task or author} was ended",
-            )
+            cancelled = cancel(ports, plan_ids, partial(same_task, author), why)
         self.log.warning("cancelled: %s", ", ".join(cancelled) or "no plan, all have ended")
 
     # ---- each operator's part ---------------------------------------------------------------
@@ -406,8 +403,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
 
     def _revive(self, ports: TableContext, plan_ids: Sequence[str]) -> None:
         """Request plans again that an earlier try of this task cancelled."""
-        task = task_of(ports.author)
-        revived = revive(ports, plan_ids, lambda other: bool(task) and task_of(other) == task)
+        revived = revive(ports, plan_ids, partial(same_task, ports.author))
         if revived:
             self.log.info("requested again after they were cancelled: %s", ", ".join(revived))
 
