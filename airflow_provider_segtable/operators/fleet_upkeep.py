@@ -6,17 +6,19 @@ The task does everything that it can, and fails at the end if a step failed or a
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant, instant
-from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.storage.local import SystemClock
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.health.fleet_upkeep import Upkeep
 
 LONGEST_GAP = timedelta(days=7)
 """So far back a run makes up for missed ones; each table has its moment once in this time."""
@@ -49,6 +51,9 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
+        # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
+        from airflow_provider_segtable.health.fleet_upkeep import keep_up
+
         counts = Counter(tables=0, left=0, failed=0, damaged=0)
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
@@ -62,7 +67,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
         return dict(counts)
 
-    def _log(self, report: Upkeep) -> None:
+    def _log(self, report: "Upkeep") -> None:
         if report.left:
             self.log.info("%s: left: %s", report.table, report.left)
         for line in report.done:
@@ -74,7 +79,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             self.log.error("%s: %s. %s", report.table, what, each.do)
 
 
-def _counts(report: Upkeep) -> dict[str, int]:
+def _counts(report: "Upkeep") -> dict[str, int]:
     return {
         "tables": 1,
         "left": bool(report.left),
