@@ -25,9 +25,9 @@
    ``{"index": name}`` builds that index, and without a conf all indexes of the table. The form
    *Trigger* asks for these values, and each DAG has a page of documentation.
 4. The DAGs of a fleet are as many as those of one table. A run is for one table; its id and its
-   note name it. The planner triggers the runs in its own task (``operators.dag_runs``), and is woken
-   by commits to any of the tables (``triggers.fleet``). The fleet file is read when the planner
-   runs, or is woken: parsing the DAG file reads no table, no storage and no ZooKeeper::
+   note name it. The planner triggers the runs in its own task (``operators.dag_runs``), and is
+   woken by commits to any of the tables (``triggers.fleet``). Parsing the DAG file reads no fleet
+   file, no table, no storage and no ZooKeeper::
 
        fleet_dags(Path(__file__).with_name("fleet.toml"))
 """

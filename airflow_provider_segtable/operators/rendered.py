@@ -72,7 +72,7 @@ def task_of(author: str) -> str:
 
 def same_task(author: str, other: str) -> bool:
     """Return whether two authors are tries of one task, or are the same process."""
-    return author == other or bool(task_of(author)) and task_of(author) == task_of(other)
+    return author == other or task_of(author) == task_of(other) != ""
 
 
 # Links of a task
