@@ -572,6 +572,11 @@ class MemoryCoordinator:
                 return found
             self._clock.sleep(min(POLL_S, left_s))
 
+    def heads(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Return the newest announced event of each table that has one."""
+        self._contact()
+        return {table: n for table, n in self._service.heads(tables).items() if n >= 0}
+
     def claim(
         self, table: str, group: str, name: str, content: Mapping[str, str]
     ) -> MemoryClaim | None:

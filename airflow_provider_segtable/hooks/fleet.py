@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-from airflow_provider_segtable.services.fleet_tables import FoundTables, find_tables, load_fleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
+from airflow_provider_segtable.services.fleet_tables import load_fleet, tables_again
 from airflow_provider_segtable.storage import open_storage
 
 
@@ -19,7 +21,7 @@ def fleet_of(file: str, place: Place) -> tuple[Fleet, Place]:
     return fleet, replace(place, root=place.root or fleet.root)
 
 
-def tables_of(fleet: Fleet, place: Place) -> FoundTables:
-    """Find the tables of a fleet below its root."""
+def tables_of(fleet: Fleet, place: Place, before: FoundTables | None, now: Instant) -> FoundTables:
+    """Find the tables of a fleet below its root, unless they were found some minutes ago."""
     options = place.storage_options
-    return find_tables(fleet, lambda uri: open_storage(uri or place.root, options))
+    return tables_again(fleet, lambda uri: open_storage(uri or place.root, options), before, now)

@@ -155,21 +155,18 @@ class Place:
     def ports_of_tables(self, *, author: str | None = None) -> Iterator[PortsOf]:
         """Give what opens the ports of any table, from any thread, in one session with ZooKeeper.
 
-        A table's ports are opened once. The session ends at the end.
+        A table's ports are opened anew each time, as they keep the table's state. The session ends
+        at the end.
         """
-        mutex, opened = Lock(), dict[str, TableContext]()
+        mutex, opened = Lock(), list[TableContext]()
         with ExitStack() as session:
 
             def ports_of(table: str) -> AbstractContextManager[TableContext]:
                 with mutex:
-                    if table not in opened:
-                        first = next(iter(opened.values()), None)
-                        opened[table] = (
-                            first.at(self.uri(table))
-                            if first
-                            else session.enter_context(self.table_ports(table, author=author))
-                        )
-                    return nullcontext(opened[table])
+                    if not opened:
+                        first = self.table_ports(table, author=author)
+                        opened.append(session.enter_context(first))
+                return nullcontext(opened[0].at(self.uri(table)))
 
             yield ports_of
 

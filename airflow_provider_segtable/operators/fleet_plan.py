@@ -6,7 +6,9 @@ plan is requested once, and is in one run as long as that waits. A table that ca
 whose settings do not fit, is logged as a warning and delays no other.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from logging import INFO, WARNING
 from typing import Any, ClassVar
 
@@ -21,8 +23,10 @@ from airflow_provider_segtable.operators.emission import Located, emissions
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
-from airflow_provider_segtable.services.fleet_tables import FoundTables
+from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
+from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
+from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
+from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 
 
@@ -65,9 +69,15 @@ class SegtableFleetPlanOperator(BaseOperator):
         with refused_at_once(f"planning the fleet {self.fleet}"):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
-            found = tables_of(fleet, place)
+            storage = open_storage(place.root, place.storage_options) if place.root else None
+            now, before = SystemClock().now(), NOTHING
+            if storage is not None:
+                before = read_memory(storage, fleet.name)
+            found = tables_of(fleet, place, before.found, now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                run = run_fleet(fleet, found.names, ports_of, SystemClock().now())
+                run = run_fleet(fleet, found.names, ports_of, now, memory=before)
+            if storage is not None:
+                write_memory(storage, fleet.name, replace(run.memory, found=found))
         self._log_run(fleet, found, run)
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
         launches = _launches(run, str if connected.root else place.uri)
@@ -100,6 +110,8 @@ class SegtableFleetPlanOperator(BaseOperator):
     def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
         tables = counted(len(found.names), "table")
         self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
+        for why, count in Counter(run.looked.values()).items():
+            self.log.info("%s looked at: %s", counted(count, "table"), why.value)
         if not found.complete:
             self.log.warning("the search for tables was cut short: name folders in the globs")
         for name in sorted(set(fleet.tables).difference(found.names)):
@@ -109,13 +121,15 @@ class SegtableFleetPlanOperator(BaseOperator):
                 self.log.warning("%s: not planned: %s", each.name, each.error)
             for miss in each.misses:
                 self.log.warning("%s: misses its objective: %s", each.name, miss)
+        for kind, cost in run.costs.items():
+            self.log.info("%s plans take %s", kind, cost)
         for one in run.plan.chosen:
-            size, plan = describe_size(one.offer.plan.size), one.offer.plan
-            self.log.info("chosen  %s %s (%s): %s", one.table, plan.id, size, plan.reason)
+            size, offer = describe_size(one.offer.size), one.offer
+            self.log.info("chosen  %s %s (%s): %s", one.table, offer.plan_id, size, offer.reason)
         self.log.info("::group::left, with reasons (%d)", len(run.plan.left))
         for left in run.plan.left:
             until = "" if left.until is None else f"; until {iso(left.until)}"
-            plan_id = left.offer.plan.id
+            plan_id = left.offer.plan_id
             self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
         self.log.info("::endgroup::")
 

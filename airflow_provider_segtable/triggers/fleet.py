@@ -186,7 +186,7 @@ class _Fleet:
     def _find(self) -> None:
         """Find the tables, and the ids of those that are new."""
         fleet, self._place = fleet_of(self._trigger.fleet, self._place)
-        found = set(tables_of(fleet, self._place).names)
+        found = set(tables_of(fleet, self._place, None, self._clock.now()).names)
         self._names = {table: name for table, name in self._names.items() if name in found}
         new = sorted(found.difference(self._names.values()))
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -483,6 +483,8 @@ def test_a_commit_to_a_table_of_a_fleet_is_planned_and_compacted(
 ) -> None:
     """By anyone; a paused DAG is said, then waited for; a broken table is said, and delays none."""
     clicks = Flights((flights.root / fleet_stack.CLICKS).parent, flights.zookeeper)
+    for run in eventually(lambda: stack.runs(fleet_stack.PLANNER) or None, "its first run"):
+        succeeded(stack, fleet_stack.PLANNER, run.run_id)
     clicks.append(1)
     (run,) = eventually(lambda: stack.runs(fleet_stack.MINOR) or None, "a run of the fleet")
     assert run.run_id.startswith("minor__lake.clicks.flights__")

@@ -434,6 +434,18 @@ def test_the_head_is_monotone(world: World) -> None:
     assert client.wait_head(TABLE, beyond=5, wait_s=0.02) is None
 
 
+def test_the_heads_of_many_tables_are_read_together(world: World) -> None:
+    """By any client; a table of which nothing was announced has none."""
+    client = world.client()
+    for n in range(40):
+        client.announce(f"{TABLE}-{n}", n)
+    client.announce(f"{TABLE}-7", 5)
+    every = [f"{TABLE}-{n}" for n in range(41)]
+    assert client.heads(every) == {f"{TABLE}-{n}": n for n in range(40)}
+    assert world.client().heads([f"{TABLE}-7", "never-seen"]) == {f"{TABLE}-7": 7}
+    assert client.heads([]) == {}
+
+
 def test_an_announcement_wakes_who_waits(world: World) -> None:
     """Waiting for the head ends with the announcement of an event beyond."""
     client = world.client()

@@ -37,7 +37,7 @@ Nodes that segtable cannot read (damaged, made by hand, or by a newer segtable):
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -524,6 +524,19 @@ class Nodes:
             if link.call(client.exists_async, self.head, watch=ring):
                 return int(link.call(client.get_async, self.head)[0])
         return -1
+
+
+def read_heads(link: Link, tables: Mapping[str, Nodes]) -> dict[str, int]:
+    """Return the newest announced event of each table; without those that have none.
+
+    All requests are sent before the first answer is awaited.
+    """
+    begun = {name: link.begin(link.client.get_async, at.head) for name, at in tables.items()}
+    found: dict[str, int] = {}
+    for name, call in begun.items():
+        with suppress(NoNodeError, ValueError):  # the next announcement overwrites bad data
+            found[name] = int(link.wait(call)[0])
+    return found
 
 
 # Nodes that segtable cannot read

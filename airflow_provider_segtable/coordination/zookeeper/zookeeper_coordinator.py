@@ -89,6 +89,7 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     children,
     delete_tree,
     encode_lock,
+    read_heads,
     read_strays,
 )
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, SegtableError
@@ -242,6 +243,13 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             if found or left_s <= 0:
                 return found
             watched.bell.wait(rung, left_s)
+
+    def heads(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Return the newest announced event of each table that has one; requests are pipelined."""
+        nodes = {table: self._nodes(table) for table in tables}
+        for own in [self._heads[table] for table in tables if table in self._heads]:
+            own.drain()
+        return self._retrying(lambda link: read_heads(link, nodes))
 
     def claim(
         self, table: str, group: str, name: str, content: Mapping[str, str]

@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.counted import MIB, counted, describe_size
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.quantities import describe_duration
-from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
+from airflow_provider_segtable.core.time import HOUR_US, Instant, Interval, iso
 from airflow_provider_segtable.planning.fleet.fleet import (
     Budget,
     Fleet,
@@ -39,7 +39,8 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     priority_of,
     windows_of,
 )
-from airflow_provider_segtable.planning.fleet.objectives import Miss
+from airflow_provider_segtable.planning.fleet.measured_cost import Costs
+from airflow_provider_segtable.planning.fleet.objectives import Measure, Miss
 
 URGENT = 4.0
 AGEING_H = 1.0
@@ -67,41 +68,94 @@ class Code(StrEnum):
 # What tables offer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A worthwhile plan of a table.
+    """A worthwhile plan of a table: what ranking, limits and reports need of it.
+
+    It holds no input, so that the offers of a thousand tables are small.
 
     Attributes:
-        plan: the plan; its size is the cost in bytes.
+        plan_id: a function of the plan's inputs.
+        kind: of the plan.
+        interval: of the plan.
+        inputs: number of segments.
+        size: bytes of the inputs: the cost.
+        outputs: expected number of segments.
+        reason: why the plan is worthwhile.
         gain: in segments (``planning.selection``).
         since: when its newest input was written: it waits at least since then.
-        minutes: expected minutes of a task; no service estimates them yet.
-        rests_until: a run there gained little, so no plan begins before; no service says so yet.
+        minutes: expected minutes of a task (``planning.fleet.measured_cost``).
+        rests_until: runs there gained little, so no plan begins before (``planning.fleet.rests``).
     """
 
-    plan: Plan
+    plan_id: str
+    kind: str
+    interval: Interval
+    inputs: int
+    size: int
+    outputs: int
+    reason: str
     gain: float
     since: Instant
     minutes: float = 0.0
     rests_until: Instant | None = None
 
+    @staticmethod
+    def of(
+        plan: Plan, *, gain: float, since: Instant, rests_until: Instant | None = None
+    ) -> "Offer":
+        """Return the offer of a plan."""
+        return Offer(
+            plan_id=plan.id,
+            kind=str(plan.kind),
+            interval=plan.interval,
+            inputs=len(plan.inputs),
+            size=plan.size,
+            outputs=plan.outputs,
+            reason=plan.reason,
+            gain=gain,
+            since=since,
+            rests_until=rests_until,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A plan that was requested: when, its bytes and minutes, and whether it is pending still."""
+    """A plan that was requested: when, its bytes and minutes, and whether it is still pending."""
 
     at: Instant
     size: int
+    kind: str = ""
     minutes: float = 0.0
     pending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """What the planner knows about one table."""
+    """What the planner knows about one table at one version.
+
+    Attributes:
+        name: below the root, or a URI.
+        offers: its worthwhile plans.
+        begun: plans that are pending, or were requested of late.
+        misses: aims that it misses, the worst first.
+        measure: what its objective asks for.
+        costs: how long its plans took, by kind.
+        table_id: by which its versions are announced.
+        version: its newest event, and ``committed`` the time of it.
+        files, bytes, rows: of all visible segments.
+    """
 
     name: str
     offers: tuple[Offer, ...] = ()
     begun: tuple[Begun, ...] = ()
     misses: tuple[Miss, ...] = ()
+    measure: Measure = field(default_factory=Measure)
+    costs: Costs = field(default_factory=dict)
+    table_id: str = ""
+    version: int = -1
+    committed: Instant = 0
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
 
 
 # The decision
@@ -160,7 +214,7 @@ def plan_fleet(fleet: Fleet, looks: Iterable[TableLook], now: Instant) -> FleetP
             for look in tables
             for offer in look.offers
         ),
-        key=lambda each: (-each.score, each.table, each.offer.plan.id),
+        key=lambda each: (-each.score, each.table, each.offer.plan_id),
     )
     chosen: list[Chosen] = []
     left: list[Left] = []
@@ -175,16 +229,16 @@ def plan_fleet(fleet: Fleet, looks: Iterable[TableLook], now: Instant) -> FleetP
 
 
 def _facts(table: str, offer: Offer) -> Facts:
-    plan = offer.plan
     return {
         "table": table,
-        "plan": plan.id,
-        "kind": str(plan.kind),
-        "interval": str(plan.interval),
-        "segments": len(plan.inputs),
-        "bytes": plan.size,
+        "plan": offer.plan_id,
+        "kind": offer.kind,
+        "interval": str(offer.interval),
+        "segments": offer.inputs,
+        "bytes": offer.size,
         "gain": offer.gain,
-        "reason": plan.reason,
+        "minutes": round(offer.minutes, 3),
+        "reason": offer.reason,
     }
 
 
@@ -193,7 +247,7 @@ def _score(fleet: Fleet, look: TableLook, offer: Offer, now: Instant) -> float:
     ageing = math.exp2(min(waited_h / AGEING_H, _MOST_DOUBLINGS))
     worst = max((miss.times for miss in look.misses), default=0.0)
     urgency = URGENT * min(worst, _MOST_TIMES) if look.misses else 1.0
-    per_cost = offer.gain / (1 + offer.plan.size / MIB)
+    per_cost = offer.gain / (1 + offer.size / MIB)
     return per_cost * priority_of(fleet, look.name) * urgency * ageing
 
 
@@ -267,8 +321,16 @@ class _Accounts:
 
     def begin(self, table: str, offer: Offer) -> None:
         """Count an offer that was chosen."""
-        begun = Begun(at=self._now, size=offer.plan.size, minutes=offer.minutes, pending=True)
-        self._count(table, begun)
+        self._count(
+            table,
+            Begun(
+                at=self._now,
+                size=offer.size,
+                kind=offer.kind,
+                minutes=offer.minutes,
+                pending=True,
+            ),
+        )
 
     def obstacle(self, table: str, offer: Offer) -> Left | None:
         """Return what is in an offer's way, if anything is."""
@@ -288,7 +350,7 @@ class _Accounts:
         return (self._groups[group.name], self._all) if group else (self._all,)
 
     def _closed(self, table: str, offer: Offer) -> Obstacle | None:
-        now, shut = self._now, closed(self._fleet, table, offer.plan.kind, self._now)
+        now, shut = self._now, closed(self._fleet, table, offer.kind, self._now)
         if shut is not None:
             return shut
         if offer.rests_until is not None and now < offer.rests_until:
@@ -324,13 +386,13 @@ class _Accounts:
                 self._keep_free(account, table, offer)
                 return found
         kept = next((account for account in accounts if account.kept_for), None)
-        if kept is None or not offer.plan.size:
+        if kept is None or not offer.size:
             return None
         reason = f"the hour's bytes of {kept.of} are kept for {kept.kept_for}"
         return Code.KEPT_FREE, reason, None
 
     def _over(self, account: _Account, offer: Offer, *, in_group: bool) -> Obstacle | None:
-        size, limit = offer.plan.size, account.budget.bytes_per_hour
+        size, limit = offer.size, account.budget.bytes_per_hour
         if limit is not None and account.bytes and account.bytes + size > limit:
             code = Code.GROUP_BYTES if in_group else Code.FLEET_BYTES
             used, of = describe_size(account.bytes), describe_size(limit)
@@ -351,8 +413,8 @@ class _Accounts:
     def _keep_free(self, account: _Account, table: str, offer: Offer) -> None:
         waited_h = (self._now - offer.since) / HOUR_US
         if waited_h >= PATIENCE_H and not account.kept_for:
-            size, waits = describe_size(offer.plan.size), describe_duration(self._now - offer.since)
-            account.kept_for = f"plan {offer.plan.id} of {table}, {size}, which waits for {waits}"
+            size, waits = describe_size(offer.size), describe_duration(self._now - offer.since)
+            account.kept_for = f"plan {offer.plan_id} of {table}, {size}, which waits for {waits}"
 
 
 def _at_once(plans: int, of: str) -> str:

@@ -111,6 +111,11 @@ class FaultyCoordinator:
         self.actor.require_alive()
         return self.inner.wait_heads(tables, seen=seen, wait_s=wait_s)
 
+    def heads(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Read announcements, or fail."""
+        self.boundary("before heads")
+        return self.inner.heads(tables)
+
     def claim(self, table: str, group: str, name: str, content: Mapping[str, str]) -> Claim | None:
         """Claim a name, or fail."""
         self.boundary("before claim")

@@ -40,7 +40,7 @@ def fleet(text: str = "") -> Fleet:
 def offer(name: str, size_mib: float = 1, *, gain: float = 10, waited_h: float = 0) -> Offer:
     """Return an offer by the id of its plan."""
     plan = replace(PLAN, id=name, size=round(size_mib * MIB))
-    return Offer(plan=plan, gain=gain, since=NOON - round(waited_h * HOUR_US))
+    return Offer.of(plan, gain=gain, since=NOON - round(waited_h * HOUR_US))
 
 
 def look(table: str, *offers: Offer, begun: Iterable[Begun] = ()) -> TableLook:
@@ -56,12 +56,12 @@ def begun(size_mib: float, minutes_ago: float, *, pending: bool = False) -> Begu
 
 def chosen(planned: FleetPlan) -> list[str]:
     """Return the plans that begin, best first."""
-    return [each.offer.plan.id for each in planned.chosen]
+    return [each.offer.plan_id for each in planned.chosen]
 
 
 def codes(planned: FleetPlan) -> dict[str, Code]:
     """Return why each other plan is left."""
-    return {each.offer.plan.id: each.code for each in planned.left}
+    return {each.offer.plan_id: each.code for each in planned.left}
 
 
 def test_without_limits_everything_begins_the_best_first() -> None:
@@ -211,7 +211,7 @@ def test_each_offer_is_chosen_or_left_within_all_limits(
     every = Counter([*chosen(planned), *codes(planned)])
     assert every == Counter(f"p{n}" for n in range(len(wanted)))
     hour = sum(s for _, s, ago in before if ago < 60)
-    new = [each.offer.plan.size / MIB for each in planned.chosen]
+    new = [each.offer.size / MIB for each in planned.chosen]
     assert not new or hour + sum(new) <= 20 or (not hour and len(new) == 1)
     pending = Counter(f"g/{t}" for t, _, ago in before if not ago % 2)
     counts = Counter(each.table for each in planned.chosen)
@@ -237,5 +237,5 @@ def test_nothing_starves(seed: int) -> None:
         planned = plan_fleet(found, looks, now)
         if "large" in chosen(planned):
             return
-        done += [Begun(at=now, size=each.offer.plan.size) for each in planned.chosen]
+        done += [Begun(at=now, size=each.offer.size) for each in planned.chosen]
     pytest.fail("the large plan never began")
