@@ -12,7 +12,8 @@ from dataclasses import replace
 from logging import INFO, WARNING
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
@@ -93,9 +94,18 @@ class SegtableFleetPlanOperator(BaseOperator):
         if known is None:
             self.log.info("%s to emit", counted(len(runs), "DAG run"))
             return [run.arguments(now, conf, notes=True) for run in runs]
+        failed: list[str] = []
         for run in runs:
-            placed = placed_run(run, known, now, conf=conf)
+            try:
+                placed = placed_run(run, known, now, conf=conf)
+            except AirflowRuntimeError as error:
+                failed.append(f"{run.table}: {error}")
+                self.log.error("not triggered: %s of %s: %s", run.run_id, run.dag_id, error)
+                continue
             self.log.log(WARNING if placed.warn else INFO, "%s", placed)
+        if failed:
+            runs_of = counted(len(failed), "DAG run")
+            raise AirflowException(f"{runs_of} not triggered; a retry does. The first: {failed[0]}")
         return []
 
     def _has_dag(self, located: Located) -> bool:
