@@ -59,8 +59,11 @@ from airflow_provider_segtable.triggers.fleet import wake_asset
 try:
     from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
 except ImportError:  # Airflow 3.1 has them elsewhere
-    from airflow.timetables.assets import AssetOrTimeSchedule
-    from airflow.timetables.trigger import CronTriggerTimetable, DeltaTriggerTimetable
+    from airflow.timetables.assets import AssetOrTimeSchedule  # type: ignore[assignment]
+    from airflow.timetables.trigger import (  # type: ignore[assignment]
+        CronTriggerTimetable,
+        DeltaTriggerTimetable,
+    )
 
 Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
 """When a planner runs."""

@@ -2,8 +2,9 @@
 
 1. A fleet of tables, a ZooKeeper, and the four components of Airflow with SQLite and LocalExecutor.
    The planner's sweep is an hour away: only the wake-up starts it.
-2. Each round appends to one table, which makes a compaction due, and waits until that is completed.
-   The next round begins after a pause, as the trigger fires at most once in five seconds.
+2. Each round appends to one table, which makes a compaction due, and waits until that is completed,
+   and until the planner, which it wakes again, has ended. The next round begins after a pause, as
+   the trigger fires at most once in five seconds.
 3. The times are those of Airflow's database and of the table's log: the wake-up is stored, the
    planner's task begins and ends, the compaction's task begins, its plan begins and is completed.
    Reported are medians and the 95th percentile of the seconds since the commit.
@@ -115,6 +116,7 @@ def append(table: Table) -> None:
 def one_round(airflow: AirflowStack, table: Table) -> Mapping[str, float]:
     """Append to a table, and return when each step followed, in seconds."""
     time.sleep(PAUSE_S)
+    poll(lambda: all(run.ended for run in airflow.runs(PLANNER)[-4:]) or None, PATIENCE_S)
     log = table.ports.log
     append(table)
     state = log.load()

@@ -129,19 +129,19 @@ class OfThisTask:
         """Return the runs; None outside a task, or if this Airflow has another channel."""
         ti = context.get("ti")
         try:
-            from airflow.sdk.execution_time import task_runner
+            from airflow.sdk.execution_time import comms, task_runner
 
             channel = task_runner.SUPERVISOR_COMMS
-            _ = task_runner.TriggerDagRun, channel.send
+            _ = comms.TriggerDagRun, channel.send
         except (ImportError, AttributeError):
             return None
         return None if ti is None else OfThisTask(ti, channel)
 
     def trigger(self, dag_id: str, run_id: str, *, conf: Mapping[str, Any], note: str) -> bool:
         """Make a run; False if there is one with this id."""
-        from airflow.sdk.execution_time.task_runner import TriggerDagRun
+        from airflow.sdk.execution_time.comms import TriggerDagRun
 
-        asked = {"dag_id": dag_id, "run_id": run_id, "conf": dict(conf)}
+        asked: dict[str, Any] = {"dag_id": dag_id, "run_id": run_id, "conf": dict(conf)}
         if "note" in TriggerDagRun.model_fields:
             asked["note"] = note
         answer = self._channel.send(TriggerDagRun(**asked))

@@ -100,7 +100,7 @@ class SegtableFleetPlanOperator(BaseOperator):
                 placed = placed_run(run, known, now, conf=conf)
             except AirflowRuntimeError as error:
                 failed.append(f"{run.table}: {error}")
-                self.log.error("not triggered: %s of %s: %s", run.run_id, run.dag_id, error)
+                self.log.warning("not triggered: %s of %s: %s", run.run_id, run.dag_id, error)
                 continue
             self.log.log(WARNING if placed.warn else INFO, "%s", placed)
         if failed:

@@ -17,8 +17,8 @@ Contract of the coordinator and its leases:
    above the callers' ``at_least``.
 5. ``announce`` is best effort and monotone; ``wait_head`` and ``wait_heads`` may wake early, late
    or not at all, and ``heads`` may lag or lack a table. An announcement with ``overtaken`` may come
-   some milliseconds later, and is left out if a later event is in the log by then: that one's author
-   announces it.
+   some milliseconds later, and is left out if a later event is in the log by then: that one's
+   author announces it.
 6. ``commit_turn`` is a queue in front of the commit, first come, first served, for committers that
    lost a race. It is a hint, too: after ``wait_s``, or in doubt, a committer has its turn anyway.
 7. ``acquire_for_append`` may *keep* locks: an append that soon follows another one of the same
