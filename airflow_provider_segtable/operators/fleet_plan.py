@@ -71,9 +71,8 @@ class SegtableFleetPlanOperator(BaseOperator):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
             storage = open_storage(place.root, place.storage_options) if place.root else None
-            now, before = SystemClock().now(), NOTHING
-            if storage is not None:
-                before = read_memory(storage, fleet.name)
+            now = SystemClock().now()
+            before = NOTHING if storage is None else read_memory(storage, fleet.name)
             found = tables_of(fleet, place, before.found, now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 run = run_fleet(fleet, found.names, ports_of, now, memory=before)

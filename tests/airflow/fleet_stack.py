@@ -12,7 +12,11 @@ from pathlib import Path
 
 from airflow_provider_segtable.dag_factory import fleet_dags
 
-fleet_dags(Path(__file__).with_name("fleet.toml"), name="lake", schedule="0 0 1 1 *", upkeep=None)
+made = fleet_dags(
+    Path(__file__).with_name("fleet.toml"), name="lake", schedule="0 0 1 1 *", upkeep=None
+)
+# The processor notes what watches an asset when it reads a DAG that is not paused.
+made.planner.is_paused_upon_creation = False
 """
 
 
