@@ -22,7 +22,16 @@ from airflow_provider_segtable.table.log.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from tests.support.builders import BASE, CHUNK, after, created, first, major_plan, merged, minor_plan
+from tests.support.builders import (
+    BASE,
+    CHUNK,
+    after,
+    created,
+    first,
+    major_plan,
+    merged,
+    minor_plan,
+)
 
 FIRST = CHUNK.interval.start
 
