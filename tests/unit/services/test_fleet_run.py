@@ -228,6 +228,38 @@ def test_tables_are_found_below_a_root_and_by_uri() -> None:
     assert named.prefixes() == ("memory://far/x",)
 
 
+class Refusing(MemoryStorage):
+    """A store that lists nothing below ``b``, and nothing at all if it is ``gone``."""
+
+    gone = False
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return names of folders, or refuse."""
+        if self.gone or prefix.startswith("b"):
+            raise StorageError(f"{prefix or 'the root'} is not readable")
+        return super().folders(prefix)
+
+
+def test_a_place_that_cannot_be_listed_hides_no_other() -> None:
+    """It is reported by name; if nothing can be listed, that is the error."""
+    storage = Refusing("memory://lake")
+    storage.create("a/busy/_segtable/timeline/0", b"")
+
+    def opened(uri: str) -> Refusing:
+        if uri:
+            raise StorageError(f"{uri} is away")
+        return storage
+
+    far = f'{GROUPS}[tables."s3://far/t"]'
+    found = find_tables(read_fleet(far, "f"), opened)
+    assert found.names == ("a/busy",)
+    assert [*found.unread] == ["b", "s3://far/t"]
+    assert "far/t is away" in found.unread["s3://far/t"]
+    storage.gone = True
+    with pytest.raises(StorageError, match="not readable"):
+        find_tables(read_fleet(far, "f"), opened)
+
+
 def test_a_fleet_file_is_read_from_a_store() -> None:
     """At the root of the tables, for instance."""
     open_storage("memory://conf").create("fleet.toml", b'[fleet]\nname = "far"')
