@@ -92,5 +92,5 @@ def _counts(report: "Upkeep") -> dict[str, int]:
 def _since(context: Context, now: Instant) -> Instant:
     """Return when the last good run began; at most a week ago."""
     week_ago = now - LONGEST_GAP // timedelta(microseconds=1)
-    before = context.get("prev_start_date_success")
-    return week_ago if before is None else max(week_ago, instant(before))
+    before = context.get("prev_start_date_success")  # a proxy, which is never None itself
+    return max(week_ago, instant(before)) if before else week_ago
