@@ -145,6 +145,11 @@ stress-publishing: venv ## Publishers, writers, a cleaner and readers of Delta L
 stress-log-store: venv ## Writers, services and readers of log stores for MINUTES=5: kills, sleep, slow storage, ZooKeeper away (ARGS=...)
 	@$(BIN)/python -m tests.stress.log_store.run --minutes $(or $(MINUTES),5) $(ARGS)
 
+.PHONY: fleet
+fleet: venv ## A lake of TABLES=200, BUSY=20, BROKEN=5 under a real Airflow for MINUTES=15, with kills that SEED=1 gives (ARGS=...)
+	@$(BIN)/python -m tests.stress.fleet.run --minutes $(or $(MINUTES),15) --tables $(or $(TABLES),200) \
+	  --busy $(or $(BUSY),20) --broken $(or $(BROKEN),5) --seed $(or $(SEED),1) $(ARGS)
+
 .PHONY: bench
 bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)
 	@$(BIN)/python benchmarks/minor.py $(ARGS)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_segtable.cli.commands.advise_command import advise
 from airflow_provider_segtable.cli.commands.change_command import delete, merge, update
 from airflow_provider_segtable.cli.commands.compact_command import compact, plan
 from airflow_provider_segtable.cli.commands.fleet_commands import fleets
@@ -102,6 +103,7 @@ app.command()(merge)
 app.command()(plan)
 app.command()(compact)
 app.command()(clean)
+app.command()(advise)
 app.command()(tag)
 app.command()(publish)
 app.add_typer(consumers, name="consumers")

@@ -62,7 +62,11 @@ class _Steps:
 
 
 def keep_up(
-    fleet: Fleet, names: Iterable[str], ports_of: PortsOf, since: Instant, now: Instant
+    fleet: Fleet,
+    names: Iterable[str],
+    ports_of: PortsOf,
+    since: Callable[[str], Instant],
+    now: Instant,
 ) -> Iterator[Upkeep]:
     """Look after tables, one after another.
 
@@ -70,7 +74,7 @@ def keep_up(
         fleet: the fleet file.
         names: the tables.
         ports_of: opens a table.
-        since: when the last good run was.
+        since: returns, for a table, since when a moment of its own counts as due.
         now: the wall clock.
 
     Yields:
@@ -83,7 +87,7 @@ def keep_up(
             continue
         try:
             with ports_of(name) as ports:
-                yield _kept_up(fleet, name, ports, since, now)
+                yield _kept_up(fleet, name, ports, since(name), now)
         except (SegtableError, OSError) as error:
             yield Upkeep(table=name, failed=(f"{type(error).__name__}: {error}",))
 

@@ -117,14 +117,9 @@ class SegtableFleetPlanOperator(BaseOperator):
         return False
 
     def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
-        tables = counted(len(found.names), "table")
-        self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
+        self._log_found(fleet, found)
         for why, count in Counter(run.looked.values()).items():
             self.log.info("%s looked at: %s", counted(count, "table"), why.value)
-        if not found.complete:
-            self.log.warning("the search for tables was cut short: name folders in the globs")
-        for name in sorted(set(fleet.tables).difference(found.names)):
-            self.log.warning("%s: the fleet file names it, and it is not there", name)
         for each in run.tables:
             if each.error:
                 self.log.warning("%s: not planned: %s", each.name, each.error)
@@ -141,6 +136,16 @@ class SegtableFleetPlanOperator(BaseOperator):
             plan_id = left.offer.plan_id
             self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
         self.log.info("::endgroup::")
+
+    def _log_found(self, fleet: Fleet, found: FoundTables) -> None:
+        tables = counted(len(found.names), "table")
+        self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
+        if not found.complete:
+            self.log.warning("the search for tables was cut short: name folders in the globs")
+        for place, error in found.unread.items():
+            self.log.warning("%s: not listed, so no table there is planned: %s", place, error)
+        for name in sorted(set(fleet.tables).difference(found.names, found.unread)):
+            self.log.warning("%s: the fleet file names it, and it is not there", name)
 
 
 def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]:

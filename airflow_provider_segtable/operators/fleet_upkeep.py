@@ -1,17 +1,20 @@
 """Look after the tables of a fleet: clean, publish, verify by rota.
 
-The task does everything that it can, and fails at the end if a step failed or a table is damaged.
+1. The task does all that it can, and fails at the end if a step failed or a table is damaged.
+2. It leaves its time, and the tables with a failure or damage, in XCom, also if it fails. The next
+   run verifies what became due since then, and these tables again. So a damaged table is reported
+   until it is repaired, and lets no other one be verified sooner.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.time import Instant, instant
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 LONGEST_GAP = timedelta(days=7)
 """So far back a run makes up for missed ones; each table has its moment once in this time."""
+KEPT_UP = "kept_up"
+"""The key in XCom of what the next run goes on from: ``{"at": microseconds, "again": tables}``."""
 
 
 class SegtableFleetUpkeepOperator(BaseOperator):
@@ -54,15 +59,20 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
         from airflow_provider_segtable.health.fleet_upkeep import keep_up
 
-        counts = Counter(tables=0, left=0, failed=0, damaged=0)
+        counts, again = Counter(tables=0, left=0, failed=0, damaged=0), list[str]()
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
             now = SystemClock().now()
-            names = tables_of(fleet, place, None, now).names
+            found = tables_of(fleet, place, None, now)
+            names = (*found.names, *found.unread)  # the latter fail, and are counted so
+            since = _since(_before(context, self.task_id), now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                for each in keep_up(fleet, names, ports_of, _since(context, now), now):
+                for each in keep_up(fleet, names, ports_of, since, now):
                     self._log(each)
                     counts.update(_counts(each))
+                    again += [each.table] if each.failed or each.findings else []
+        if "ti" in context:
+            context["ti"].xcom_push(KEPT_UP, {"at": now, "again": again})
         if counts["failed"] or counts["damaged"]:
             told = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
             raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
@@ -89,8 +99,16 @@ def _counts(report: "Upkeep") -> dict[str, int]:
     }
 
 
-def _since(context: Context, now: Instant) -> Instant:
-    """Return when the last good run began; at most a week ago."""
+def _before(context: Context, task_id: str) -> Mapping[str, Any]:
+    """Return what the newest run has left; nothing if there is none."""
+    if "ti" not in context:
+        return {}
+    pulled = context["ti"].xcom_pull(task_id, key=KEPT_UP, include_prior_dates=True)
+    return pulled if isinstance(pulled, Mapping) else {}
+
+
+def _since(before: Mapping[str, Any], now: Instant) -> Callable[[str], Instant]:
+    """Return since when a table is verified, by its name; at most a week ago."""
     week_ago = now - LONGEST_GAP // timedelta(microseconds=1)
-    before = context.get("prev_start_date_success")  # a proxy, which is never None itself
-    return max(week_ago, instant(before)) if before else week_ago
+    at, again = int(before.get("at", week_ago)), frozenset(before.get("again", ()))
+    return lambda table: week_ago if table in again else max(week_ago, at)

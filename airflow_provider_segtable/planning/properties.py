@@ -39,6 +39,10 @@ Retention: how long versions and unnamed files are kept (``retention.*``).
 10. A version is kept by time and by number, whichever keeps more. The versions that a consumer has
     yet to read are kept, too, for a bounded time.
 
+Statistics: which reads are recorded, for advice and for the planner (``statistics.*``).
+
+11. Recorded are columns and kinds of tests, never values (``core.reads.read_facts``).
+
 Source of the defaults of compaction: Amoro (sizes, counts, ages, share of deleted rows), Druid
 (``skipOffsetFromLatest`` P1D, share of uncompacted data), CarbonData (levels), Hudi (attempts).
 Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at least
@@ -542,6 +546,57 @@ class Retention:
 RETENTION_PROPERTIES = names_of(Retention, "retention")
 
 
+# Statistics
+STATISTICS_PREFIX = "statistics"
+SAMPLED, ALL = "sampled", "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsSettings:
+    """Settings of the statistics about reads; defaults in parentheses.
+
+    Attributes:
+        reads: which reads leave facts beside the log: ``off``, ``sampled`` (one in ten) or ``all``
+            (off). Columns and kinds of tests are kept, never values.
+        hours: cleaning deletes facts that are older than this (168).
+    """
+
+    reads: str = OFF
+    hours: float = 168.0
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values."""
+        if self.reads not in {OFF, SAMPLED, ALL}:
+            raise InvalidInput(
+                f"property {STATISTICS_PREFIX}.reads = {self.reads!r} is unknown: choose one of "
+                f"{OFF}, {SAMPLED}, {ALL}"
+            )
+        if not self.hours >= 0:
+            raise InvalidInput(
+                f"property {STATISTICS_PREFIX}.hours = {self.hours:g} is too low: at least 0"
+            )
+
+    @staticmethod
+    def read(properties: Mapping[str, str]) -> "StatisticsSettings":
+        """Return the settings in a table's properties."""
+        return StatisticsSettings(
+            **values_of(StatisticsSettings, STATISTICS_PREFIX, properties)  # type: ignore[arg-type]
+        )
+
+
+READS_SAMPLED = 10
+"""One in so many reads is recorded if reads are sampled."""
+_SHARES: Mapping[str, float] = {SAMPLED: 1 / READS_SAMPLED, ALL: 1.0}
+
+
+def share_of_reads(properties: Mapping[str, str]) -> float:
+    """Return the share of reads to record; a word that is unknown here records none."""
+    return _SHARES.get(properties.get(f"{STATISTICS_PREFIX}.reads", OFF).strip(), 0.0)
+
+
+STATISTICS_PROPERTIES = names_of(StatisticsSettings, STATISTICS_PREFIX)
+
+
 # All settings of a table
 DEFAULT, CREATION = "default", "creation"
 
@@ -552,6 +607,7 @@ FAMILIES: Mapping[str, Any] = MappingProxyType(
         INDEX_PREFIX: IndexSettings(),
         LOG_STORE_PREFIX: LogStoreSettings(),
         PUBLISH_PREFIX: PublishSettings(),
+        STATISTICS_PREFIX: StatisticsSettings(),
     }
 )
 """The properties' families, with their defaults; any other property ``index.NAME`` is an index."""

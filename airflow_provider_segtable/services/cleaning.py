@@ -21,7 +21,8 @@ Expiry of the log:
 5. *Records of adoptions* are marked when the log names none of their files, and deleted when the
    mark is as old as orphans have to be (``table.adopted_files``). Outside of ``data/`` and
    ``deletes/`` only adopted files that the log gave up are deleted, while they are the ones that
-   were adopted: others are never looked at.
+   were adopted: others are never looked at. *Facts about reads* are deleted by their age
+   (``table.read_recorder``).
 
 Safety:
 
@@ -91,7 +92,7 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
 from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
-from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.planning.properties import Retention, StatisticsSettings
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.adopted_files import (
     mark_obsolete,
@@ -118,6 +119,7 @@ from airflow_provider_segtable.table.log.event_log import (
     number,
 )
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
+from airflow_provider_segtable.table.read_recorder import expired_reads
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 
 
@@ -139,6 +141,7 @@ class CleaningRun:
         log_files: events, checkpoints and markers deleted.
         published: files that stay because published versions show them; the log names them no more.
         records: deleted records of adoptions.
+        reads: deleted facts about reads.
         targets: by format, the deleted files of its target.
         entries: by index, the number of entries deleted, because their files are gone.
         indexes: by index, the cleaning of its own table.
@@ -159,6 +162,7 @@ class CleaningRun:
     log_files: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     entries: Mapping[str, int] = field(default_factory=dict)
     indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
@@ -187,6 +191,7 @@ class CleaningRun:
             "young": self.young,
             "published": list(self.published),
             "records": list(self.records),
+            "reads": list(self.reads),
             "targets": {name: list(paths) for name, paths in self.targets.items()},
             "log_from": self.log_from,
             "log_files": list(self.log_files),
@@ -411,7 +416,7 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     head, entries = _sweep(cleaning, look.keep, head)
     _delete_orphans(cleaning, look, head)
     expire(ports, look.run.log_from, look.run.log_files)
-    for path in look.run.records:
+    for path in (*look.run.records, *look.run.reads):
         ports.storage.delete(path)
     if head.adopts:
         mark_obsolete(ports.storage, head)
@@ -480,6 +485,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
         log_files=log_files,
         published=_left(published, after, nameless),
         records=_records(ports, after, before),
+        reads=_reads(ports, newest, now),
     )
     given_up = passed_over(newest, found.retained_from)
     return _Look(
@@ -494,6 +500,12 @@ def _published(cleaning: _Cleaning, keep: Retention) -> frozenset[str]:
 def _records(ports: TableContext, after: State, before: Instant) -> tuple[str, ...]:
     """Return the records of adoptions, and their marks, that are not needed any more."""
     return tuple(marked_records(ports.storage, before)) if after.adopts else ()
+
+
+def _reads(ports: TableContext, newest: State, now: Instant) -> tuple[str, ...]:
+    """Return the facts about reads that are too old."""
+    hours = StatisticsSettings.read(newest.table.properties).hours
+    return tuple(expired_reads(ports.storage, now - int(hours * HOUR_US)))
 
 
 def _left(published: frozenset[str], after: State, nameless: Iterable[Entry]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@
    requested that are still found there: a plan's id is a function of its inputs. One that is not
    found is left for the next run.
 8. A dry run writes nothing, and needs no coordinator.
+9. The facts about a table's reads are read when it is looked at, if it records them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -61,7 +62,7 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     missed,
     policy_for,
 )
-from airflow_provider_segtable.planning.fleet.table_look import look_of, with_minutes
+from airflow_provider_segtable.planning.fleet.table_look import look_of, with_heat, with_minutes
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.services.planner import (
@@ -71,6 +72,7 @@ from airflow_provider_segtable.services.planner import (
     look_at,
     plan_inner_tables,
 )
+from airflow_provider_segtable.services.read_statistics import summary_for_planning
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import published_status
 
@@ -282,6 +284,7 @@ def _seen(
     try:
         with ports_of(name) as ports:
             measure, look = _looked(fleet, name, ports, now, dry_run=dry_run)
+            reads = summary_for_planning(ports, look.state)
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -292,8 +295,9 @@ def _seen(
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
     misses = missed(objective_of(fleet, name), measure)
+    found = look_of(name, look.state, look.policy, look.planned, measure, misses, now)
     known = Remembered(
-        look=look_of(name, look.state, look.policy, look.planned, measure, misses, now),
+        look=with_heat(found, reads),
         at=now,
         settings=settings_of_look(fleet, name, now, __version__),
         due=_due(measure, runs.values(), now),

@@ -5,6 +5,8 @@
    folders of one, however many objects they hold. In an object store a level is listed at once.
 3. The tables that were found some minutes ago are not searched again (``tables_again``).
 4. The search is bounded: after ``MOST_LISTINGS`` it ends, and says that it is incomplete.
+5. A folder that cannot be listed, such as a bucket that is gone, is reported and left out: it hides
+   no other table. Only a search of which nothing can be listed is an error.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_segtable.core.errors import InvalidInput, NotFound
+from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SegtableError
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
@@ -61,15 +63,18 @@ def find_tables(fleet: Fleet, opened: Opened, most: int = MOST_LISTINGS) -> Foun
         most: how many folders are listed at most.
 
     Raises:
-        StorageError: a folder cannot be listed.
+        SegtableError, OSError: no folder can be listed; the error of the first.
     """
     search = _Search(fleet, most)
     for prefix in fleet.prefixes():
         search.below(prefix, opened)
+    if search.unread and len(search.unread) == search.listings:
+        raise next(iter(search.unread.values()))
     return FoundTables(
         names=tuple(sorted(search.found)),
         listings=search.listings,
         complete=search.listings < most,
+        unread={at: f"{type(error).__name__}: {error}" for at, error in search.unread.items()},
     )
 
 
@@ -85,7 +90,7 @@ def tables_again(
         now: the wall clock.
 
     Raises:
-        StorageError: a folder cannot be listed.
+        SegtableError, OSError: as ``find_tables``.
     """
     globs = globs_of(fleet)
     if before is not None and listed_already(before, globs, now):
@@ -93,31 +98,42 @@ def tables_again(
     return replace(find_tables(fleet, opened), at=now, globs=globs)
 
 
+_Failure = SegtableError | OSError
+
+
 class _Search:
     """A search under way."""
 
     def __init__(self, fleet: Fleet, most: int) -> None:
         self.found: set[str] = set()
+        self.unread: dict[str, _Failure] = {}
         self.listings = 0
         self._fleet = fleet
         self._most = most
 
     def below(self, prefix: str, opened: Opened) -> None:
         """Search a folder and what is below it, level by level."""
-        storage = opened(prefix if "://" in prefix else "")
-        start = "" if "://" in prefix else prefix
+        base, start = (prefix, "") if "://" in prefix else ("", prefix)
+        try:
+            storage = opened(base)
+        except (SegtableError, OSError) as error:
+            self.listings += 1
+            self.unread[prefix] = error
+            return
         with ThreadPoolExecutor(AT_ONCE if storage.remote else 1) as pool:
             level: Sequence[str] = (start,)
             while level and self.listings < self._most:
                 level = level[: self._most - self.listings]
                 self.listings += len(level)
-                listed = pool.map(storage.folders, level)
-                base = prefix if "://" in prefix else ""
+                listed = pool.map(lambda at: _listed(storage, at), level)
                 pairs = zip(level, listed, strict=True)
                 level = [each for at, names in pairs for each in self._seen(base, at, names)]
 
-    def _seen(self, base: str, at: str, names: Sequence[str]) -> Iterator[str]:
-        """Keep a table; yield the folders to look at next."""
+    def _seen(self, base: str, at: str, names: Sequence[str] | _Failure) -> Iterator[str]:
+        """Keep a table, or the error of a listing; yield the folders to look at next."""
+        if isinstance(names, SegtableError | OSError):
+            self.unread[_joined(base, at) or "."] = names
+            return
         if LOG_FOLDER in names:
             table = _joined(base, at)
             if self._fleet.holds(table):
@@ -130,6 +146,13 @@ class _Search:
 
     def _leads_to_tables(self, path: str) -> bool:
         return self._fleet.holds(path) or self._fleet.may_hold_below(path)
+
+
+def _listed(storage: Storage, folder: str) -> Sequence[str] | _Failure:
+    try:
+        return storage.folders(folder)
+    except (SegtableError, OSError) as error:
+        return error
 
 
 def _joined(*parts: str) -> str:

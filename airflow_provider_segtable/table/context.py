@@ -16,7 +16,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -29,7 +29,9 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     TableGone,
 )
+from airflow_provider_segtable.core.reads.read_facts import ReadShape
 from airflow_provider_segtable.core.secret import SecretOptions
+from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import HOUR_US, SECOND_US, Instant, iso
 from airflow_provider_segtable.data.open_files import NestedFiles, open_files
 from airflow_provider_segtable.formats.format import Format
@@ -45,6 +47,12 @@ from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publications
+from airflow_provider_segtable.table.read_recorder import (
+    OF_THIS_PROCESS,
+    ReadPlace,
+    ReadRecorder,
+    ReadWatch,
+)
 
 MOST_SKEW_S = 60.0
 SKEW_VARIABLE = "SEGTABLE_CLOCK_SKEW_S"
@@ -156,7 +164,8 @@ class TableContext:
     names this process in events and locks. ``most_skew_s`` is the largest accepted clock
     difference. A local ``uri`` is absolute, because tasks run in other working directories.
     ``formats`` are the formats for publishing versions. ``log_store_options`` are the options for
-    log stores of other processes; missing ones are taken from the environment.
+    log stores of other processes; missing ones are taken from the environment. ``reads`` records
+    reads, for all tables of this process.
     """
 
     uri: str
@@ -173,6 +182,7 @@ class TableContext:
     formats: Mapping[str, Format] = field(
         default_factory=lambda: FORMATS, repr=False, compare=False
     )
+    reads: ReadRecorder = field(default=OF_THIS_PROCESS, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
     entries: EntryCache = field(init=False, repr=False, compare=False, default_factory=EntryCache)
     publications: Publications = field(
@@ -250,6 +260,11 @@ class TableContext:
             lease.release()
             if gone:
                 self.coordinator.forget(table)
+
+    def watch_read(self, table: TableDefinition, shape: Callable[[], ReadShape]) -> ReadWatch:
+        """Return the watch of a read, which records it if the table has that switched on."""
+        place = ReadPlace(storage=self.storage, clock=self.clock, randomness=self.randomness)
+        return self.reads.watch(place, table, shape)
 
     def within(self, folder: str) -> "TableContext":
         """Return the same ports for the table in a folder of this one, always the same value."""

@@ -49,18 +49,20 @@ from airflow_provider_segtable.planning.properties import (
     LogStoreSettings,
     Policy,
     Retention,
+    StatisticsSettings,
     check_index_policy,
     names_index,
 )
 from airflow_provider_segtable.planning.properties import PUBLISH_PROPERTIES as PUBLISH
 from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.properties import STATISTICS_PROPERTIES as STATISTICS
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
 from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
 from airflow_provider_segtable.table.publishing.refusing import check_published
 
-KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH)
+KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH, *STATISTICS)
 """The keys of all properties, beside ``index.NAME`` for an index of the policy."""
 
 
@@ -84,6 +86,7 @@ def check_properties(table: TableDefinition, given: Iterable[str]) -> None:
     policy = Policy.read(table.properties)
     Retention.read(table.properties)
     LogStoreSettings.read(table.properties)
+    StatisticsSettings.read(table.properties)
     check_index_policy(table)
     check_published(table)
     checked_order(policy.clustering, table)

@@ -19,6 +19,8 @@
 8. For a plan each chosen file is opened as it is for reading (``SegmentRead.plan``): its footer,
    and no rows. Deletion vectors are read, because they decide which row groups are read. Other
    files are not opened.
+9. A read of a whole version is recorded when it ends, if the table has that switched on
+   (``table.read_recorder``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -71,6 +73,7 @@ from airflow_provider_segtable.data.where import condition, timed
 from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
+from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
 from airflow_provider_segtable.table.windows import ChangeFeed, KeyedFeed, added_part
 
 
@@ -279,14 +282,38 @@ class Scan:
         if rules is not None:
             yield from self._of_keys(rules)
             return
-        names, where = self.schema.names, self.where
-        for part, batches in self.batches_of(self.readings(self.parts())):
+        names, where, watch = self.schema.names, self.where, self._watch(measured=True)
+        for part, batches in self.batches_of(self.readings(self._watched_parts(watch))):
             for batch in batches:
                 kept = batch if where is None else where.keep(batch)
+                watch.saw(part.segment, kept.num_rows)
                 hidden = self.origin_columns
                 yield read_columns(
                     kept, origins=part.origins, change=part.change, names=hidden
                 ).select(names)
+        watch.ended()
+
+    def _watch(self, *, measured: bool) -> ReadWatch:
+        """Return the watch of this read; windows and reads with the log store have none."""
+        if self.start is not None or self.request.include_log:
+            return UNWATCHED
+
+        return self.ports.watch_read(
+            self.state.table,
+            lambda: read_shape(
+                self.state.table.time_column if self.request.interval else "",
+                [self.where] if self.where else [],
+                self.schema.names,
+                measured=measured,
+            ),
+        )
+
+    def _watched_parts(self, watch: ReadWatch) -> Iterator[Part]:
+        """Yield the parts to read, with their choice known to a watch."""
+        if self.start is not None:
+            yield from self.parts()
+        else:
+            yield from self.chosen(watch.chosen(self.selection()))
 
     def batches_of(
         self, each: Iterator[tuple[Part, SegmentRead]]
@@ -491,7 +518,13 @@ class Scan:
         """Yield the rows, or the changes of rows, of a table with a primary key."""
         if self.start is not None and self.request.changes:
             return self._changes_of_keys(rules, self.start)
-        return self.merged_scan(rules).batches()
+        return self._merged(rules)
+
+    def _merged(self, rules: MergeRules) -> Iterator[pa.RecordBatch]:
+        scan, watch = self.merged_scan(rules), self._watch(measured=False)
+        watch.chosen(scan.found)
+        yield from scan.batches()
+        watch.ended()
 
     def merged_scan(self, rules: MergeRules) -> MergedScan:
         """Return the read of a table with a primary key."""
@@ -537,9 +570,11 @@ class Scan:
         kind = arrow_kind_of(table.kind)
         kind.check_readable()
         physical = self._physical
-        each = self.batches_of(self.readings(self.parts()))
+        watch = self._watch(measured=False)
+        each = self.batches_of(self.readings(self._watched_parts(watch)))
         batches = (batch for _, some in each for batch in some)
         rows = pa.Table.from_batches(batches, physical)
+        watch.ended()
         merged = visible(kind.merged(rows, table.time_column))
         if where is not None:
             kept = (where.keep(batch) for batch in merged.to_batches())

@@ -251,6 +251,27 @@ def test_the_planner_triggers_a_run_for_each_table(lake: Lake, zookeeper: Any) -
     assert events_of_assets() == len(TABLES)
 
 
+@pytest.mark.airflow
+@pytest.mark.zookeeper
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("airflow_db")
+def test_upkeep_goes_on_from_the_run_before(
+    lake: Lake, zookeeper: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Although it failed: a damaged table is verified again, and no other one."""
+    root = lake(zookeeper.address)
+    next((root / TABLES[0] / "data").rglob("*.parquet")).write_bytes(b"PAR1" * 40)
+    upkeep = known_dags(root / "dags", DAG_FILE)["segtable_upkeep__lake"]
+    verified = []
+    for day in (1, 2):
+        run = upkeep.test(logical_date=JANUARY.replace(year=2027, day=day))
+        logged = capsys.readouterr().out
+        assert str(run.state) == "failed", logged
+        assert f"{TABLES[0]}: critical " in logged
+        verified.append([name for name in TABLES if f"{name}: verified: " in logged])
+    assert verified == [[*TABLES], [TABLES[0]]]
+
+
 def emitted(dag_id: str) -> list[dict[str, Any]]:
     """Return the confs of the runs that a planner triggered; each has a note."""
     from airflow.models.dagrun import DagRun

@@ -80,6 +80,7 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "console": "integration/guides/test_command_guides.py",
         "python": "integration/guides/test_command_guides.py",
     },
+    "docs/guides/reads.md": {"console": "integration/guides/test_command_guides.py"},
     "docs/guides/rollup.md": {
         "console": "integration/guides/test_command_guides.py",
         "python": "unit/data/test_rollup_guide.py",

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.reads.read_facts import FilterKind
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.time import HOUR_US, Interval, parse_instant
-from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
+from airflow_provider_segtable.spark.reads.dataframe_scan import read, rows_to_change, scan
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.spark_engine import delete
+from airflow_provider_segtable.table.read_recorder import ReadRecorder, recorded_reads
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 from tests.support.clock import FakeClock
@@ -141,3 +143,19 @@ def test_a_column_that_is_not_there(spark: SparkSession, make_table: MakeTable) 
     """The error lists what there is."""
     with pytest.raises(SchemaMismatch, match="no column 'm': the table has at, n, who"):
         scan(spark, make_table(EVENTS).snapshot(), columns=["m"])
+
+
+def test_a_planned_frame_is_a_recorded_read(spark: SparkSession, make_table: MakeTable) -> None:
+    """By the driver, once, without counts of rows; rows to change are no read."""
+    table = make_table(EVENTS)
+    table.alter(set={"statistics.reads": "all"})
+    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=900)
+    ports = replace(table.ports, reads=ReadRecorder())
+    snapshot = replace(table.snapshot(), ports=ports)
+    assert scan(spark, snapshot, columns=["n"], where="who = 'w3'").count() > 0
+    rows_to_change(spark, snapshot, where="n = 1")
+    ports.reads.close()
+    (found,) = recorded_reads(ports.storage, table.state().table.table_id, 0)
+    ((shape, counts),) = found.shapes.items()
+    assert (shape.filters, shape.measured) == ((("who", FilterKind.EQUALITY),), False)
+    assert (counts.reads, counts.opened) == (1, len(snapshot.segments()))

@@ -135,6 +135,27 @@ class AirflowStack(AirflowApi):
                 child.kill()
         psutil.wait_procs(children)
 
+    def kill_alone(self, component: str) -> None:
+        """End a component without warning, and leave its children to themselves."""
+        self._components[component].kill()
+        self._components[component].wait()
+
+    def has_ended(self, component: str) -> bool:
+        """Return whether a component's process has ended."""
+        return self._components[component].poll() is not None
+
+    def tasks_under_way(self) -> list[psutil.Process]:
+        """Return the processes that carry out tasks: the executor's workers, and their children.
+
+        A worker without a child has no task.
+        """
+        found: list[psutil.Process] = []
+        with suppress(psutil.Error):
+            for worker in psutil.Process(self._components["scheduler"].pid).children():
+                tasks = worker.children()
+                found += [worker, *tasks] if tasks else []
+        return found
+
     def revive(self, component: str) -> None:
         """Start a component that does not run."""
         self._components[component] = self._airflow(

@@ -144,7 +144,8 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
             for group in loaded.groups
         ],
         "single": single,
-        "missing": sorted(set(loaded.tables).difference(found.names)),
+        "missing": sorted(set(loaded.tables).difference(found.names, found.unread)),
+        "unread": dict(found.unread),
         "complete": found.complete,
         "listings": found.listings,
     }
@@ -177,6 +178,7 @@ def _warnings(facts: Facts) -> list[Text]:
     empty = [each["group"] for each in facts["groups"] if each.get("tables") == []]
     told = [f"group {name} has no table below {facts['root']}" for name in empty]
     told += [f"table {name} is not there" for name in facts.get("missing", ())]
+    told += [f"{at} cannot be listed: {why}" for at, why in facts.get("unread", {}).items()]
     if not facts.get("complete", True):
         listings = counted(facts["listings"], "listing")
         told.append(f"the search ended after {listings}: name folders more closely in the globs")
@@ -326,7 +328,7 @@ def _run(fleet: FleetOptions, memory: FleetMemory | None = None, *, bar: bool = 
     found = tables_again(
         loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options), before.found, now
     )
-    names = {*found.names, *loaded.tables}
+    names = {*found.names, *found.unread, *loaded.tables}
     with progress() if bar else nullcontext() as shown:
         task = shown.add_task("looking at tables", total=len(names)) if shown else None
 

@@ -66,12 +66,14 @@ class Remembered:
 class FoundTables:
     """The names of a fleet's tables, ascending; ``complete`` unless the search was cut short.
 
-    ``at`` is when the search began, ``globs`` the digest of what was searched for.
+    ``unread`` has the error of each folder that cannot be listed, by name or URI. ``at`` is when
+    the search began, ``globs`` the digest of what was searched for.
     """
 
     names: tuple[str, ...]
     listings: int
     complete: bool = True
+    unread: Mapping[str, str] = field(default_factory=dict)
     at: Instant = 0
     globs: str = ""
 
@@ -145,8 +147,8 @@ def globs_of(fleet: Fleet) -> str:
 
 
 def listed_already(found: FoundTables, globs: str, now: Instant) -> bool:
-    """Return whether a search is recent, and was for the same."""
-    return found.globs == globs and found.at <= now < found.at + LISTED_US
+    """Return whether a search is recent, was for the same, and could list everything."""
+    return not found.unread and found.globs == globs and found.at <= now < found.at + LISTED_US
 
 
 def _digest(value: object) -> str:

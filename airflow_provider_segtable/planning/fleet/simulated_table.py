@@ -5,7 +5,8 @@
    compaction moved its chunk to another version, its segments get other ids.
 2. Plans, cleanings, tags, repairs, restores, consumers and indexes of the log are not. So no plan
    of the log has an effect, and indexes cost nothing.
-3. An event that the simulated table refuses is left out, and counted.
+3. An event that the simulated table refuses is left out, and counted: its author would have
+   written it again, as where a simulated plan changed the granularity or the number of buckets.
 4. A plan begins as soon as it is requested. Its outputs are estimated: as many bytes and rows as
    the inputs, in as few files of the target size as these fill, divided over time chunks as the
    inputs span them. Files that are sorted by time follow each other; others span all of the time of
@@ -38,7 +39,7 @@ from airflow_provider_segtable.core.log.plan import Named, Plan, PlanState, Rewr
 from airflow_provider_segtable.core.log.replacement import present
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Place, Segment, roots_of
-from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.core.time import Instant, Interval, Layout
 from airflow_provider_segtable.planning.planner_context import deleted_in
 
 AUTHOR = "simulated"
@@ -141,8 +142,8 @@ def _outputs(state: State, known: PlanState, target_size: int) -> tuple[Segment,
     parts = tuple(_parts(step, plan, _live(inputs, plan.interval, state), state))
     counts = {part.place: part.files(step, target_size) for part in parts}
     names = plan.name_outputs(known, counts, state)
-    like = _like(inputs, known, step, state)
-    made = tuple(each for part in parts for each in _files(part, names[part.place], like))
+    like, layout = _like(inputs, known, step, state), plan.layout_after(state.layout)
+    made = tuple(each for part in parts for each in _files(part, names[part.place], like, layout))
     return plan.published(known, made, state)
 
 
@@ -210,7 +211,7 @@ def _like(inputs: Sequence[Segment], known: PlanState, step: Rewrite, state: Sta
     )
 
 
-def _files(part: _Part, named: Named, like: Segment) -> Iterator[Segment]:
+def _files(part: _Part, named: Named, like: Segment, layout: Layout) -> Iterator[Segment]:
     """Yield the files of a part; in the order of time each begins where the one before ends."""
     count = len(named)
     edges = [part.first + (part.last + 1 - part.first) * at // count for at in range(count + 1)]
@@ -227,4 +228,5 @@ def _files(part: _Part, named: Named, like: Segment) -> Iterator[Segment]:
             size=part.size // count if rows else 0,
             time_min=edges[at] if follow else part.first,
             time_max=edges[at + 1] - 1 if follow else part.last,
+            buckets=layout.own_buckets(part.place.interval.start),
         )

@@ -46,6 +46,7 @@ from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
+from airflow_provider_segtable.core.reads.selection import Item, Selection
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import (
     ORIGIN_COLUMNS,
@@ -99,9 +100,10 @@ from airflow_provider_segtable.spark.tasks.reading import (
     SegmentReading,
     copied,
 )
-from airflow_provider_segtable.table.chosen_files import chosen_segments
+from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, Wanted, clipped
+from airflow_provider_segtable.table.read_recorder import read_shape
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.upsert import merge_rules
@@ -352,18 +354,39 @@ class _Stored:
     def rows(self, schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
         """Return columns of all rows, given the schema of the files."""
         found = chosen_segments(self.snapshot.ports, self.snapshot.state, self.wanted)
-        return self._read(schema, columns, found.left)
+        return self._read(schema, columns, self._recorded(columns, found).left)
 
     def rows_by_key(self, columns: Sequence[str]) -> DataFrame:
         """Return columns of one row for each primary key."""
+        rules = merge_rules(self.snapshot.state, self.snapshot.ports.uri)
+        found = chosen_groups(self.snapshot.ports, self.snapshot.state, rules, self.wanted)
         return keyed_scan(
             self.spark,
             self.snapshot,
             columns,
             self._read,
-            wanted=self.wanted,
+            groups=self._recorded(columns, found).left,
+            tests=self.wanted.tests,
             carried=self.carried,
         )
+
+    def _recorded(self, columns: Sequence[str], found: Selection[Item]) -> Selection[Item]:
+        """Return a choice of files after its record as a read, unless it is of rows to change."""
+        if self.addressed or self.carried:
+            return found
+        table, wanted = self.snapshot.state.table, self.wanted
+        watch = self.snapshot.ports.watch_read(
+            table,
+            lambda: read_shape(
+                wanted.time_column if wanted.interval else "",
+                wanted.conditions,
+                columns,
+                measured=False,
+            ),
+        )
+        watch.chosen(found)
+        watch.ended()
+        return found
 
     def _read(
         self, schema: pa.Schema, columns: Sequence[str], files: Iterable[Clipped]

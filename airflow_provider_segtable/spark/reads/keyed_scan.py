@@ -53,9 +53,8 @@ from airflow_provider_segtable.spark.tasks.reading import (
     copied,
 )
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.chosen_files import chosen_groups
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.parts import Clipped, Wanted
+from airflow_provider_segtable.table.parts import Clipped
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.upsert import merge_rules
 
@@ -159,7 +158,8 @@ def keyed_scan(
     columns: Sequence[str],
     read_files: ReadFiles,
     *,
-    wanted: Wanted,
+    groups: Sequence[FileGroup],
+    tests: Sequence[Predicate],
     carried: Sequence[str] = (),
 ) -> DataFrame:
     """Return the rows of a version, with copies of the columns ``carried``.
@@ -169,12 +169,11 @@ def keyed_scan(
         snapshot: the version.
         columns: the columns of the rows.
         read_files: reads files as they are.
-        wanted: rows outside of its interval are left out, and so may those be that do not satisfy
-            its conditions.
+        groups: the file groups that may have wanted rows.
+        tests: rows that do not satisfy these conditions may be left out.
         carried: columns of which a copy is added (``tasks.reading``).
     """
     rules = merge_rules(snapshot.state, snapshot.ports.uri)
-    groups = chosen_groups(snapshot.ports, snapshot.state, rules, wanted).left
     columns = columns or rules.key[:1]  # to count rows
     names = [*columns, *(PREFIX + name for name in carried)]
     plain = [group for group in groups if group.merged]
@@ -188,7 +187,7 @@ def keyed_scan(
         frames.append(frame.where(F.col(OP) != DELETE).select(shown))
     others = [group for group in groups if not group.merged]
     if others:
-        frames.append(merged_rows(spark, snapshot, columns, others, wanted.tests, carried=carried))
+        frames.append(merged_rows(spark, snapshot, columns, others, tests, carried=carried))
     return reduce(DataFrame.union, frames)
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.read_recorder import OF_THIS_PROCESS
 from tests.guides import GUIDES, blocks, commands
 from tests.unit.cli.conftest import Facts, Run, trips
 
@@ -61,6 +62,19 @@ def test_a_fleet(run: Run, facts: Facts) -> None:
     tables = {each["group"]: each["tables"] for each in found["groups"]}
     streams = ["events/orders", "events/test_1"]
     assert tables == {"streams": streams, "archive": [], "rest": ["other/t"]}
+
+
+def test_reads(run: Run, facts: Facts, flights: str) -> None:
+    """The reads are recorded as at the end of a process; the advice is the one that is shown."""
+    *recorded, advise = commands("reads.md")
+    well(run, *recorded)
+    OF_THIS_PROCESS.write()
+    well(run, advise)
+    first, second = facts("advise", flights)["advice"]
+    assert (first["kind"], first["files_opened"], first["files_estimated"]) == ("compaction", 48, 2)
+    assert (second["kind"], second["files_estimated"]) == ("column_stats", 7)
+    shown = (GUIDES / "reads.md").read_text()
+    assert all(each["change"] in shown for each in (first, second))
 
 
 def test_publishing(run: Run, facts: Facts) -> None:

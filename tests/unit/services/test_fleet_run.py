@@ -11,6 +11,7 @@ from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
+from airflow_provider_segtable.planning.read_summary import MOST_HEAT
 from airflow_provider_segtable.services.attempt import Done, Job, in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
@@ -19,6 +20,7 @@ from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.read_recorder import ReadRecorder
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock
 from tests.support.in_memory import context_in_memory, defined_by
@@ -226,7 +228,51 @@ def test_tables_are_found_below_a_root_and_by_uri() -> None:
     assert named.prefixes() == ("memory://far/x",)
 
 
+class Refusing(MemoryStorage):
+    """A store that lists nothing below ``b``, and nothing at all if it is ``gone``."""
+
+    gone = False
+
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Return names of folders, or refuse."""
+        if self.gone or prefix.startswith("b"):
+            raise StorageError(f"{prefix or 'the root'} is not readable")
+        return super().folders(prefix)
+
+
+def test_a_place_that_cannot_be_listed_hides_no_other() -> None:
+    """It is reported by name; if nothing can be listed, that is the error."""
+    storage = Refusing("memory://lake")
+    storage.create("a/busy/_segtable/timeline/0", b"")
+
+    def opened(uri: str) -> Refusing:
+        if uri:
+            raise StorageError(f"{uri} is away")
+        return storage
+
+    far = f'{GROUPS}[tables."s3://far/t"]'
+    found = find_tables(read_fleet(far, "f"), opened)
+    assert found.names == ("a/busy",)
+    assert [*found.unread] == ["b", "s3://far/t"]
+    assert "far/t is away" in found.unread["s3://far/t"]
+    storage.gone = True
+    with pytest.raises(StorageError, match="not readable"):
+        find_tables(read_fleet(far, "f"), opened)
+
+
 def test_a_fleet_file_is_read_from_a_store() -> None:
     """At the root of the tables, for instance."""
     open_storage("memory://conf").create("fleet.toml", b'[fleet]\nname = "far"')
     assert load_fleet("memory://conf/fleet.toml").name == "far"
+
+
+def test_chunks_that_readers_open_in_vain_come_first(lake: Lake) -> None:
+    """Only a table with recorded reads is asked, and its gain grows by a bounded factor."""
+    plain = {each.table: each.offer.gain for each in lake.run(dry_run=True).plan.chosen}
+    ports = replace(lake.tables["a/busy"], reads=ReadRecorder())
+    Table(ports).alter(set={"statistics.reads": "all"})
+    for _ in range(3):
+        assert not Table(ports).scan(where="row = -1").to_arrow().num_rows
+    ports.reads.close()
+    hot = {each.table: each.offer.gain for each in lake.run(dry_run=True).plan.chosen}
+    assert hot == {**plain, "a/busy": pytest.approx(MOST_HEAT * plain["a/busy"])}

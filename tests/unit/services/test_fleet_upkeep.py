@@ -37,7 +37,9 @@ def kept_up(
             raise StorageError(f"{name} cannot be reached")
         return nullcontext(tables[name])
 
-    return {each.table: each for each in keep_up(fleet, tables, ports_of, NOW - since_us, NOW)}
+    return {
+        each.table: each for each in keep_up(fleet, tables, ports_of, lambda _: NOW - since_us, NOW)
+    }
 
 
 def steps(report: Upkeep) -> list[str]:
@@ -59,7 +61,9 @@ def test_a_table_is_cleaned_published_and_verified() -> None:
 def _days(tables: dict[str, TableContext], day: int) -> list[Upkeep]:
     fleet = read_fleet('[groups.all]\ntables = ["**"]', "fleet.toml")
     since = NOW + day * DAY_US
-    found = keep_up(fleet, tables, lambda name: nullcontext(tables[name]), since, since + DAY_US)
+    found = keep_up(
+        fleet, tables, lambda name: nullcontext(tables[name]), lambda _: since, since + DAY_US
+    )
     return [*found]
 
 
