@@ -7,20 +7,21 @@
 3. A retry is for a worker that died. It would find the same damage, so there is none then.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
+from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.fleet_plan import fleet_of, tables_of
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.storage.local import SystemClock
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.health.fleet_upkeep import Upkeep
 
 LONGEST_GAP = timedelta(days=7)
 """So far back a run makes up for missed ones; each table has its moment once in this time."""
@@ -55,28 +56,20 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
-        counts, again = Counter(tables=0, left=0, failed=0, damaged=0), list[str]()
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
             now = SystemClock().now()
             found = tables_of(fleet, place, None, now)
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
-            since = _since(_before(context, self.task_id), now)
+            since, done = _since(_before(context, self.task_id), now), list[Upkeep]()
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 for each in keep_up(fleet, names, ports_of, since, now):
                     self._log(each)
-                    counts.update(_counts(each))
-                    again += [each.table] if each.failed or each.findings else []
-        if "ti" in context:
-            context["ti"].xcom_push(KEPT_UP, {"at": now, "again": again})
-        if counts["failed"] or counts["damaged"]:
-            told = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
-            raise AirflowFailException(
-                f"of {counted(counts['tables'], 'table')} {told}: see the log"
-            )
-        return dict(counts)
+                    done.append(each)
+        _leave(context, now, done)
+        return _judged(done)
 
-    def _log(self, report: Upkeep) -> None:
+    def _log(self, report: "Upkeep") -> None:
         if report.left:
             self.log.info("%s: left: %s", report.table, report.left)
         for line in report.done:
@@ -88,13 +81,33 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             self.log.error("%s: %s. %s", report.table, what, each.do)
 
 
-def _counts(report: Upkeep) -> dict[str, int]:
-    return {
-        "tables": 1,
-        "left": bool(report.left),
-        "failed": bool(report.failed),
-        "damaged": bool(report.findings),
+def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
+    """Return the reports of ``keep_up``."""
+    # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
+    from airflow_provider_segtable.health.fleet_upkeep import keep_up
+
+    return keep_up(*asked)
+
+
+def _judged(done: Sequence[Upkeep]) -> dict[str, int]:
+    """Return counts of tables; fail if anything is wrong."""
+    counts = {
+        "tables": len(done),
+        "left": sum(bool(each.left) for each in done),
+        "failed": sum(bool(each.failed) for each in done),
+        "damaged": sum(bool(each.findings) for each in done),
     }
+    if counts["failed"] or counts["damaged"]:
+        found = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
+        raise AirflowFailException(f"of {counted(len(done), 'table')} {found}: see the log")
+    return counts
+
+
+def _leave(context: Context, now: Instant, done: Sequence[Upkeep]) -> None:
+    """Leave what the next run goes on from."""
+    again = [each.table for each in done if each.failed or each.findings]
+    if "ti" in context:
+        context["ti"].xcom_push(KEPT_UP, {"at": now, "again": again})
 
 
 def _before(context: Context, task_id: str) -> Mapping[str, Any]:
