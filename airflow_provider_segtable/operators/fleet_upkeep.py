@@ -61,9 +61,10 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             now = SystemClock().now()
             found = tables_of(fleet, place, None, now)
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
-            since, done = _since(_before(context, self.task_id), now), list[Upkeep]()
+            since = _since(_before(context, self.task_id), now)
+            done: list[Upkeep] = []
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                for each in keep_up(fleet, names, ports_of, since, now):
+                for each in _kept_up(fleet, names, ports_of, since, now):
                     self._log(each)
                     done.append(each)
         _leave(context, now, done)
@@ -89,7 +90,15 @@ def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
     return keep_up(*asked)
 
 
-def _judged(done: Sequence[Upkeep]) -> dict[str, int]:
+def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
+    """Return the reports of ``keep_up``."""
+    # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
+    from airflow_provider_segtable.health.fleet_upkeep import keep_up
+
+    return keep_up(*asked)
+
+
+def _judged(done: "Sequence[Upkeep]") -> dict[str, int]:
     """Return counts of tables; fail if anything is wrong."""
     counts = {
         "tables": len(done),
@@ -103,7 +112,7 @@ def _judged(done: Sequence[Upkeep]) -> dict[str, int]:
     return counts
 
 
-def _leave(context: Context, now: Instant, done: Sequence[Upkeep]) -> None:
+def _leave(context: Context, now: Instant, done: "Sequence[Upkeep]") -> None:
     """Leave what the next run goes on from."""
     again = [each.table for each in done if each.failed or each.findings]
     if "ti" in context:
