@@ -90,14 +90,6 @@ def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
     return keep_up(*asked)
 
 
-def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
-    """Return the reports of ``keep_up``."""
-    # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
-    from airflow_provider_segtable.health.fleet_upkeep import keep_up
-
-    return keep_up(*asked)
-
-
 def _judged(done: "Sequence[Upkeep]") -> dict[str, int]:
     """Return counts of tables; fail if anything is wrong."""
     counts = {
