@@ -15,9 +15,10 @@
 6. A plan that was requested before, and that no worker has, is launched again, unless its table is
    frozen or no window of its kind is open: it would begin anew.
 7. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
-   table. So a table with chosen plans is looked at once more, and of these plans those are
-   requested that are still found there: a plan's id is a function of its inputs. One that is not
-   found is left for the next run.
+   table. So a table with chosen plans is looked at once more, and these plans are found by their
+   ids, which are functions of the inputs. A commit since the look gives a plan other inputs, and so
+   another id; the version of the look is then planned again, which has it. Otherwise a table that
+   is committed to all the time would never be compacted. The log refuses a plan that is outdated.
 8. A dry run writes nothing, and needs no coordinator.
 9. The facts about a table's reads are read when it is looked at, if it records them.
 """
@@ -29,9 +30,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import SegtableError, VersionExpired
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
+from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.fleet import (
@@ -283,7 +285,7 @@ def _seen(
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
         with ports_of(name) as ports:
-            measure, look = _looked(fleet, name, ports, now, dry_run=dry_run)
+            measure, look = _looked(fleet, name, ports, ports.log.load(), now, dry_run=dry_run)
             reads = summary_for_planning(ports, look.state)
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
@@ -320,10 +322,10 @@ def _unsettled(state: State, runs: Iterable[PlannerRun]) -> bool:
 
 
 def _looked(
-    fleet: Fleet, name: str, ports: TableContext, now: Instant, *, dry_run: bool
+    fleet: Fleet, name: str, ports: TableContext, state: State, now: Instant, *, dry_run: bool
 ) -> tuple[Measure, Look]:
     """Measure a table, and find its plans by its own properties, the file's and its objective."""
-    objective, state = objective_of(fleet, name), ports.log.load()
+    objective = objective_of(fleet, name)
     properties = properties_of(fleet, name, state.table.properties)
     lag = _publish_lag(ports, properties, objective)
     measure = measured(state, objective, now, lag)
@@ -350,12 +352,30 @@ def _requested(
     """Look at a table anew, and request the plans that were chosen (rule 7)."""
     try:
         with ports_of(seen.name) as ports:
-            _, look = _looked(fleet, seen.name, ports, now, dry_run=False)
-            plans = [plan for plan in look.planned.chosen if plan.id in chosen]
+            _, look = _looked(fleet, seen.name, ports, ports.log.load(), now, dry_run=False)
+            plans = _chosen_plans(fleet, seen, look, chosen, ports, now)
             runs = {**seen.runs, seen.name: carry_out(ports, look, plans)}
         return replace(seen, runs=_beginning(fleet, seen.name, runs, now))
     except (SegtableError, OSError) as error:
         return replace(seen, error=f"{type(error).__name__}: {error}")
+
+
+def _chosen_plans(
+    fleet: Fleet,
+    seen: _Seen,
+    look: Look,
+    chosen: Collection[str],
+    ports: TableContext,
+    now: Instant,
+) -> list[Plan]:
+    """Return the chosen plans, of the newest version or of the one that was looked at (rule 7)."""
+    plans = {plan.id: plan for plan in look.planned.chosen if plan.id in chosen}
+    if len(plans) < len(chosen) and seen.known is not None:
+        with suppress(VersionExpired):
+            state = ports.log.at(seen.known.look.version)
+            _, before = _looked(fleet, seen.name, ports, state, now, dry_run=True)
+            plans |= {plan.id: plan for plan in before.planned.chosen if plan.id in chosen}
+    return [*plans.values()]
 
 
 def _beginning(

@@ -295,6 +295,21 @@ def test_tables_are_found_below_a_root_and_by_uri() -> None:
     assert named.prefixes() == ("memory://far/x",)
 
 
+def test_commits_between_look_and_request_starve_no_table(lake: Lake) -> None:
+    """The plan that was chosen is requested, although each opening of its table meets a commit."""
+    lake.append("a/busy", 6)
+
+    def opened(name: str) -> AbstractContextManager[TableContext]:
+        if name == "a/busy":
+            lake.append(name, 1)
+        return lake.ports(name)
+
+    run = run_fleet(fleet(""), TABLES, opened, lake.clock.now())
+    (plan_id,) = (one.offer.plan_id for one in run.plan.chosen if one.table == "a/busy")
+    pending = Table(lake.tables["a/busy"]).state().pending_plans()
+    assert [known.plan.id for known in pending] == [plan_id]
+
+
 class Refusing(MemoryStorage):
     """A store that lists nothing below ``b``, and nothing at all if it is ``gone``."""
 
