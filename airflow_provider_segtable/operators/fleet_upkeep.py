@@ -68,8 +68,14 @@ class SegtableFleetUpkeepOperator(BaseOperator):
                     self._log(each)
                     counts.update(_counts(each))
                     again += [each.table] if each.failed or each.findings else []
+        return self._ended(context, counts, {"at": now, "again": again})
+
+    def _ended(
+        self, context: Context, counts: Mapping[str, int], kept_up: Mapping[str, Any]
+    ) -> dict[str, int]:
+        """Keep what the next run goes on from, and return the counts; fail if anything is wrong."""
         if "ti" in context:
-            context["ti"].xcom_push(KEPT_UP, {"at": now, "again": again})
+            context["ti"].xcom_push(KEPT_UP, dict(kept_up))
         if counts["failed"] or counts["damaged"]:
             told = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
             raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
