@@ -101,7 +101,7 @@ runs of the DAGs of their kinds.
 
 - The log of the task `plan` gives the reason for each chosen plan and, folded, the code and the
   reason for each other one. Tables that cannot be read, or miss their objective, are warnings.
-- A run reads the tables anew, so a missed or repeated run does no harm.
+- A run opens the tables of which it may find something new; a missed or repeated run does no harm.
 - On the command line, `segtable fleet plan` and `segtable fleet status` show the same.
 """
 UPKEEP_DOCS = """Looks after all tables of the fleet file `{fleet}`: removes what their retention

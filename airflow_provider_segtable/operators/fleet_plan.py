@@ -26,7 +26,7 @@ from airflow_provider_segtable.operators.rendered import author_of, refused_at_o
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
 from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
-from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 
@@ -70,14 +70,12 @@ class SegtableFleetPlanOperator(BaseOperator):
         with refused_at_once(f"planning the fleet {self.fleet}"):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
-            storage = open_storage(place.root, place.storage_options) if place.root else None
-            now = SystemClock().now()
-            before = NOTHING if storage is None else read_memory(storage, fleet.name)
+            root = open_storage(place.root, place.storage_options) if place.root else None
+            now, before = SystemClock().now(), read_memory(root, fleet.name)
             found = tables_of(fleet, place, before.found, now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 run = run_fleet(fleet, found.names, ports_of, now, memory=before)
-            if storage is not None:
-                write_memory(storage, fleet.name, replace(run.memory, found=found))
+            write_memory(root, fleet.name, replace(run.memory, found=found))
         self._log_run(fleet, found, run)
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
         launches = _launches(run, str if connected.root else place.uri)
