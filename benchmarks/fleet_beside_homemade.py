@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fleet_plot import Panel, drawn
 from fleet_stream import FILLING, Append, Size, expected, writes
-from fleet_ways import WAYS, Done, Way
+from fleet_ways import AIM, WAYS, Done, Way
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
@@ -167,6 +167,7 @@ HEADER = (
     "way",
     "files of today, median table",
     "worst table",
+    f"table-minutes over {AIM} files",
     "rewritten by maintenance, MiB",
     "by deletes, MiB",
     "CPU of maintenance, s",
@@ -186,6 +187,7 @@ def line(found: Measured) -> tuple[str, ...]:
         found.title,
         _span([statistics.median(each.files.values()) for each in found.samples]),
         _span([max(each.files.values()) for each in found.samples]),
+        _over([files for each in found.samples for files in each.files.values()]),
         f"{kept.bytes / MIB:.0f}",
         f"{deletes.bytes / MIB:.0f}",
         f"{kept.cpu_s:.1f}",
@@ -201,6 +203,11 @@ def line(found: Measured) -> tuple[str, ...]:
 def _span(files: Sequence[float]) -> str:
     """Return the mean over the time, and the most."""
     return f"{statistics.fmean(files):.0f} (at most {max(files):.0f})"
+
+
+def _over(files: Sequence[int]) -> str:
+    """Return the share of the numbers of files that are above the aim."""
+    return f"{100 * sum(each > AIM for each in files) / len(files):.0f} %"
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

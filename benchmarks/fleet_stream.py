@@ -2,7 +2,7 @@
 
 1. *busy* tables get three appends a minute, of rows of that minute; *late* tables get two, with a
    quarter of the rows up to three days old; *quiet* tables get one every ten minutes.
-2. Every ten minutes the rows of one user are deleted from each busy and each late table.
+2. Three times an hour the rows of one user are deleted from each late table.
 3. The tables begin with four days, each of one append, so that late rows meet large files.
 4. A seed of table and minute gives the rows. So each process makes them again, and ``expected``
    knows what a table has in the end.
@@ -28,7 +28,9 @@ BUSY, LATE, QUIET = "busy", "late", "quiet"
 APPENDS = {BUSY: 3, LATE: 2, QUIET: 1}
 LATE_SHARE = 0.25
 PAUSE = 10
-"""Minutes between the appends of a quiet table, and between deletes."""
+"""Minutes between the appends of a quiet table."""
+DELETES = 20
+"""Minutes between the deletes of a late table."""
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -80,10 +82,10 @@ def writes(size: Size, minute: int) -> Iterator[Append | Delete]:
         if minute == FILLING:
             yield from (_filling(table, number, day, size) for day in range(DAYS))
             continue
-        sort, turn = table.partition("/")[0], (minute + number) % PAUSE == 0
-        for nth in range(APPENDS[sort]) if sort != QUIET or turn else ():
+        sort, turn = table.partition("/")[0], minute + number
+        for nth in range(APPENDS[sort]) if sort != QUIET or turn % PAUSE == 0 else ():
             yield _append(table, number, minute, nth, size)
-        if turn and sort != QUIET:
+        if sort == LATE and turn % DELETES == 0:
             random = np.random.default_rng([number, minute, USERS])
             yield Delete(table=table, user=int(random.integers(USERS)))
 

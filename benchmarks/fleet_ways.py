@@ -1,7 +1,7 @@
 """Who looks after the tables of ``fleet_beside_homemade.py``: a fleet, own clocks, or OPTIMIZE.
 
-1. *a fleet*: a planner run every minute over all tables, by ``FLEET``; what it chooses is carried
-   out in the same process.
+1. *a fleet*: a planner run every minute over all tables, by ``FLEET``, with the memory of the run
+   before; what it chooses is carried out in the same process.
 2. *own clocks*: a planner run every five minutes a table, by the default policy, as DAGs of
    ``compaction_dags`` do.
 3. *OPTIMIZE*: tables of ``deltalake`` by the day, each with ``optimize.compact`` and ``vacuum`` at
@@ -44,8 +44,10 @@ from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.compaction import Ended
+from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
 from airflow_provider_segtable.services.fleet_run import run_fleet
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import ClockCheck, TableContext, open_context
 from airflow_provider_segtable.table.definition import checked_schema
@@ -54,13 +56,14 @@ from airflow_provider_segtable.table.table import create_table
 ATTEMPTS = 5
 PAUSE_S = 0.1
 TODAY = Interval(TODAY_US, TODAY_US + DAY_US)
-FLEET = """
+AIM = 20
+FLEET = f"""
 [budget]
 bytes_per_hour = "256 MiB"
 plans = 8
 
 [objective]
-files_read = 20
+files_read = {AIM}
 
 [groups.all]
 tables = ["**"]
@@ -211,7 +214,10 @@ class Fleet(Segtable):
         """Plan all tables, and carry out what is chosen."""
         self.clock.to(minute)
         fleet = read_fleet(FLEET, "fleet.toml")
-        run = run_fleet(fleet, size.names(), self._opened, self.clock.now())
+        storage = open_storage(str(self.root))
+        before = read_memory(storage, fleet.name)
+        run = run_fleet(fleet, size.names(), self._opened, self.clock.now(), memory=before)
+        write_memory(storage, fleet.name, run.memory)
         done = Done(tasks=1, failed=sum(bool(each.error) for each in run.tables))
         for each in run.tables:
             for planned in each.runs.values():

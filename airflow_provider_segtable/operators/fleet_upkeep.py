@@ -9,17 +9,19 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
+from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.fleet_plan import fleet_of, tables_of
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.storage.local import SystemClock
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.health.fleet_upkeep import Upkeep
 
 LONGEST_GAP = timedelta(days=7)
 """So far back a run makes up for missed ones; each table has its moment once in this time."""
@@ -54,6 +56,9 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
+        # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
+        from airflow_provider_segtable.health.fleet_upkeep import keep_up
+
         counts, again = Counter(tables=0, left=0, failed=0, damaged=0), list[str]()
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
@@ -73,7 +78,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
         return dict(counts)
 
-    def _log(self, report: Upkeep) -> None:
+    def _log(self, report: "Upkeep") -> None:
         if report.left:
             self.log.info("%s: left: %s", report.table, report.left)
         for line in report.done:
@@ -85,7 +90,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             self.log.error("%s: %s. %s", report.table, what, each.do)
 
 
-def _counts(report: Upkeep) -> dict[str, int]:
+def _counts(report: "Upkeep") -> dict[str, int]:
     return {
         "tables": 1,
         "left": bool(report.left),
