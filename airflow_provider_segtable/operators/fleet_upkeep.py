@@ -7,7 +7,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,6 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
-        # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
-        from airflow_provider_segtable.health.fleet_upkeep import keep_up
-
         counts, again = Counter(tables=0, left=0, failed=0, damaged=0), list[str]()
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
@@ -67,7 +64,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
             since = _since(_before(context, self.task_id), now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                for each in keep_up(fleet, names, ports_of, since, now):
+                for each in _kept_up(fleet, names, ports_of, since, now):
                     self._log(each)
                     counts.update(_counts(each))
                     again += [each.table] if each.failed or each.findings else []
@@ -88,6 +85,14 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         for each in report.findings:
             what = f"{each.severity.value} {each.code}: {each.what}"
             self.log.error("%s: %s. %s", report.table, what, each.do)
+
+
+def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
+    """Return the reports of ``keep_up``."""
+    # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
+    from airflow_provider_segtable.health.fleet_upkeep import keep_up
+
+    return keep_up(*asked)
 
 
 def _counts(report: "Upkeep") -> dict[str, int]:
