@@ -16,6 +16,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.emission import Located, fleet_emissions
+from airflow_provider_segtable.operators.metrics import send_fleet
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
@@ -65,9 +66,11 @@ class SegtableFleetPlanOperator(BaseOperator):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
             found = tables_of(fleet, place)
+            now = SystemClock().now()
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                run = run_fleet(fleet, found.names, ports_of, SystemClock().now())
+                run = run_fleet(fleet, found.names, ports_of, now)
         self._log_run(fleet, found, run)
+        send_fleet(fleet, run, now)
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
         names = _launches(run, str if connected.root else place.uri)
         return self._emitted(fleet, names, run_name(context))
@@ -102,6 +105,8 @@ class SegtableFleetPlanOperator(BaseOperator):
                 self.log.warning("%s: not planned: %s", each.name, each.error)
             for miss in each.misses:
                 self.log.warning("%s: misses its objective: %s", each.name, miss)
+            if each.expected is not None:
+                self.log.warning("%s: %s", each.name, each.expected)
         for one in run.plan.chosen:
             size, offer = describe_size(one.offer.size), one.offer
             self.log.info("chosen  %s %s (%s): %s", one.table, offer.plan_id, size, offer.reason)

@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.planning.fleet.expected import Expected, expected
 from airflow_provider_segtable.planning.fleet.fleet import (
     Fleet,
     Objective,
@@ -36,6 +37,7 @@ from airflow_provider_segtable.planning.fleet.fleet import (
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
     Begun,
     FleetPlan,
+    Left,
     Offer,
     TableLook,
     closed,
@@ -49,6 +51,7 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     missed,
     policy_for,
 )
+from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.services.planner import (
@@ -58,8 +61,12 @@ from airflow_provider_segtable.services.planner import (
     look_at,
     plan_inner_tables,
 )
+from airflow_provider_segtable.services.table_gauges import table_gauges
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import published_status
+from airflow_provider_segtable.table.publishing.publisher import (
+    PublishedStatus,
+    status_of_formats,
+)
 
 AT_ONCE = 8
 
@@ -84,6 +91,8 @@ class TableReport:
         offers: number of worthwhile plans, with ``offered`` their bytes.
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
+        expected: when it meets its objective, if it misses it.
+        gauges: its numbers for metrics.
         runs: what was requested and launched, of the table and of those of its indexes, by name;
             without what was skipped.
     """
@@ -102,6 +111,8 @@ class TableReport:
     offered: int = 0
     waiting: float = 0.0
     pending: int = 0
+    expected: Expected | None = None
+    gauges: tuple[Gauge, ...] = ()
     runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
     def facts(self) -> Facts:
@@ -120,6 +131,7 @@ class TableReport:
             "offered_bytes": self.offered,
             "waiting_seconds": round(self.waiting, 3),
             "pending": self.pending,
+            "expected": None if self.expected is None else self.expected.facts(),
         }
 
 
@@ -181,7 +193,10 @@ def run_fleet(
                 _by_table(plan).items(),
             ):
                 seen[each.name] = each
-    reports = (_report(fleet, each, now) for each in seen.values())
+    when = _expected(seen.values(), plan, now)
+    reports = (
+        replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
+    )
     return FleetRun(plan=plan, tables=worst_first(reports), dry_run=dry_run)
 
 
@@ -207,44 +222,70 @@ def _seen(fleet: Fleet, name: str, ports_of: PortsOf, now: Instant, *, dry_run: 
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
         with ports_of(name) as ports:
-            measure, look = _looked(fleet, name, ports, now, dry_run=dry_run)
-            runs = {name: carry_out(ports, look, ())}
+            state, objective = ports.log.load(), objective_of(fleet, name)
+            looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
+            runs = {name: carry_out(ports, looked.look, ())}
             if frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
                     runs[f"{name}/{folder}"] = run
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
-    misses = missed(objective_of(fleet, name), measure)
-    known = _known(name, measure, misses, look)
-    return _Seen(name=name, look=known, runs=_beginning(fleet, name, runs, now))
+    return _Seen(name=name, look=looked.kept, runs=_beginning(fleet, name, runs, now))
 
 
-def _looked(
-    fleet: Fleet, name: str, ports: TableContext, now: Instant, *, dry_run: bool
-) -> tuple[Measure, Look]:
-    """Measure a table, and find its plans by its own properties, the file's and its objective."""
-    objective, state = objective_of(fleet, name), ports.log.load()
-    properties = properties_of(fleet, name, state.table.properties)
-    lag = _publish_lag(ports, properties, objective)
-    measure = measured(state, objective, now, lag)
-    policy = policy_for(Policy.read(properties), objective, measure)
-    return measure, look_at(ports, state, policy, properties, dry_run=dry_run)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A look at a table, and what is kept of it."""
+
+    look: Look
+    kept: TableLook
 
 
-def _publish_lag(
-    ports: TableContext, properties: Mapping[str, str], objective: Objective
-) -> float | None:
-    """Return the longest lag of a format that is switched on, in microseconds, if it matters.
+def look_for(
+    fleet: Fleet,
+    name: str,
+    ports: TableContext,
+    state: State,
+    objective: Objective,
+    now: Instant,
+    *,
+    dry_run: bool,
+) -> Looked:
+    """Measure a table, and find its plans by its own properties, the file's and an objective.
 
-    Published metadata is read for it.
+    Published metadata is read for the formats that are switched on.
+
+    Raises:
+        SegtableError: the settings do not fit the table; or as ``look_at``.
     """
-    wanted = PublishSettings.read(properties).formats if objective.publish_lag is not None else ()
-    found = published_status(ports) if wanted else {}
-    lags = (found[name].lag_seconds for name in wanted if name in found)
-    return max((lag * SECOND_US for lag in lags if lag is not None), default=None)
+    properties = properties_of(fleet, name, state.table.properties)
+    formats = PublishSettings.read(properties).formats
+    published = [*status_of_formats(ports, state, formats).values()] if formats else []
+    measure = measured(state, objective, now, _publish_lag(published, now))
+    policy = policy_for(Policy.read(properties), objective, measure)
+    look = look_at(ports, state, policy, properties, dry_run=dry_run)
+    numbers = tuple(table_gauges(look.state, look.policy, published, now))
+    kept = _kept(name, measure, missed(objective, measure), look, numbers)
+    return Looked(look=look, kept=kept)
 
 
-def _known(name: str, measure: Measure, misses: tuple[Miss, ...], look: Look) -> TableLook:
+def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
+    """Return the longest lag of a format that is switched on, in microseconds."""
+    lags = (
+        0 if each.late_since is None else max(0, now - each.late_since)
+        for each in published
+        if each.enabled and each.lag_seconds is not None
+    )
+    return max(lags, default=None)
+
+
+def _kept(
+    name: str,
+    measure: Measure,
+    misses: tuple[Miss, ...],
+    look: Look,
+    numbers: tuple[Gauge, ...],
+) -> TableLook:
     """Return what is kept of a look: nothing that grows with the table."""
     state = look.state
     summaries = state.timeline.visible_summaries().values()
@@ -260,6 +301,7 @@ def _known(name: str, measure: Measure, misses: tuple[Miss, ...], look: Look) ->
         files=sum(each.files for each in summaries),
         bytes=sum(each.size for each in summaries),
         rows=sum(each.rows for each in summaries),
+        gauges=numbers,
     )
 
 
@@ -294,7 +336,9 @@ def _requested(
     """Look at a table anew, and request the plans that were chosen (rule 6)."""
     try:
         with ports_of(seen.name) as ports:
-            _, look = _looked(fleet, seen.name, ports, now, dry_run=False)
+            state, objective = ports.log.load(), objective_of(fleet, seen.name)
+            looked = look_for(fleet, seen.name, ports, state, objective, now, dry_run=False)
+            look = looked.look
             plans = [plan for plan in look.planned.chosen if plan.id in chosen]
             runs = {**seen.runs, seen.name: carry_out(ports, look, plans)}
         return replace(seen, runs=_beginning(fleet, seen.name, runs, now))
@@ -318,6 +362,22 @@ def _beginning(
     }
 
 
+def _expected(
+    seen: Iterable[_Seen], plan: FleetPlan, now: Instant
+) -> Mapping[str, Expected | None]:
+    """Return when each table that misses its objective meets it."""
+    late = {each.name: each.look for each in seen if each.look and each.look.misses}
+    begins: dict[str, list[Offer]] = {name: [] for name in late}
+    waits: dict[str, list[Left]] = {name: [] for name in late}
+    for one in plan.chosen:
+        if one.table in late:
+            begins[one.table].append(one.offer)
+    for left in plan.left:
+        if left.table in late:
+            waits[left.table].append(left)
+    return {name: expected(look, begins[name], waits[name], now) for name, look in late.items()}
+
+
 def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
     group, look = fleet.group_of(seen.name), seen.look
     of_group = group.name if group else ""
@@ -339,5 +399,6 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         offered=sum(each.size for each in look.offers),
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
+        gauges=look.gauges,
         runs=seen.runs,
     )

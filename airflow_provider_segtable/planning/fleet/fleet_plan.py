@@ -40,6 +40,7 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     windows_of,
 )
 from airflow_provider_segtable.planning.fleet.objectives import Measure, Miss
+from airflow_provider_segtable.planning.gauges import Gauge
 
 URGENT = 4.0
 AGEING_H = 1.0
@@ -136,6 +137,7 @@ class TableLook:
         table_id: by which its versions are announced.
         version: its newest event, and ``committed`` the time of it.
         files, bytes, rows: of all visible segments.
+        gauges: its numbers for metrics.
     """
 
     name: str
@@ -149,6 +151,7 @@ class TableLook:
     files: int = 0
     bytes: int = 0
     rows: int = 0
+    gauges: tuple[Gauge, ...] = ()
 
 
 # The decision
@@ -184,10 +187,14 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """All offers of a fleet: the chosen ones, best first, and those that are left."""
+    """All offers of a fleet: the chosen ones, best first, and those that are left.
+
+    ``bytes`` were begun within the hour, with those of the chosen ones.
+    """
 
     chosen: tuple[Chosen, ...] = ()
     left: tuple[Left, ...] = ()
+    bytes: int = 0
 
     def facts(self) -> Facts:
         """Return the plan as plain JSON values."""
@@ -218,7 +225,7 @@ def plan_fleet(fleet: Fleet, looks: Iterable[TableLook], now: Instant) -> FleetP
             chosen.append(each)
         else:
             left.append(obstacle)
-    return FleetPlan(chosen=tuple(chosen), left=tuple(left))
+    return FleetPlan(chosen=tuple(chosen), left=tuple(left), bytes=accounts.bytes)
 
 
 def _facts(table: str, offer: Offer) -> Facts:
@@ -310,6 +317,11 @@ class _Accounts:
         for look in looks:
             for begun in look.begun:
                 self._count(look.name, begun)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that the whole fleet has begun within the hour."""
+        return self._all.bytes
 
     def begin(self, table: str, offer: Offer) -> None:
         """Count an offer that was chosen."""

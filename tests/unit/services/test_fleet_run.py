@@ -144,6 +144,38 @@ def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:
     assert not any(misses.values())
 
 
+def test_what_was_never_published_lags_since_the_first_commit(lake: Lake) -> None:
+    """Also a format that the fleet file alone switches on; other formats have no lag."""
+    text = '[objective]\npublish_lag = "5m"\n[tables."b/other".properties]\npublish.delta = true'
+    first = Table(lake.tables["b/other"]).state().base_version
+    lake.clock.advance(600)
+    misses = {each.name: each.misses for each in lake.run(text, dry_run=True).tables}
+    (miss,) = misses.pop("b/other")
+    assert (miss.name, miss.found) == ("publish_lag", lake.clock.now() - first)
+    assert not any(misses.values())
+    lags = {
+        (each.name, gauge.name): gauge.at(lake.clock.now())
+        for each in lake.run(text, dry_run=True).tables
+        for gauge in each.gauges
+        if gauge.name.startswith("publication")
+    }
+    assert lags == {("b/other", "publication.lag_seconds"): miss.found / 1_000_000}
+
+
+def test_a_table_that_misses_its_objective_says_when_it_meets_it(lake: Lake) -> None:
+    """By what its plans wait for; without an estimate the time is unknown, with the reason."""
+    text = '[tables."a/calm"]\nobjective = {files_read = 1}\nfreeze = true'
+    when = {each.name: each.expected for each in lake.run(text, dry_run=True).tables}
+    held = when.pop("a/calm")
+    assert not any(when.values())
+    assert held is not None
+    assert held.at is None
+    assert "waits (frozen): a/calm is frozen until the file says otherwise" in held.why
+    facts = lake.run(text.replace("\nfreeze = true", ""), dry_run=True).facts()["tables"][0]
+    why = "the work of 1 plan to begin now is not estimated"
+    assert facts["expected"] == {"at": None, "why": why}
+
+
 def test_a_table_that_cannot_be_read_delays_no_other(lake: Lake) -> None:
     """It is said first, with its error; settings that do not fit a table are its error, too."""
     lake.broken.add("a/busy")
