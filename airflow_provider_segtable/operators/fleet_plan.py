@@ -7,6 +7,7 @@ settings do not fit, is logged as a warning and delays no other.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -17,6 +18,11 @@ from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.emission import Located, fleet_emissions
 from airflow_provider_segtable.operators.metrics import send_fleet
+from airflow_provider_segtable.operators.objective_alerts import (
+    MISSED_FOR,
+    Alert,
+    alert_of_misses,
+)
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
@@ -38,6 +44,10 @@ class SegtableFleetPlanOperator(BaseOperator):
         trigger_dag_ids: for each kind of plan, the DAG that carries it out.
         plans_per_run: how many plans share one DAG run, of any tables.
         segtable_conn_id: the connection; its host is where names of tables begin.
+        on_objective_missed: called with the task's context and ``missed`` once a table has missed
+            its objective for ``missed_for``: a function, a notifier, or several
+            (``operators.objective_alerts``).
+        missed_for: how long a table may miss its objective before that.
         kwargs: of any operator.
     """
 
@@ -52,6 +62,8 @@ class SegtableFleetPlanOperator(BaseOperator):
         trigger_dag_ids: Mapping[str, str],
         plans_per_run: int = PLANS_PER_RUN,
         segtable_conn_id: str = SegtableHook.default_conn_name,
+        on_objective_missed: Alert | Sequence[Alert] | None = None,
+        missed_for: timedelta = MISSED_FOR,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -59,6 +71,9 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.trigger_dag_ids = trigger_dag_ids
         self.plans_per_run = plans_per_run
         self.segtable_conn_id = segtable_conn_id
+        given = on_objective_missed
+        self.on_objective_missed = (given,) if callable(given) else tuple(given or ())
+        self.missed_for = missed_for
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the fleet and return the DAG runs to emit."""
@@ -71,6 +86,15 @@ class SegtableFleetPlanOperator(BaseOperator):
                 run = run_fleet(fleet, found.names, ports_of, now)
         self._log_run(fleet, found, run)
         send_fleet(fleet, run, now)
+        if self.on_objective_missed:
+            alert_of_misses(
+                self.on_objective_missed,
+                after=self.missed_for,
+                fleet=fleet.name,
+                run=run,
+                context=context,
+                now=now,
+            )
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
         names = _launches(run, str if connected.root else place.uri)
         return self._emitted(fleet, names, run_name(context))
