@@ -87,4 +87,5 @@ def _since(context: Context, now: Instant) -> Instant:
     """Return when the last good run began; at most a week ago."""
     week_ago = now - LONGEST_GAP // timedelta(microseconds=1)
     before = context.get("prev_start_date_success")
-    return week_ago if before is None else max(week_ago, instant(before))
+    # Airflow 3.1 gives a proxy, which is false without a value, but is not None.
+    return max(week_ago, instant(before)) if before else week_ago

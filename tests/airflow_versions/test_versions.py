@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import airflow
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,7 @@ from tests.airflow.conftest import CONNECTION, known_dags
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).parents[2]
+OLDEST = airflow.__version__.startswith("3.1.")
 JANUARY = datetime(2013, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("tailnum", pa.string())])
 FLEET = """
@@ -204,8 +206,18 @@ def emitted(dag_id: str) -> dict[str, Any]:
         ("segtable_publish_then_read", {}),
         ("segtable_checkpoint_then_compact", {}),
         ("segtable_ingest_then_wait", {"files": "{root}/landing/*.parquet"}),
-        ("segtable_load_daily", {"table": "flights", "landing": "{root}/landing"}),
-        ("segtable_forget", {"ids": "{root}/ids.csv"}),
+        pytest.param(
+            "segtable_load_daily",
+            {"table": "flights", "landing": "{root}/landing"},
+            marks=pytest.mark.skipif(
+                OLDEST, reason="DAG.test gives it the interval before the day"
+            ),
+        ),
+        pytest.param(
+            "segtable_forget",
+            {"ids": "{root}/ids.csv"},
+            marks=pytest.mark.skipif(OLDEST, reason="DAG.test ends no task from its trigger"),
+        ),
     ],
 )
 def test_a_shipped_dag_runs(
