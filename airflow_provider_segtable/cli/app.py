@@ -10,6 +10,7 @@ import typer
 from airflow_provider_segtable.cli.commands.change_command import delete, merge, update
 from airflow_provider_segtable.cli.commands.compact_command import compact, plan
 from airflow_provider_segtable.cli.commands.fleet_commands import fleets
+from airflow_provider_segtable.cli.commands.fleet_simulation import simulate
 from airflow_provider_segtable.cli.commands.health_commands import doctor, repair, verify
 from airflow_provider_segtable.cli.commands.import_command import import_files
 from airflow_provider_segtable.cli.commands.index_commands import indexes
@@ -108,6 +109,7 @@ app.add_typer(indexes, name="index")
 log_stores.command()(serve)
 log_stores.command()(tail)
 app.add_typer(log_stores, name="logstore")
+fleets.command()(simulate)
 app.add_typer(fleets, name="fleet")
 app.command()(locks)
 app.command()(verify)

@@ -5,6 +5,7 @@ a plan is requested once, and a launch has one run id. A table that cannot be re
 settings do not fit, is logged as a warning and delays no other.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.emission import Located, fleet_emissions
 from airflow_provider_segtable.operators.metrics import send_fleet
@@ -26,8 +27,15 @@ from airflow_provider_segtable.operators.objective_alerts import (
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
-from airflow_provider_segtable.services.fleet_tables import FoundTables, find_tables, load_fleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
+from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
+from airflow_provider_segtable.services.fleet_run import (
+    NOTHING,
+    FleetRun,
+    TableReport,
+    run_fleet,
+)
+from airflow_provider_segtable.services.fleet_tables import load_fleet, tables_again
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 
@@ -80,10 +88,15 @@ class SegtableFleetPlanOperator(BaseOperator):
         with refused_at_once(f"planning the fleet {self.fleet}"):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
-            found = tables_of(fleet, place)
-            now = SystemClock().now()
+            storage = open_storage(place.root, place.storage_options) if place.root else None
+            now, before = SystemClock().now(), NOTHING
+            if storage is not None:
+                before = read_memory(storage, fleet.name)
+            found = tables_of(fleet, place, before.found, now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                run = run_fleet(fleet, found.names, ports_of, now)
+                run = run_fleet(fleet, found.names, ports_of, now, memory=before)
+            if storage is not None:
+                write_memory(storage, fleet.name, replace(run.memory, found=found))
         self._log_run(fleet, found, run)
         send_fleet(fleet, run, now)
         if self.on_objective_missed:
@@ -117,20 +130,27 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.log.info("%s to emit", counted(len(runs), "DAG run"))
         return runs
 
-    def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
-        tables = counted(len(found.names), "table")
-        self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
-        if not found.complete:
-            self.log.warning("the search for tables was cut short: name folders in the globs")
-        for name in sorted(set(fleet.tables).difference(found.names)):
-            self.log.warning("%s: the fleet file names it, and it is not there", name)
-        for each in run.tables:
+    def _log_tables(self, reports: Iterable[TableReport]) -> None:
+        for each in reports:
             if each.error:
                 self.log.warning("%s: not planned: %s", each.name, each.error)
             for miss in each.misses:
                 self.log.warning("%s: misses its objective: %s", each.name, miss)
             if each.expected is not None:
                 self.log.warning("%s: %s", each.name, each.expected)
+
+    def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
+        tables = counted(len(found.names), "table")
+        self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
+        for why, count in Counter(run.looked.values()).items():
+            self.log.info("%s looked at: %s", counted(count, "table"), why.value)
+        if not found.complete:
+            self.log.warning("the search for tables was cut short: name folders in the globs")
+        for name in sorted(set(fleet.tables).difference(found.names)):
+            self.log.warning("%s: the fleet file names it, and it is not there", name)
+        self._log_tables(run.tables)
+        for kind, cost in run.costs.items():
+            self.log.info("%s plans take %s", kind, cost)
         for one in run.plan.chosen:
             size, offer = describe_size(one.offer.size), one.offer
             self.log.info("chosen  %s %s (%s): %s", one.table, offer.plan_id, size, offer.reason)
@@ -153,10 +173,10 @@ def fleet_of(file: str, place: Place) -> tuple[Fleet, Place]:
     return fleet, replace(place, root=place.root or fleet.root)
 
 
-def tables_of(fleet: Fleet, place: Place) -> FoundTables:
-    """Find the tables of a fleet below its root."""
+def tables_of(fleet: Fleet, place: Place, before: FoundTables | None, now: Instant) -> FoundTables:
+    """Find the tables of a fleet below its root, unless they were found some minutes ago."""
     options = place.storage_options
-    return find_tables(fleet, lambda uri: open_storage(uri or place.root, options))
+    return tables_again(fleet, lambda uri: open_storage(uri or place.root, options), before, now)
 
 
 def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]:

@@ -52,7 +52,8 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         counts = Counter(tables=0, left=0, failed=0, damaged=0)
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
-            names, now = tables_of(fleet, place).names, SystemClock().now()
+            now = SystemClock().now()
+            names = tables_of(fleet, place, None, now).names
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 for each in keep_up(fleet, names, ports_of, _since(context, now), now):
                     self._log(each)

@@ -197,10 +197,10 @@ class PlannerContext:
 
     ``skip_from`` is the instant from which the policy's skip offset counts back.
     ``claims`` and ``resting`` (by kind of the aborted plan, smallest first) give the reason why a
-    segment is not free. ``pending`` are the pending plans; ``deleted`` are the rows that a rewrite
-    would remove. ``within`` limits planning to an interval; None means all. ``blocking`` are the
-    schemas whose files keep the table from being published, each with the reason. ``seen`` caches
-    ``segments``.
+    segment is not free; ``rests_end`` are the times at which rests end. ``pending`` are the pending
+    plans; ``deleted`` are the rows that a rewrite would remove. ``within`` limits planning to an
+    interval; None means all. ``blocking`` are the schemas whose files keep the table from being
+    published, each with the reason. ``seen`` caches ``segments``.
     """
 
     state: State
@@ -210,6 +210,7 @@ class PlannerContext:
     within: Interval | None = None
     claims: Mapping[SegmentId, str] = field(default_factory=dict)
     resting: Mapping[type[Plan], Mapping[SegmentId, str]] = field(default_factory=dict)
+    rests_end: frozenset[Instant] = frozenset()
     pending: tuple[PlanState, ...] = ()
     deleted: Deleted = field(default_factory=Deleted)
     blocking: Mapping[int, str] = field(default_factory=dict)
@@ -296,14 +297,15 @@ class PlannerContext:
             else:
                 skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason))
 
-    def hot(self, interval: Interval) -> str | None:
+    def hot(self, interval: Interval) -> Reason | None:
         """Return why an interval is hot (rule 4), or None if it is not."""
         offset = self.policy.skip_offset_minutes
         if not offset or self.skip_from - interval.end >= offset * MINUTE_US:
             return None
         by_clock = self.policy.skip_offset_from == NOW
         since = "now" if by_clock else f"the latest event time, {iso(self.skip_from)}"
-        return f"ends less than {offset:g} min before {since}"
+        until = interval.end + int(offset * MINUTE_US) if by_clock else None
+        return Reason(f"ends less than {offset:g} min before {since}", until=until)
 
     def claim(self, segments: Iterable[Segment], kind: type[Plan]) -> str | None:
         """Return why a segment is not free for a plan of this kind; None if all are free."""
@@ -360,12 +362,14 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
     resting: dict[type[Plan], dict[SegmentId, str]] = {kind: {} for kind in kinds()}
+    rests_end: set[Instant] = set()
     for known in state.plans.values():
         plan = known.plan
         if known.status.pending:
             of_plan = plan.claim.segments or ()
             claims |= dict.fromkeys(of_plan, f"claimed by pending plan {plan.id}")
         elif known.status is PlanStatus.ABORTED and now - known.changed_at < rest_us:
+            rests_end.add(known.changed_at + int(rest_us))
             why = f"plan {plan.id} over it was aborted ({known.note})"
             text = f"{why}; rests {policy.retry_aborted_minutes:g} min"
             rests = Reason(text, Obstacle.ABORTED)
@@ -377,6 +381,7 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
         skip_from=skip_from,
         claims=claims,
         resting=resting,
+        rests_end=frozenset(rests_end),
         pending=state.pending_plans(),
     )
 

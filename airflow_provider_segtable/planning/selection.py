@@ -47,16 +47,26 @@ class Obstacle(Enum):
 
 
 class Reason(str):
-    """The text of a reason whose cause is an obstacle; other reasons are plain text."""
+    """The text of a reason with its cause, or with the time at which it ends by itself.
 
-    __slots__ = ("obstacle",)
-    obstacle: Obstacle
+    Other reasons are plain text: they end with an event of the log.
+    """
 
-    def __new__(cls, text: str, obstacle: Obstacle) -> Self:
+    __slots__ = ("obstacle", "until")
+    obstacle: Obstacle | None
+    until: Instant | None
+
+    def __new__(
+        cls, text: str, obstacle: Obstacle | None = None, *, until: Instant | None = None
+    ) -> Self:
         """Return the text with its cause."""
         made = super().__new__(cls, text)
-        made.obstacle = obstacle
+        made.obstacle, made.until = obstacle, until
         return made
+
+    def after(self, text: str) -> Self:
+        """Return the reason with more text before it."""
+        return type(self)(f"{text}{self}", self.obstacle, until=self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +97,26 @@ class Skipped:
         """Return the obstacle behind the reason, if it is one."""
         return self.reason.obstacle if isinstance(self.reason, Reason) else None
 
+    @property
+    def until(self) -> Instant | None:
+        """Return when the reason ends by itself, if it does."""
+        return self.reason.until if isinstance(self.reason, Reason) else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """Chosen plans, best first, and a reason for everything skipped.
 
     ``gains`` has the gain of each chosen plan in segments, by id, except for plans over the whole
-    table.
+    table. ``whole`` says that each area was examined in which a plan may be due. ``due`` is the
+    earliest time at which the result may be another one without an event of the log; None: never.
     """
 
     chosen: tuple[Plan, ...]
     skipped: tuple[Skipped, ...]
     gains: Mapping[str, float] = field(default_factory=dict)
+    whole: bool = True
+    due: Instant | None = None
 
 
 def joined(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -138,6 +156,8 @@ def ranges(numbers: Iterable[int]) -> str:
 # The choice of candidates
 LOOKS = 10_000
 """Number of segments that a planner run examines; at least one area."""
+BRIEFLY = 0
+"""Instead of ``LOOKS``: examine no area only for the sake of its reasons, and give none for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +241,14 @@ def choose(
     skipped: list[Skipped],
     areas: Iterable[Area] = (),
     look: Look = lambda _: (),
+    explain: int | None = None,
 ) -> Planned:
-    """Choose plans within the budget; add a reason to ``skipped`` for all others."""
+    """Choose plans within the budget; add a reason to ``skipped`` for all others.
+
+    A table of more than ``explain`` segments (``LOOKS``) is not examined further for the sake of
+    its reasons.
+    """
+    explain = LOOKS if explain is None else explain
     run = _Run(policy=policy, look=look, skipped=skipped, left=policy.max_plan_bytes)
     unexamined = tuple(areas)
     run.heap += map(_entry, candidates)
@@ -236,10 +262,12 @@ def choose(
             skipped.extend(_all_skipped((one,), over))
         else:
             run.vain.append(one)
+    whole = not (run.vain or run.later)
     run.vain += (area for area in unexamined if not area.bound)
-    explained = LOOKS if sum([area.segments for area in unexamined]) <= LOOKS else 0
-    skipped.extend(_explained(run.vain, look, explained - run.looked, over))
-    return Planned(chosen=tuple(run.chosen), skipped=tuple(skipped), gains=run.gains)
+    if explain:
+        explained = explain if sum([area.segments for area in unexamined]) <= explain else 0
+        skipped.extend(_explained(run.vain, look, explained - run.looked, over))
+    return Planned(chosen=tuple(run.chosen), skipped=tuple(skipped), gains=run.gains, whole=whole)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,7 +275,7 @@ class _Run:
     """A choice under way.
 
     ``left`` are the bytes of the budget that no plan uses yet, ``vain`` the areas without a plan
-    that fits them, ``looked`` is the number of segments examined.
+    that fits them, ``looked`` is the number of segments examined, ``later`` of areas left out.
     """
 
     policy: Policy
@@ -259,6 +287,7 @@ class _Run:
     gains: dict[str, float] = field(default_factory=dict)
     vain: list[Area] = field(default_factory=list)
     looked: int = 0
+    later: int = 0
 
     def take(self, best: Candidate | Area) -> None:
         """Choose, skip or examine the most urgent one."""
@@ -268,6 +297,7 @@ class _Run:
             self.vain.append(best)
             return
         elif self.looked and self.looked + best.segments > LOOKS:
+            self.later += 1
             self.skipped.extend(best.skipped("left for the next run", smallest().kind))
             return
         else:

@@ -75,6 +75,10 @@ def _times(known: tuple[ChunkKey, ChunkSummary]) -> tuple[int, int]:
     return interval.start, interval.end
 
 
+LEAST_BOUND = 1e-12
+"""The bound of an area that gains nothing now, and may later without an event of the log."""
+
+
 class _Bounds:
     """Computes the bounds of areas; equal sizes are computed once."""
 
@@ -93,7 +97,8 @@ class _Bounds:
         if key not in self._most:
             sizes, causes = key
             self._most[key] = _most(sizes, self._found.policy, causes=causes)
-        return self._most[key]
+        # Nothing to gain yet, as what may be tidied is not cold: its reason says until when.
+        return self._most[key] or LEAST_BOUND
 
     def _may_be_due(self, interval: Interval, inside: _Known) -> bool:
         found, summaries = self._found, [summary for _, summary in inside]
@@ -193,7 +198,11 @@ class _Deleted:
 
 # Plans of every kind
 def plan_all(
-    state: State, policy: Policy, now: Instant, blocking: Mapping[int, str] = MappingProxyType({})
+    state: State,
+    policy: Policy,
+    now: Instant,
+    blocking: Mapping[int, str] = MappingProxyType({}),
+    explain: int | None = None,
 ) -> Planned:
     """Return the plans of every kind for a table.
 
@@ -202,6 +211,8 @@ def plan_all(
         policy: the conditions for each kind of plan.
         now: the wall clock, for ages.
         blocking: schemas whose files keep the table from being published, each with the reason.
+        explain: a table of more segments (``selection.LOOKS``) is not examined further for the
+            sake of its reasons; ``BRIEFLY``: what has nothing to gain gets none.
 
     Returns:
         The chosen plans, best first, and a reason for everything skipped.
@@ -213,8 +224,16 @@ def plan_all(
     def look(area: Area) -> list[Candidate]:
         return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
-    chosen = choose((), policy, skipped, areas(found), look)
-    return _with_tables(found, chosen)
+    chosen = _with_tables(found, choose((), policy, skipped, areas(found), look, explain))
+    return replace(chosen, due=_due(found, chosen))
+
+
+def _due(found: PlannerContext, planned: Planned) -> Instant | None:
+    """Return when the plans may be others without an event of the log; None: never."""
+    if not planned.whole:
+        return found.now
+    times = [*found.rests_end, *(each.until for each in planned.skipped)]
+    return min((at for at in times if at is not None), default=None)
 
 
 def _with_tables(found: PlannerContext, planned: Planned) -> Planned:

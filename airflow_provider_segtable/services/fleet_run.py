@@ -4,27 +4,33 @@
    fit it, is reported and left out: it delays no other.
 2. Each is planned by its own properties and the file's (``planning.fleet.fleet``), with thresholds
    that its objective lowers where it is missed (``planning.fleet.objectives``).
-3. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
+3. Only tables are looked at of which a look may find something new; of the others the memory has
+   the last one (``planning.fleet.fleet_memory``). The announced versions of all tables are read
+   together. Without a coordinator each remembered table's log is asked for its next event: one
+   request.
+4. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
    requested, however often the planner runs or dies, and nothing else is to be kept.
-4. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
+5. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
    their own policy bounds them. Those of a frozen table are not.
-5. A plan that was requested before, and that no worker has, is launched again, unless its table is
+6. A plan that was requested before, and that no worker has, is launched again, unless its table is
    frozen or no window of its kind is open: it would begin anew.
-6. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
+7. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
    table. So a table with chosen plans is looked at once more, and of these plans those are
    requested that are still found there: a plan's id is a function of its inputs. One that is not
    found is left for the next run.
-7. A dry run writes nothing, and needs no coordinator.
+8. A dry run writes nothing, and needs no coordinator.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.expected import Expected, expected
@@ -34,8 +40,15 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     objective_of,
     properties_of,
 )
+from airflow_provider_segtable.planning.fleet.fleet_memory import (
+    FleetMemory,
+    Remembered,
+    Why,
+    settings_of_look,
+    why_anyway,
+    why_look,
+)
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
-    Begun,
     FleetPlan,
     Left,
     Offer,
@@ -44,6 +57,7 @@ from airflow_provider_segtable.planning.fleet.fleet_plan import (
     frozen,
     plan_fleet,
 )
+from airflow_provider_segtable.planning.fleet.measured_cost import Costs, fleet_costs
 from airflow_provider_segtable.planning.fleet.objectives import (
     Measure,
     Miss,
@@ -51,9 +65,10 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     missed,
     policy_for,
 )
+from airflow_provider_segtable.planning.fleet.table_look import look_of, with_minutes
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
-from airflow_provider_segtable.planning.selection import Planned
+from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -69,6 +84,7 @@ from airflow_provider_segtable.table.publishing.publisher import (
 )
 
 AT_ONCE = 8
+NOTHING = FleetMemory()
 
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
 """Opens the ports of a table by its name; leaving ends what it opened."""
@@ -147,16 +163,24 @@ def _rank(report: TableReport) -> tuple[bool, float, int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRun:
-    """The result of a planner run over a fleet."""
+    """The result of a planner run over a fleet.
+
+    ``costs`` are those of the fleet by kind. ``looked`` says why each table was looked at that was;
+    ``memory`` is for the next run.
+    """
 
     plan: FleetPlan
     tables: tuple[TableReport, ...]
+    costs: Costs
     dry_run: bool
+    looked: Mapping[str, Why] = field(default_factory=dict)
+    memory: FleetMemory = field(default_factory=FleetMemory)
 
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""
         tables = [each.facts() for each in self.tables]
-        return {"dry_run": self.dry_run, "tables": tables, **self.plan.facts()}
+        costs = {kind: cost.facts() for kind, cost in self.costs.items()}
+        return {"dry_run": self.dry_run, "tables": tables, "costs": costs, **self.plan.facts()}
 
 
 def run_fleet(
@@ -165,6 +189,7 @@ def run_fleet(
     ports_of: PortsOf,
     now: Instant,
     *,
+    memory: FleetMemory = NOTHING,
     dry_run: bool = False,
     report: Report = lambda *_: None,
 ) -> FleetRun:
@@ -175,29 +200,79 @@ def run_fleet(
         names: the tables.
         ports_of: opens a table.
         now: the wall clock.
+        memory: of the run before.
         dry_run: request nothing.
         report: called with the progress.
     """
-    tables = tuple(names)
-    seen: dict[str, _Seen] = {}
+    tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
+    known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
+        announced = _announced(asked, ports_of, pool)
+        reasons = {
+            name: why_look(known.get(name), settings, now, announced.get(name))
+            for name, settings in tables.items()
+        }
+        looked = {name: why for name, why in reasons.items() if why}
+        seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda name: _seen(fleet, name, ports_of, now, dry_run=dry_run), tables
+            lambda one: _seen(fleet, *one, ports_of, now, dry_run=dry_run), looked.items()
         ):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
-        plan = plan_fleet(fleet, (each.look for each in seen.values() if each.look), now)
+        kept = {name: each.known for name, each in seen.items() if each.known}
+        looks = with_minutes(each.look for each in kept.values())
+        plan = plan_fleet(fleet, looks, now)
         if not dry_run:
             for each in pool.map(
                 lambda one: _requested(fleet, seen[one[0]], one[1], ports_of, now),
                 _by_table(plan).items(),
             ):
                 seen[each.name] = each
-    when = _expected(seen.values(), plan, now)
+                del kept[each.name]  # its log has new events
+    when = _expected(looks, plan, now)
     reports = (
         replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
     )
-    return FleetRun(plan=plan, tables=worst_first(reports), dry_run=dry_run)
+    return FleetRun(
+        plan=plan,
+        tables=worst_first(reports),
+        costs=fleet_costs(each.costs for each in looks),
+        dry_run=dry_run,
+        looked=looked,
+        memory=FleetMemory(tables=kept, found=memory.found),
+    )
+
+
+def _announced(
+    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor
+) -> Mapping[str, int]:
+    """Return the newest versions of remembered tables, by announcements or their logs (rule 3)."""
+    heads = _heads({each.look.table_id for each in known.values()}, known, ports_of)
+    if heads is not None:
+        ids = {name: each.look.table_id for name, each in known.items()}
+        return {name: heads[of] for name, of in ids.items() if of in heads}
+    versions = (each.look.version for each in known.values())
+    newest = pool.map(partial(_by_log, ports_of), known, versions)
+    return dict(zip(known, newest, strict=True))
+
+
+def _heads(
+    ids: Collection[str], names: Iterable[str], ports_of: PortsOf
+) -> Mapping[str, int] | None:
+    """Return what is announced, by the coordinator that all tables share; None without one."""
+    for name in names:
+        with suppress(SegtableError, OSError), ports_of(name) as ports:
+            coordinator = ports.optional_coordinator
+            return None if coordinator is None else coordinator.heads(ids)
+    return None
+
+
+def _by_log(ports_of: PortsOf, name: str, version: int) -> int:
+    """Return a higher version if a table's log goes on, or cannot be asked."""
+    with suppress(SegtableError, OSError), ports_of(name) as ports:
+        return version + ports.log.has(version + 1)
+    return version + 1
 
 
 def _by_table(plan: FleetPlan) -> dict[str, set[str]]:
@@ -210,27 +285,53 @@ def _by_table(plan: FleetPlan) -> dict[str, set[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A table that was looked at; without a look there is an error."""
+    """A table with its look, of now or of before; without a look there is an error."""
 
     name: str
-    look: TableLook | None = None
+    known: Remembered | None = None
     error: str = ""
     runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
 
-def _seen(fleet: Fleet, name: str, ports_of: PortsOf, now: Instant, *, dry_run: bool) -> _Seen:
+def _seen(
+    fleet: Fleet, name: str, why: Why, ports_of: PortsOf, now: Instant, *, dry_run: bool
+) -> _Seen:
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
         with ports_of(name) as ports:
             state, objective = ports.log.load(), objective_of(fleet, name)
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
-            runs = {name: carry_out(ports, looked.look, ())}
-            if frozen(fleet, name, now) is None:
+            look = looked.look
+            runs = {name: carry_out(ports, look, ())}
+            if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
                     runs[f"{name}/{folder}"] = run
+            if why is Why.UNANNOUNCED and not dry_run and ports.optional_coordinator:
+                # ZooKeeper has lost it: from now on the next runs know again.
+                ports.coordinator.announce(look.state.table.table_id, look.state.n)
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
-    return _Seen(name=name, look=looked.kept, runs=_beginning(fleet, name, runs, now))
+    known = Remembered(
+        look=looked.kept,
+        at=now,
+        settings=settings_of_look(fleet, name, now, __version__),
+        due=_due(looked.kept.measure, runs.values(), now),
+        unsettled=_unsettled(look.state, runs.values()),
+    )
+    return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
+
+
+def _due(measure: Measure, runs: Iterable[PlannerRun], now: Instant) -> Instant | None:
+    """Return when a look may find something else; at once if an age grows."""
+    if measure.stale_index or measure.publish_lag:
+        return now
+    return min((run.due for run in runs if run.due is not None), default=None)
+
+
+def _unsettled(state: State, runs: Iterable[PlannerRun]) -> bool:
+    """Return whether plans are pending, of the table or its indexes', or ids wait for a writer."""
+    pending = state.pending_plans() or any(run.launches or run.running for run in runs)
+    return bool(pending) or any(True for _ in state.ids.holes(Generation.FIRST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,10 +364,11 @@ def look_for(
     published = [*status_of_formats(ports, state, formats).values()] if formats else []
     measure = measured(state, objective, now, _publish_lag(published, now))
     policy = policy_for(Policy.read(properties), objective, measure)
-    look = look_at(ports, state, policy, properties, dry_run=dry_run)
-    numbers = tuple(table_gauges(look.state, look.policy, published, now))
-    kept = _kept(name, measure, missed(objective, measure), look, numbers)
-    return Looked(look=look, kept=kept)
+    look = look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
+    misses = missed(objective, measure)
+    kept = look_of(name, look.state, policy, look.planned, measure, misses, now)
+    numbers = tuple(table_gauges(look.state, policy, published, now))
+    return Looked(look=look, kept=replace(kept, gauges=numbers))
 
 
 def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
@@ -279,66 +381,14 @@ def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | 
     return max(lags, default=None)
 
 
-def _kept(
-    name: str,
-    measure: Measure,
-    misses: tuple[Miss, ...],
-    look: Look,
-    numbers: tuple[Gauge, ...],
-) -> TableLook:
-    """Return what is kept of a look: nothing that grows with the table."""
-    state = look.state
-    summaries = state.timeline.visible_summaries().values()
-    return TableLook(
-        name=name,
-        offers=_offers(state, look.planned, look.policy),
-        begun=_begun(state),
-        misses=misses,
-        measure=measure,
-        table_id=state.table.table_id,
-        version=state.n,
-        committed=state.time,
-        files=sum(each.files for each in summaries),
-        bytes=sum(each.size for each in summaries),
-        rows=sum(each.rows for each in summaries),
-        gauges=numbers,
-    )
-
-
-def _offers(state: State, planned: Planned, policy: Policy) -> tuple[Offer, ...]:
-    return tuple(
-        Offer.of(plan, gain=_gain(plan, planned.gains, policy), since=_since(state, plan))
-        for plan in planned.chosen
-    )
-
-
-def _gain(plan: Plan, gains: Mapping[str, float], policy: Policy) -> float:
-    """Return a plan's gain; a plan over the whole table tidies each of its bytes once."""
-    return gains.get(plan.id, 1.0 + plan.size / policy.target_size)
-
-
-def _since(state: State, plan: Plan) -> Instant:
-    """Return when the newest input was written, or else the newest event."""
-    inputs = (state.timeline.get(each) for each in plan.inputs)
-    return max((each.created for each in inputs if each), default=state.time)
-
-
-def _begun(state: State) -> tuple[Begun, ...]:
-    return tuple(
-        Begun(at=known.requested_at, size=known.plan.size, pending=known.status.pending)
-        for known in state.plans.values()
-    )
-
-
 def _requested(
     fleet: Fleet, seen: _Seen, chosen: Collection[str], ports_of: PortsOf, now: Instant
 ) -> _Seen:
-    """Look at a table anew, and request the plans that were chosen (rule 6)."""
+    """Look at a table anew, and request the plans that were chosen (rule 7)."""
     try:
         with ports_of(seen.name) as ports:
             state, objective = ports.log.load(), objective_of(fleet, seen.name)
-            looked = look_for(fleet, seen.name, ports, state, objective, now, dry_run=False)
-            look = looked.look
+            look = look_for(fleet, seen.name, ports, state, objective, now, dry_run=False).look
             plans = [plan for plan in look.planned.chosen if plan.id in chosen]
             runs = {**seen.runs, seen.name: carry_out(ports, look, plans)}
         return replace(seen, runs=_beginning(fleet, seen.name, runs, now))
@@ -349,7 +399,7 @@ def _requested(
 def _beginning(
     fleet: Fleet, table: str, runs: Mapping[str, PlannerRun], now: Instant
 ) -> dict[str, PlannerRun]:
-    """Return planner runs with the launches that may begin (rule 5), without what they skipped."""
+    """Return planner runs with the launches that may begin (rule 6), without what they skipped."""
     return {
         name: replace(
             run,
@@ -363,10 +413,10 @@ def _beginning(
 
 
 def _expected(
-    seen: Iterable[_Seen], plan: FleetPlan, now: Instant
+    looks: Iterable[TableLook], plan: FleetPlan, now: Instant
 ) -> Mapping[str, Expected | None]:
     """Return when each table that misses its objective meets it."""
-    late = {each.name: each.look for each in seen if each.look and each.look.misses}
+    late = {each.name: each for each in looks if each.misses}
     begins: dict[str, list[Offer]] = {name: [] for name in late}
     waits: dict[str, list[Left]] = {name: [] for name in late}
     for one in plan.chosen:
@@ -379,10 +429,11 @@ def _expected(
 
 
 def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
-    group, look = fleet.group_of(seen.name), seen.look
+    group = fleet.group_of(seen.name)
     of_group = group.name if group else ""
-    if look is None:
+    if seen.known is None:
         return TableReport(name=seen.name, group=of_group, error=seen.error)
+    look = seen.known.look
     oldest = min((each.since for each in look.offers), default=now)
     return TableReport(
         name=seen.name,

@@ -3,17 +3,24 @@
 1. A table is a folder with a folder ``_segtable``. Nothing below it is looked at.
 2. Only folders are listed that may have a table of the fleet below them. One listing names all
    folders of one, however many objects they hold. In an object store a level is listed at once.
-3. The search is bounded: after ``MOST_LISTINGS`` it ends, and says that it is incomplete.
+3. The tables that were found some minutes ago are not searched again (``tables_again``).
+4. The search is bounded: after ``MOST_LISTINGS`` it ends, and says that it is incomplete.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import (
+    FoundTables,
+    globs_of,
+    listed_already,
+)
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
 
@@ -23,15 +30,6 @@ AT_ONCE = 16
 
 Opened = Callable[[str], Storage]
 """Opens the storage of a URI; of the fleet's root if it is empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTables:
-    """The names of a fleet's tables, ascending; ``complete`` unless the search was cut short."""
-
-    names: tuple[str, ...]
-    listings: int
-    complete: bool = True
 
 
 def load_fleet(file: str, options: dict[str, str] | None = None) -> Fleet:
@@ -80,6 +78,26 @@ def find_tables(fleet: Fleet, opened: Opened, most: int = MOST_LISTINGS) -> Foun
         listings=search.listings,
         complete=search.listings < most,
     )
+
+
+def tables_again(
+    fleet: Fleet, opened: Opened, before: FoundTables | None, now: Instant
+) -> FoundTables:
+    """Return the tables of the last search if it is recent, or else search again.
+
+    Args:
+        fleet: the file.
+        opened: as ``find_tables``.
+        before: the last search.
+        now: the wall clock.
+
+    Raises:
+        StorageError: a folder cannot be listed.
+    """
+    globs = globs_of(fleet)
+    if before is not None and listed_already(before, globs, now):
+        return before
+    return replace(find_tables(fleet, opened), at=now, globs=globs)
 
 
 class _Search:

@@ -84,7 +84,8 @@ class PlannerRun:
 
     By plan id: ``running`` names the holder or waiter of the plan's locks, ``aborted`` the reason
     for an abort, ``yielded`` the yields of a pending plan and the note of the last one. By name:
-    ``indexes`` gives the reason for each index that the run requests.
+    ``indexes`` gives the reason for each index that the run requests. ``due`` is the earliest time
+    at which a run may find something else without an event of the log; None: never.
     """
 
     version: int
@@ -95,6 +96,7 @@ class PlannerRun:
     yielded: Mapping[str, str] = field(default_factory=dict)
     voided: tuple[SegmentId, ...] = ()
     indexes: Mapping[str, str] = field(default_factory=dict)
+    due: Instant | None = None
     dry_run: bool = False
 
     def facts(self) -> Facts:
@@ -160,6 +162,7 @@ def look_at(
     policy: Policy,
     properties: Mapping[str, str],
     *,
+    explain: int | None = None,
     dry_run: bool = False,
 ) -> Look:
     """Clean up stalled work, request wanted indexes, and find the plans that are worthwhile.
@@ -169,6 +172,7 @@ def look_at(
         state: the newest version.
         policy: the conditions for compaction.
         properties: the index policy is in these.
+        explain: as ``plan_all``.
         dry_run: write nothing; needs no coordinator.
 
     Raises:
@@ -191,7 +195,7 @@ def look_at(
     return Look(
         state=state,
         policy=policy,
-        planned=plan_all(state, policy, now, blocking_schemas(state)),
+        planned=plan_all(state, policy, now, blocking_schemas(state), explain),
         now=now,
         held=held,
         aborted=aborted,
@@ -227,6 +231,7 @@ def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> Planne
         },
         voided=look.abandoned,
         indexes={each.name: each.reason for each in look.wanted},
+        due=look.planned.due,
         dry_run=look.dry_run,
     )
 

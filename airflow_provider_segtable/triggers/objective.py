@@ -16,6 +16,7 @@ from airflow_provider_segtable.planning.fleet.expected import expected
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Objective, Scope
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook, plan_fleet
+from airflow_provider_segtable.planning.fleet.table_look import with_minutes
 from airflow_provider_segtable.services.fleet_run import look_for
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import Answer, Question
@@ -45,6 +46,7 @@ class MeetsObjective(Question):
         late = "; ".join((*map(str, look.misses), *self._unmeasured(look)))
         if not late:
             return Answer(message="it meets its objective", event={"version": state.n})
+        (look,) = with_minutes((look,))
         plan = plan_fleet(fleet, (look,), now)
         when = expected(look, [each.offer for each in plan.chosen], plan.left, now)
         return Answer(message=f"{late}; {when}" if when else late)

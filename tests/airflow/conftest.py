@@ -160,7 +160,7 @@ def known_dags(folder: Path, text: str) -> Mapping[str, DAG]:
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
 
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "file.py").write_text(text)
     with create_session() as session:
         session.merge(DagBundleModel(name="testing"))

@@ -15,6 +15,7 @@ from airflow.sdk import DAG
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log import plan_kinds
 from airflow_provider_segtable.dag_factory import compaction_dags
+from airflow_provider_segtable.services.fleet_tables import load_fleet
 from tests.support.processes import importable
 from tests.unit.services.toys.polish_plan import PolishPlan
 
@@ -52,13 +53,26 @@ def test_the_shipped_dags_load_without_errors() -> None:
         "segtable_ingest_then_wait",
         "segtable_load_daily",
         "segtable_index__flights",
+        "segtable_index__lake",
         "segtable_index_then_look_up",
         "segtable_major__flights",
+        "segtable_major__lake",
         "segtable_minor__flights",
+        "segtable_minor__lake",
         "segtable_planner__flights",
+        "segtable_planner__lake",
         "segtable_publish_then_read",
         "segtable_semi_major__flights",
+        "segtable_semi_major__lake",
+        "segtable_upkeep__lake",
     }
+
+
+def test_the_shipped_fleet_file_has_no_fault() -> None:
+    """All tables below the root are in its one group."""
+    (file,) = DAGS.glob("*.toml")
+    fleet = load_fleet(str(file))
+    assert fleet.group_of("events/orders") == fleet.groups[0]
 
 
 @pytest.mark.airflow

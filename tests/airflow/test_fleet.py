@@ -202,8 +202,25 @@ def test_parsing_reads_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("airflow_db")
 def test_the_guides_dag_file_loads(tmp_path: Path) -> None:
     """It makes six DAGs, without the fleet file."""
-    (block,) = blocks("fleet.md", "python")
+    block, _ = blocks("fleet.md", "python")
     assert len(known_dags(tmp_path / "dags", block)) == 6
+
+
+@pytest.mark.airflow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("airflow_db")
+def test_the_guides_fleets_by_root_share_a_queue(tmp_path: Path) -> None:
+    """Each file has six DAGs of its own; what carries out plans has the pool and the queue."""
+    _, block = blocks("fleet.md", "python")
+    fleets = tmp_path / "dags" / "fleets"
+    fleets.mkdir(parents=True)
+    for name in ("asia", "europe"):
+        (fleets / f"{name}.toml").write_text("")
+    made = known_dags(tmp_path / "dags", block)
+    assert len(made) == 12
+    working = [each for dag in made.values() for each in dag.tasks if each.pool == "maintenance"]
+    assert {each.queue for each in working} == {"maintenance"}
+    assert len(working) == 8
 
 
 @pytest.mark.airflow

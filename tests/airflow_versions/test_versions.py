@@ -209,9 +209,7 @@ def emitted(dag_id: str) -> dict[str, Any]:
         pytest.param(
             "segtable_load_daily",
             {"table": "flights", "landing": "{root}/landing"},
-            marks=pytest.mark.skipif(
-                OLDEST, reason="DAG.test gives it the interval before the day"
-            ),
+            marks=pytest.mark.skipif(OLDEST, reason="DAG.test gives it the day before"),
         ),
         pytest.param(
             "segtable_forget",

@@ -12,7 +12,7 @@ SOURCES = {path.stem: path.read_text() for path in sorted(BENCHMARKS.glob("*.py"
 QUICK = [name for name, source in SOURCES.items() if '"--quick"' in source]
 ON_SPARK = [name for name in QUICK if "spark.driver.session" in SOURCES[name]]
 """Each starts a JVM and asks many small queries, which takes minutes: in ``make test-long``."""
-DEAR = ("indexing", "multi_writer", "upsert_compaction")
+DEAR = ("fleet_beside_homemade", "indexing", "multi_writer", "upsert_compaction")
 """Each starts many processes, which takes as long as all others. What they share with others (the
 ZooKeeper, writers as processes, rivals) runs in ``commits``, ``logstore`` and ``publish``."""
 WITHOUT_SPARK = {"upsert_compaction": ("--only", "DuckDB|Polars|deltalake")}

@@ -7,7 +7,8 @@ must be
 1. admissible: requested one after another, the log's own rules let every plan in, so none breaks
    adjacency or takes what another has claimed, nor touches a pending major compaction's region;
 2. within the budget; 3. complete: each visible segment is an input or has a reason;
-4. a function: asked again, the same plans with the same ids.
+4. a function: asked again, the same plans with the same ids, also if no reasons are wanted;
+5. lasting: without an event the plans stay the same until the time that the planner says.
 
 In the end nobody appends or deletes any more: then planning comes to rest, whatever the policy
 wants, and no chunk is left of which much is deleted, but for the budget.
@@ -48,7 +49,7 @@ from airflow_provider_segtable.core.segment import (
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, MINUTE_US, Granularity, Interval
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Planned
+from airflow_provider_segtable.planning.selection import BRIEFLY, Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from tests.examples import examples
 from tests.support.builders import BASE, DEFINITION, created
@@ -101,6 +102,8 @@ class History:
             major_after_minutes=pick([0.0, 1440.0]),
             major_granularity=pick(["", "day", "hour"]),
             retry_aborted_minutes=pick([0.0, 60.0]),
+            skip_offset_minutes=pick([0.0, 0.0, 14_000.0]),
+            skip_offset_from="now",
         )
 
     def commit(self, action: Action) -> bool:
@@ -185,6 +188,7 @@ class History:
         """Ask the planner, and check what it says."""
         found = plan_all(self.state, self.policy, self.now)
         assert plan_all(self.state, self.policy, self.now) == found
+        self.check_lasting(found)
         assert len(found.chosen) <= self.policy.max_plans
         assert sum(plan.size for plan in found.chosen) <= self.policy.max_plan_bytes
         assert all(skipped.reason for skipped in found.skipped)
@@ -196,6 +200,15 @@ class History:
             assert all(i in self.state.timeline for i in plan.inputs)
             assert any(s.rows for i in plan.inputs if (s := self.state.timeline.get(i)))
         return found
+
+    def check_lasting(self, found: Planned) -> None:
+        """Ask again without reasons, and just before the plans are due."""
+        brief = plan_all(self.state, self.policy, self.now, explain=BRIEFLY)
+        lasts = self.now + 9 * DAY_US if brief.due is None else brief.due - 1
+        times = {self.now, max(self.now, lasts), self.draw.randint(self.now, max(self.now, lasts))}
+        for at in times:
+            again = plan_all(self.state, self.policy, at, explain=BRIEFLY)
+            assert _offered(again) == _offered(found)
 
     def give_up(self) -> None:
         """Some pending plan is aborted."""
@@ -326,6 +339,11 @@ class History:
             if generation is Generation.FIRST
             for partition in sorted(space.holes)
         )
+
+
+def _offered(planned: Planned) -> list[tuple[str, float | None]]:
+    """Return the plans with their gains, without reasons: these tell ages."""
+    return [(plan.id, planned.gains.get(plan.id)) for plan in planned.chosen]
 
 
 def _left(segment_id: SegmentId, found: Planned) -> bool:

@@ -1,7 +1,7 @@
 """``segtable fleet``: check a fleet file, show what it says, how its tables are and what is due."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -26,9 +26,11 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Sourced, effective
 from airflow_provider_segtable.planning.fleet.fleet_file import InvalidFleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
 from airflow_provider_segtable.planning.properties import DEFAULT, settings, unset_settings
 
 if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.fleet.measured_cost import Costs
     from airflow_provider_segtable.services.fleet_run import FleetRun
 
 fleets = typer.Typer(
@@ -123,7 +125,6 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
         "file": fleet.file,
         "name": loaded.name,
         "faults": [],
-        "without_effect": without_effect(loaded),
     }
     if offline:
         groups = [{"group": group.name, "globs": list(group.tables)} for group in loaded.groups]
@@ -147,16 +148,6 @@ def _checked(loaded: Fleet, fleet: FleetOptions, *, offline: bool) -> Facts:
         "complete": found.complete,
         "listings": found.listings,
     }
-
-
-def without_effect(fleet: Fleet) -> list[str]:
-    """Return what a file says that no planner heeds yet."""
-    budgets = {"[budget]": fleet.budget, **{f"group {g.name}": g.quota for g in fleet.groups}}
-    return [
-        f"{name}: task_minutes_per_hour has no effect: no plan's minutes are estimated yet"
-        for name, budget in budgets.items()
-        if budget.task_minutes_per_hour is not None
-    ]
 
 
 MOST_NAMES = 5
@@ -184,8 +175,7 @@ def _some(names: list[str] | None) -> str:
 
 def _warnings(facts: Facts) -> list[Text]:
     empty = [each["group"] for each in facts["groups"] if each.get("tables") == []]
-    told = [*facts["without_effect"]]
-    told += [f"group {name} has no table below {facts['root']}" for name in empty]
+    told = [f"group {name} has no table below {facts['root']}" for name in empty]
     told += [f"table {name} is not there" for name in facts.get("missing", ())]
     if not facts.get("complete", True):
         listings = counted(facts["listings"], "listing")
@@ -276,7 +266,7 @@ def plan_tables(*, fleet: FleetOptions) -> None:
     """
     found = _run(fleet)
     answer = {"file": fleet.file, **found.facts()}
-    print_json(answer) if fleet.as_json else show(_draw_plan(answer))
+    print_json(answer) if fleet.as_json else show(_draw_plan(answer, found.costs))
 
 
 @fleets.command()
@@ -305,29 +295,38 @@ def status(
     if watch is not None:
         _watch(fleet, watch)
     found = _run(fleet)
-    answer = {"file": fleet.file, "tables": found.facts()["tables"]}
+    answer = {"file": fleet.file, **{key: found.facts()[key] for key in ("tables", "costs")}}
     print_json(answer) if fleet.as_json else show(_draw_status(answer))
     raise typer.Exit(Exit.UNCHECKED if any(each.error for each in found.tables) else Exit.DONE)
 
 
 def _watch(fleet: FleetOptions, seconds: float) -> NoReturn:
     """Draw the status in place, again and again, until the user interrupts."""
+    memory: FleetMemory | None = None
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
-            live.update(_draw_status(_run(fleet, bar=False).facts()), refresh=True)
+            found = _run(fleet, memory, bar=False)
+            memory = found.memory
+            live.update(_draw_status(found.facts()), refresh=True)
             sleep(seconds)
 
 
-def _run(fleet: FleetOptions, *, bar: bool = True) -> "FleetRun":
-    """Look at all tables of a fleet, without writing; a screen has one live display at most."""
+def _run(fleet: FleetOptions, memory: FleetMemory | None = None, *, bar: bool = True) -> "FleetRun":
+    """Look at the tables of a fleet, without writing; a screen has one live display at most.
+
+    Unchanged tables that the memory has are asked for their next event alone.
+    """
     from airflow_provider_segtable.services.fleet_run import run_fleet
-    from airflow_provider_segtable.services.fleet_tables import find_tables
+    from airflow_provider_segtable.services.fleet_tables import tables_again
     from airflow_provider_segtable.storage import open_storage
     from airflow_provider_segtable.storage.local import SystemClock
     from airflow_provider_segtable.table.context import open_context
 
     loaded, options = fleet.load(), store_options(fleet.storage_options)
-    found = find_tables(loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options))
+    now, before = SystemClock().now(), memory or FleetMemory()
+    found = tables_again(
+        loaded, lambda uri: open_storage(uri or fleet.uri(loaded), options), before.found, now
+    )
     names = {*found.names, *loaded.tables}
     with progress() if bar else nullcontext() as shown:
         task = shown.add_task("looking at tables", total=len(names)) if shown else None
@@ -336,37 +335,42 @@ def _run(fleet: FleetOptions, *, bar: bool = True) -> "FleetRun":
             if shown and task is not None:
                 shown.update(task, completed=done, total=total)
 
-        return run_fleet(
+        run = run_fleet(
             loaded,
             sorted(names),
             lambda name: nullcontext(
                 open_context(fleet.uri(loaded, name), storage_options=options)
             ),
-            SystemClock().now(),
+            now,
+            memory=before,
             dry_run=True,
             report=report,
         )
+    return replace(run, memory=replace(run.memory, found=found))
 
 
-def _draw_plan(facts: Facts) -> RenderableType:
+def _draw_plan(facts: Facts, costs: "Costs") -> RenderableType:
     parts: list[RenderableType] = []
-    columns = ("table", "kind", "segments", "size", "interval", "reason")
-    begins = grid("Begins now", *columns, right=("segments", "size"))
+    columns = ("table", "kind", "segments", "size", "minutes", "interval", "reason")
+    right = ("segments", "size", "minutes")
+    begins = grid("Begins now", *columns, right=right)
     for each in facts["chosen"]:
         begins.add_row(*_offer(each), Text(each["reason"]))
-    waits = grid("Left", *columns, "code", right=("segments", "size"))
+    waits = grid("Left", *columns, "code", right=right)
     for each in facts["left"]:
         until = f"; until {short_time(each['until'])}" if each["until"] else ""
         waits.add_row(*_offer(each), Text(f"{each['left']}{until}"), Text(each["code"]))
     parts += [begins] if facts["chosen"] else [Text("Nothing begins now.")]
     parts += [waits] if facts["left"] else []
+    parts += [Text(f"{kind} plans take {cost}", style="dim") for kind, cost in costs.items()]
     return Group(*_unread(facts), *_missing(facts), *parts)
 
 
 def _offer(facts: Facts) -> tuple[Text, ...]:
     cells = (
         *(facts["table"], facts["kind"], f"{facts['segments']:,}"),
-        *(describe_size(facts["bytes"]), short_interval(facts["interval"])),
+        *(describe_size(facts["bytes"]), f"{facts['minutes']:.2g}"),
+        short_interval(facts["interval"]),
     )
     return tuple(map(Text, cells))
 

@@ -126,14 +126,11 @@ class MajorPlan(Plan):
             return True
         return all(old.nests_in(self.granularity) for old in layout.granularities(self.region))
 
-    def admit_completion(
+    def published(
         self, found: PlanState, segments: tuple[Segment, ...], state: State
     ) -> tuple[Segment, ...] | Conflict:
         """Return the outputs, the segments carried over, and tombstones; or the conflict."""
-        admitted = Plan.admit_completion(self, found, segments, state)
-        if isinstance(admitted, Conflict):
-            return admitted
-        core, divided = _parts(admitted)
+        core, divided = _parts(self.with_base(found, segments, state))
         late = carried_over(found, self.layout_after(state.layout), core, divided, state)
         return late if isinstance(late, Conflict) else (*core, *late)
 

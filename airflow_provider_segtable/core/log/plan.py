@@ -15,7 +15,8 @@
    step until the plan publishes (``Plan.next_step``). A plan may take several steps over data, each
    decided from the results of those before it.
 6. The jobs of a step depend on the table's kind; ``services.compaction`` makes them.
-7. ``PlanState`` has the status of a plan; its methods are the transitions.
+7. ``PlanState`` has the status of a plan; its methods are the transitions. A completed plan keeps
+   the measures of its work (``core.log.work``).
 
 Source of the idea: Druid's minor compaction; its major compaction, and the semi-major one that
 it names, are future work there. Hudi's table services (requested, inflight, completed).
@@ -24,13 +25,14 @@ it names, are future work there. Hudi's table services (requested, inflight, com
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks import FencingToken, LockGranularity, LockRequest
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
+from airflow_provider_segtable.core.log.work import Work
 from airflow_provider_segtable.core.segment import (
     NO_BUCKET,
     ChunkKey,
@@ -248,6 +250,18 @@ class Plan(ABC):
         if gone:
             return gone
         self.check_balance(found, segments, state)
+        return self.published(found, segments, state)
+
+    def published(
+        self, found: "PlanState", segments: tuple[Segment, ...], state: "State"
+    ) -> tuple[Segment, ...] | Conflict:
+        """Return all segments that a completion publishes for its outputs, or the conflict.
+
+        Args:
+            found: the plan and its newest attempt.
+            segments: the outputs of that attempt.
+            state: the table before the commit.
+        """
         return self.with_base(found, segments, state)
 
     def with_base(
@@ -425,7 +439,9 @@ class PlanState:
 
     ``yields`` counts the attempts that lost their locks to a higher priority. ``version`` is the
     new version of the latest attempt, if it asked for one, and ``found`` the inputs that it found
-    under its lock, if it looked for them there.
+    under its lock, if it looked for them there. ``started_at`` is when the latest attempt began,
+    ``work`` the measures of the one that completed the plan. These two take no part in comparisons:
+    an older segtable does not keep them.
     """
 
     plan: Plan
@@ -442,6 +458,8 @@ class PlanState:
     yields: int = 0
     version: Instant | None = None
     found: tuple[SegmentId, ...] = ()
+    started_at: Instant = field(default=0, compare=False)
+    work: Work | None = field(default=None, compare=False)
 
     @property
     def inputs(self) -> tuple[SegmentId, ...]:
@@ -488,6 +506,7 @@ class PlanState:
             outputs=outputs,
             version=version,
             found=found,
+            started_at=at.time,
         )
 
     def yielded(self, reason: str, at: Stamp) -> "PlanState":
@@ -498,6 +517,16 @@ class PlanState:
     def finished(self, status: PlanStatus, note: str, at: Stamp) -> "PlanState":
         """Return the state of a completed or aborted plan."""
         return self._at(at, status, note)
+
+    @property
+    def worked(self) -> int:
+        """Return the time from the start of the last attempt to the end, in microseconds."""
+        return self.changed_at - self.started_at if self.work and self.started_at else 0
+
+    @property
+    def waited(self) -> int:
+        """Return the time from the request to the start of the last attempt, in microseconds."""
+        return max(self.started_at - self.requested_at, 0)
 
     def _at(self, at: Stamp, status: PlanStatus, note: str) -> "PlanState":
         return replace(

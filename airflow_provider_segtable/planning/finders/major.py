@@ -184,15 +184,17 @@ def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -
         return Reason(over, Obstacle.TOO_LARGE)
     hot, resting = found.hot(region), _resting(found, region)
     if hot:
-        return f"{why}, but {hot}"
+        return hot.after(f"{why}, but ")
     if resting:
         return Reason(f"{why}, but {resting}", Obstacle.ABORTED)
     written = min(segment.created for need in needs for segment in need.segments)
-    warm = (found.now - max(written, region.end)) / MINUTE_US
+    begun = max(written, region.end)
+    warm = (found.now - begun) / MINUTE_US
     if warm < policy.major_after_minutes:
         since = "it ended" if region.end > written else "that was written"
         ago = f"{warm:.0f} min since {since}" if warm >= 0 else "not over yet"
-        return f"{why}, but it is not cold: {ago}, of {policy.major_after_minutes:g}"
+        text = f"{why}, but it is not cold: {ago}, of {policy.major_after_minutes:g}"
+        return Reason(text, until=begun + int(policy.major_after_minutes * MINUTE_US))
     return None
 
 

@@ -41,7 +41,7 @@ from airflow_provider_segtable.planning.planner_context import (
     skip,
 )
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Candidate, Skipped
+from airflow_provider_segtable.planning.selection import Candidate, Reason, Skipped
 
 
 def minor_candidates(
@@ -143,9 +143,10 @@ def _not_worth_it(batch: Run, found: PlannerContext) -> str | None:
     age_minutes = _oldest_minutes(batch, found.now)
     if age_minutes >= policy.max_age_minutes:
         return None
-    return (
+    return Reason(
         f"only {counted(count, 'adjacent small segment')} of {policy.min_segments}, "
-        f"oldest {age_minutes:.0f} min of {policy.max_age_minutes:g}"
+        f"oldest {age_minutes:.0f} min of {policy.max_age_minutes:g}",
+        until=_oldest(batch) + int(policy.max_age_minutes * MINUTE_US),
     )
 
 
@@ -153,8 +154,12 @@ def _fills(batch: Run, policy: Policy) -> bool:
     return run_size(batch) >= policy.small_size
 
 
+def _oldest(batch: Run) -> Instant:
+    return min(segment.created for segment in members(batch))
+
+
 def _oldest_minutes(batch: Run, now: Instant) -> float:
-    return (now - min(segment.created for segment in members(batch))) / MINUTE_US
+    return (now - _oldest(batch)) / MINUTE_US
 
 
 def _plan(found: PlannerContext, chunk: ChunkKey, batch: Run) -> MinorPlan:

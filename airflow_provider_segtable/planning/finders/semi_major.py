@@ -146,9 +146,11 @@ def _not_due(
     if size > policy.max_plan_bytes:
         over = f"{describe_size(size)} are over the budget of a run: raise max_plan_bytes"
         return Reason(over, Obstacle.TOO_LARGE)
-    minutes = (found.now - _last_sorted(found.state, chunk)) / MINUTE_US
-    if minutes < policy.semi_major_interval_minutes and not at_once:
-        return f"sorted {minutes:.0f} min ago, of {policy.semi_major_interval_minutes:g}"
+    last, wait = _last_sorted(found.state, chunk), policy.semi_major_interval_minutes
+    minutes = (found.now - last) / MINUTE_US
+    if minutes < wait and not at_once:
+        text = f"sorted {minutes:.0f} min ago, of {wait:g}"
+        return Reason(text, until=int(last + wait * MINUTE_US))
     return None
 
 

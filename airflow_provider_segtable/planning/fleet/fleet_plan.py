@@ -39,6 +39,7 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     priority_of,
     windows_of,
 )
+from airflow_provider_segtable.planning.fleet.measured_cost import Costs
 from airflow_provider_segtable.planning.fleet.objectives import Measure, Miss
 from airflow_provider_segtable.planning.gauges import Gauge
 
@@ -82,8 +83,8 @@ class Offer:
         reason: why the plan is worthwhile.
         gain: in segments (``planning.selection``).
         since: when its newest input was written: it waits at least since then.
-        minutes: expected minutes of a task; no service estimates them yet.
-        rests_until: a run there gained little, so no plan begins before; no service says so yet.
+        minutes: expected minutes of a task (``planning.fleet.measured_cost``).
+        rests_until: runs there gained little, so no plan begins before (``planning.fleet.rests``).
     """
 
     plan_id: str
@@ -99,7 +100,9 @@ class Offer:
     rests_until: Instant | None = None
 
     @staticmethod
-    def of(plan: Plan, *, gain: float, since: Instant) -> "Offer":
+    def of(
+        plan: Plan, *, gain: float, since: Instant, rests_until: Instant | None = None
+    ) -> "Offer":
         """Return the offer of a plan."""
         return Offer(
             plan_id=plan.id,
@@ -111,15 +114,17 @@ class Offer:
             reason=plan.reason,
             gain=gain,
             since=since,
+            rests_until=rests_until,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A plan that was requested: when, its bytes and minutes, and whether it is pending still."""
+    """A plan that was requested: when, its bytes and minutes, and whether it is still pending."""
 
     at: Instant
     size: int
+    kind: str = ""
     minutes: float = 0.0
     pending: bool = False
 
@@ -134,6 +139,7 @@ class TableLook:
         begun: plans that are pending, or were requested of late.
         misses: aims that it misses, the worst first.
         measure: what its objective asks for.
+        costs: how long its plans took, by kind.
         table_id: by which its versions are announced.
         version: its newest event, and ``committed`` the time of it.
         files, bytes, rows: of all visible segments.
@@ -145,6 +151,7 @@ class TableLook:
     begun: tuple[Begun, ...] = ()
     misses: tuple[Miss, ...] = ()
     measure: Measure = field(default_factory=Measure)
+    costs: Costs = field(default_factory=dict)
     table_id: str = ""
     version: int = -1
     committed: Instant = 0
@@ -237,6 +244,7 @@ def _facts(table: str, offer: Offer) -> Facts:
         "segments": offer.inputs,
         "bytes": offer.size,
         "gain": offer.gain,
+        "minutes": round(offer.minutes, 3),
         "reason": offer.reason,
     }
 
@@ -325,8 +333,16 @@ class _Accounts:
 
     def begin(self, table: str, offer: Offer) -> None:
         """Count an offer that was chosen."""
-        begun = Begun(at=self._now, size=offer.size, minutes=offer.minutes, pending=True)
-        self._count(table, begun)
+        self._count(
+            table,
+            Begun(
+                at=self._now,
+                size=offer.size,
+                kind=offer.kind,
+                minutes=offer.minutes,
+                pending=True,
+            ),
+        )
 
     def obstacle(self, table: str, offer: Offer) -> Left | None:
         """Return what is in an offer's way, if anything is."""

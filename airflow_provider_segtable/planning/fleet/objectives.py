@@ -10,13 +10,14 @@
    that would let the planner wait. An aim that is far away changes nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.work import depth
 from airflow_provider_segtable.core.quantities import describe_duration
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, SECOND_US, Instant, Interval
 from airflow_provider_segtable.planning.fleet.fleet import Objective
 from airflow_provider_segtable.planning.planner_context import deleted_in
@@ -147,17 +148,7 @@ def _overlap(state: State, hot: Interval | None, aim: float) -> float:
 
 
 def _of_chunk(state: State, chunk: ChunkKey) -> float:
-    segments = [each for each in state.timeline.visible_segments(chunk.interval) if each.rows]
-    return depth(segments)
-
-
-def depth(segments: Iterable[Segment]) -> float:
-    """Return how many segments hold one instant, on average over the time that they span."""
-    spans = [(each.time_min, each.time_max + 1) for each in segments]
-    if not spans:
-        return 0.0
-    whole = max(end for _, end in spans) - min(start for start, _ in spans)
-    return sum(end - start for start, end in spans) / whole
+    return depth(state.timeline.visible_segments(chunk.interval))
 
 
 def _deleted(state: State, hot: Interval | None) -> float:

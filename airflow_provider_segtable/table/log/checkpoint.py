@@ -17,7 +17,8 @@ import base64
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ from airflow_provider_segtable.core.log.state import (
     decode_loads,
     encode_loads,
 )
+from airflow_provider_segtable.core.log.work import Work
 from airflow_provider_segtable.core.log_store.manifest import decode_manifests, encode_manifests
 from airflow_provider_segtable.core.paths import digest, file_path, named_path, vectors_path
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
@@ -84,6 +86,7 @@ def encode_head(state: State) -> dict[str, Any]:
         ],
         "forgotten": state.vectors_pruned_through,
         **_encode_overwritten(state.overwritten),
+        **_encode_work(state.plans.values()),
         **({"consumers": encode_consumers(state.consumers)} if state.consumers else {}),
         **({"indexes": encode_indexes(state.indexes)} if state.indexes else {}),
         **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
@@ -98,7 +101,8 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
     Raises:
         SegtableError, KeyError, TypeError, ValueError: ``encode_head`` did not produce the head.
     """
-    plans = [_decode_plan_state(body) for body in head["plans"]]
+    work = head.get("work", {})
+    plans = [_with_work(_decode_plan_state(body), work) for body in head["plans"]]
     return State(
         n=head["n"],
         time=head["time"],
@@ -176,6 +180,22 @@ def _decode_plan_state(body: dict[str, Any]) -> PlanState:
         "found": decode_ids(body["found"]),
     }
     return PlanState(**{**body, **changed})
+
+
+def _encode_work(plans: Iterable[PlanState]) -> dict[str, Any]:
+    """Return the start and the measures of plans, apart: an older segtable reads plans without."""
+    work = {
+        known.plan.id: [known.started_at, *(known.work.encode() if known.work else ())]
+        for known in plans
+        if known.started_at
+    }
+    return {"work": work} if work else {}
+
+
+def _with_work(state: PlanState, work: Mapping[str, Sequence[float]]) -> PlanState:
+    started_at, *measures = work.get(state.plan.id, [0])
+    done = Work.decode(measures) if measures else None
+    return replace(state, started_at=int(started_at), work=done)
 
 
 FORMAT = 8

@@ -48,14 +48,19 @@ def test_a_fleet(run: Run, facts: Facts) -> None:
     for table in ("events/orders", "events/test_1", "other/t"):
         well(run, ["table", "create", table, "--like", "trips.parquet", "--time", "at"])
         well(run, *[["ingest", table, "trips.parquet", "--commit-id", str(n)] for n in range(9)])
-    (text,) = blocks("fleet.md", "toml")
+    text, grown = blocks("fleet.md", "toml")
     Path("fleet.toml").write_text(text)
+    Path("grown.toml").write_text(grown)
     well(run, *commands("fleet.md"))
     planned = facts("fleet", "plan", "fleet.toml")
     assert {each["table"] for each in planned["chosen"]} == {"events/test_1", "other/t"}
     assert {(each["table"], each["code"]) for each in planned["left"]} == {
         ("events/orders", "frozen")
     }
+    found = facts("fleet", "check", "grown.toml", "--root", ".")
+    tables = {each["group"]: each["tables"] for each in found["groups"]}
+    streams = ["events/orders", "events/test_1"]
+    assert tables == {"streams": streams, "archive": [], "rest": ["other/t"]}
 
 
 def test_publishing(run: Run, facts: Facts) -> None:

@@ -156,11 +156,26 @@ def test_a_status_is_drawn_again_until_it_is_interrupted(
     assert run("fleet", "status", file, "--watch", "3", "--json").exit_code == 2
 
 
-def test_a_key_without_effect_is_a_warning(
+def test_a_past_time_is_simulated_with_two_files(
     run: Callable[..., Any], facts: Callable[..., Any], file: str, tmp_path: Path
 ) -> None:
-    """The file is right, and would mean something else than its author thinks."""
-    (tmp_path / file).write_text(f"{FILE}[budget]\ntask_minutes_per_hour = 5\n")
-    (told,) = facts("fleet", "check", file)["without_effect"]
-    assert told.startswith("[budget]: task_minutes_per_hour has no effect")
-    assert told in " ".join(run("fleet", "check", file).output.split())
+    """Side by side; a file that freezes everything begins nothing. Nothing is written."""
+    text = FILE.split("[tables.gone]", maxsplit=1)[0]
+    text = text.replace("min_segments = 8", "min_segments = 2")
+    (tmp_path / file).write_text(text)
+    (tmp_path / "frozen.toml").write_text(f"freeze = true\n{text}")
+    for _ in range(3):
+        run("ingest", "trips", "trips.parquet")
+    before = facts("table", "describe", "trips")["version"]
+    options = (file, "--with", "frozen.toml", "--last", "30s", "--every", "1s")
+    found = facts("fleet", "simulate", *options)
+    served, frozen = found["simulations"]
+    assert (served["file"], frozen["file"]) == (file, "frozen.toml")
+    assert sum(each["plans"] for each in served["periods"]) > 0
+    assert sum(each["plans"] for each in frozen["periods"]) == 0
+    assert frozen["waited_longest"][0]["code"] == "frozen"
+    told = " ".join(run("fleet", "simulate", *options).output.split())
+    assert "frozen.toml; trips waited longest" in told
+    assert facts("table", "describe", "trips")["version"] == before
+    refused = run("fleet", "simulate", file, "--last", "1h", "--every", "2h")
+    assert (refused.exit_code, "give a shorter time" in refused.stderr) == (2, True)

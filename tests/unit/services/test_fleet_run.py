@@ -1,5 +1,6 @@
 """A planner run over many tables: one decision within a budget; no table delays others."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
+from airflow_provider_segtable.services.attempt import Done, Job, in_process
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
 from airflow_provider_segtable.services.publishing import publish_all
@@ -44,15 +47,30 @@ class Lake:
         for turn in range(files):
             Table(self.tables[name]).append(rows(turn).slice(0, 1))
 
+    def compact(self, name: str, seconds: float) -> None:
+        """Complete the pending plans of a table, each so long after it began."""
+        ports = self.tables[name]
+
+        def slowly(jobs: Sequence[Job]) -> Iterator[Done]:
+            self.clock.advance(seconds / len(jobs))
+            yield from in_process(ports.files)(jobs)
+
+        pending = Table(ports).state().pending_plans()
+        assert pending
+        for known in pending:
+            compact(ports, (known.plan.id,), slowly)
+
     def ports(self, name: str) -> AbstractContextManager[TableContext]:
         """Open a table."""
         if name in self.broken:
             raise StorageError(f"{name} cannot be reached")
         return nullcontext(self.tables[name])
 
-    def run(self, text: str = "", *, dry_run: bool = False) -> FleetRun:
-        """Plan all tables."""
-        return run_fleet(fleet(text), TABLES, self.ports, self.clock.now(), dry_run=dry_run)
+    def run(
+        self, text: str = "", *, dry_run: bool = False, only: Sequence[str] = TABLES
+    ) -> FleetRun:
+        """Plan all tables, or some."""
+        return run_fleet(fleet(text), only, self.ports, self.clock.now(), dry_run=dry_run)
 
     def versions(self) -> dict[str, int]:
         """Return the newest event of each table."""
@@ -130,6 +148,23 @@ def test_what_no_worker_has_begins_neither_in_a_freeze_nor_outside_of_a_window(
     assert sum(each.pending for each in held.tables) == 2
     again = {each.name: each.runs[each.name].launches for each in lake.run().tables}
     assert again == requested
+
+
+def test_minutes_are_those_that_plans_of_the_kind_took(lake: Lake) -> None:
+    """They limit an hour of the fleet, also for tables that never had a plan; the error is told."""
+    for turn in range(4):
+        lake.append("a/calm", 4)
+        lake.run(only=("a/calm",))
+        lake.compact("a/calm", 120 if turn < 3 else 240)
+        lake.clock.advance(3_600)
+    cost = lake.run(dry_run=True).costs["minor"]
+    assert (cost.runs, cost.error) == (4, pytest.approx(0.5, abs=0.01))
+    assert cost.seconds(1_000) == pytest.approx(120, rel=0.01)
+    found = lake.run("[budget]\ntask_minutes_per_hour = 3")
+    assert [each.offer.minutes for each in found.plan.chosen] == [pytest.approx(2, rel=0.01)]
+    (left,) = found.plan.left
+    assert left.code is Code.FLEET_MINUTES
+    assert "needs 2 task minutes; the fleet has begun 2 of 3 an hour" in left.reason
 
 
 def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:

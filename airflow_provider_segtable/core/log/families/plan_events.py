@@ -39,7 +39,9 @@ from airflow_provider_segtable.core.log.event_kind import (
 from airflow_provider_segtable.core.log.families.table_events import lost_columns
 from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import decode_plan
+from airflow_provider_segtable.core.log.replacement import present
 from airflow_provider_segtable.core.log.state import State, publish, settle
+from airflow_provider_segtable.core.log.work import work_of
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import (
     Json,
@@ -144,9 +146,15 @@ def _started(state: State, action: PlanInflight, at: Stamp) -> State:
 
 def _completed(state: State, action: PlanCompleted, at: Stamp) -> State:
     known = _known(state, action, at).with_inputs(action.late)
-    done = known.finished(PlanStatus.COMPLETED, "", at)
+    work = work_of(known.inputs, _known_inputs(known, state), action.segments, known.plan.size)
+    done = replace(known.finished(PlanStatus.COMPLETED, "", at), work=work)
     outputs = done.plan.with_base(known, action.segments, state)
     return publish(_repartitioned(_with_plan(state, done), done.plan), outputs)
+
+
+def _known_inputs(known: PlanState, state: State) -> tuple[Segment, ...]:
+    """Return the inputs of a plan over one chunk; those over more are not decoded for measures."""
+    return present(known.inputs, state) if known.plan.claim.segments else ()
 
 
 def _yielded(state: State, action: PlanYielded, at: Stamp) -> State:

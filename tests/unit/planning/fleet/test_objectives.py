@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.work import depth
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity, Instant
 from airflow_provider_segtable.planning.fleet.fleet import Objective
 from airflow_provider_segtable.planning.fleet.objectives import (
     Measure,
-    depth,
     measured,
     missed,
     policy_for,

@@ -1,0 +1,134 @@
+"""Keep what a planner remembers of its fleet: one object at the root of the tables.
+
+1. A planner run is a process of its own, on any worker. So it reads ``_segtable_fleet/NAME/memory``
+   at its begin, and writes it at its end: one request each.
+2. The object is a cache. One that is absent, damaged, of another fleet or of other code is ignored,
+   with a line in the log: the planner then looks at each table. Failing to write it is no error.
+3. It is JSON, compressed. A dataclass is the list of its fields' values, which is small; so the
+   names of all fields are in the head, and another list of them is another format.
+4. Only planners that request plans write it. Two of them at once do no harm: the last one wins, and
+   what it wrote is compared with the announced versions by the next.
+"""
+
+import json
+import logging
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from airflow_provider_segtable import __version__
+from airflow_provider_segtable.core.errors import NotFound, SegtableError
+from airflow_provider_segtable.core.log.events import misfit
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
+from airflow_provider_segtable.ports.storage import Storage
+
+FOLDER = "_segtable_fleet"
+_LOG = logging.getLogger(__name__)
+
+
+def memory_path(fleet: str) -> str:
+    """Return the path of a fleet's memory below the root of its tables."""
+    return f"{FOLDER}/{fleet}/memory"
+
+
+def read_memory(storage: Storage, fleet: str) -> FleetMemory:
+    """Return what the last planner of a fleet remembered; an empty memory if there is none."""
+    path = memory_path(fleet)
+    try:
+        return decode_memory(storage.read(path), fleet)
+    except NotFound:
+        _LOG.info("%s/%s is not there: each table is looked at", storage.uri, path)
+    except (SegtableError, OSError, ValueError, zlib.error) as error:
+        _LOG.warning("%s/%s is not used: %s", storage.uri, path, error)
+    return FleetMemory()
+
+
+def write_memory(storage: Storage, fleet: str, memory: FleetMemory) -> None:
+    """Keep a memory for the next planner; a failure is logged."""
+    try:
+        storage.replace(memory_path(fleet), encode_memory(memory, fleet))
+    except (SegtableError, OSError) as error:
+        _LOG.warning("the memory of fleet %s is not kept: %s", fleet, error)
+
+
+def encode_memory(memory: FleetMemory, fleet: str) -> bytes:
+    """Return the bytes of a memory."""
+    body = {"head": _head(fleet), "memory": _plain(memory)}
+    return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+
+
+def decode_memory(data: bytes, fleet: str) -> FleetMemory:
+    """Return the memory of a fleet from its bytes.
+
+    Raises:
+        ValueError, zlib.error: it is damaged, of another fleet, or of other code.
+    """
+    body = json.loads(zlib.decompress(data))
+    if not isinstance(body, dict) or body.get("head") != _head(fleet):
+        raise ValueError(f"it is not the memory of fleet {fleet} in this format")
+    try:
+        memory: FleetMemory = _reader(FleetMemory)(body.get("memory"))
+    except (SegtableError, TypeError, AttributeError, LookupError) as error:
+        raise ValueError(f"it is damaged: {error}") from error
+    if wrong := misfit(memory):
+        raise ValueError(f"it is damaged: {wrong}")
+    return memory
+
+
+def _head(fleet: str) -> list[Any]:
+    return [fleet, __version__, *sorted(_shape(FleetMemory))]
+
+
+# Values as plain JSON, by their declared types
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return [_plain(getattr(value, name)) for name in _names(type(value))]
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+@lru_cache(maxsize=64)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+@lru_cache(maxsize=64)
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return what makes a value of a declared type from its plain form."""
+    inside = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        (kind,) = (each for each in inside if each is not NoneType)
+        read = _reader(kind)
+        return lambda plain: None if plain is None else read(plain)
+    if get_origin(hint) is tuple:
+        read = _reader(inside[0])
+        return lambda plain: tuple([read(each) for each in plain])
+    if inside:
+        read = _reader(inside[1])
+        return lambda plain: {key: read(each) for key, each in plain.items()}
+    if not is_dataclass(hint):
+        return lambda plain: plain
+    names, readers = _names(hint), tuple(map(_reader, _hints(hint).values()))
+    return lambda plain: hint(
+        **{name: read(each) for name, read, each in zip(names, readers, plain, strict=True)}
+    )
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields, in their order."""
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in _names(kind)}
+
+
+def _shape(hint: Any) -> Iterator[str]:
+    """Yield each dataclass below a type with its fields' names."""
+    if is_dataclass(hint):
+        yield f"{hint}: {', '.join(_hints(hint))}"
+        for each in _hints(hint).values():
+            yield from _shape(each)
+    for each in get_args(hint):
+        yield from _shape(each)
