@@ -24,9 +24,10 @@
    segments by this kind (``SegtableCompactOperator``). A run of the index DAG with the conf
    ``{"index": name}`` builds that index, and without a conf all indexes of the table. The form
    *Trigger* asks for these values, and each DAG has a page of documentation.
-4. The DAGs of a fleet are as many as those of one table. A run carries out plans of several
-   tables, in a mapped task for each, which has the table's name. The fleet file is read when the
-   planner runs: parsing the DAG file reads no table, no storage and no ZooKeeper::
+4. The DAGs of a fleet are as many as those of one table. A run is for one table; its id and its
+   note name it. The planner triggers the runs in its own task (``operators.dag_runs``), and is
+   woken by commits to any of the tables (``triggers.fleet``). Parsing the DAG file reads no fleet
+   file, no table, no storage and no ZooKeeper::
 
        fleet_dags(Path(__file__).with_name("fleet.toml"))
 """
@@ -49,14 +50,24 @@ from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
-from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage import check_uri
+from airflow_provider_segtable.triggers.fleet import wake_asset
+
+try:
+    from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
+except ImportError:  # Airflow 3.1 has them elsewhere
+    from airflow.timetables.assets import AssetOrTimeSchedule  # type: ignore[assignment]
+    from airflow.timetables.trigger import (  # type: ignore[assignment]
+        CronTriggerTimetable,
+        DeltaTriggerTimetable,
+    )
 
 Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
 """When a planner runs."""
+NO_CRON = ("@once", "@continuous")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
@@ -67,7 +78,7 @@ TABLE_OF_THE_RUN = (
     "{{ given if given.startswith(own.rstrip('/') ~ '/%(below)s/') else own }}"
 )
 """The DAG's table, perhaps a template; for plans of an index, the table of the index."""
-WORK_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('work') or []) | tojson }}"
+TABLE_OF_THE_CONF = "{{ (dag_run.conf or {}).get('table') or '' }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
@@ -90,7 +101,7 @@ runs of the DAGs of their kinds.
 
 - The log of the task `plan` gives the reason for each chosen plan and, folded, the code and the
   reason for each other one. Tables that cannot be read, or miss their objective, are warnings.
-- A run reads the tables anew, so a missed or repeated run does no harm.
+- A run opens the tables of which it may find something new; a missed or repeated run does no harm.
 - On the command line, `segtable fleet plan` and `segtable fleet status` show the same.
 """
 UPKEEP_DOCS = """Looks after all tables of the fleet file `{fleet}`: removes what their retention
@@ -99,14 +110,12 @@ moment of its own. The task fails if a table is damaged or a step failed, after 
 log names them.
 """
 KIND_OF_FLEET_DOCS = """Carries out {kind} plans of the tables of the fleet {fleet}: {does}. Appends
-and reads go on meanwhile. Each table of a run has a mapped task, named by the table.
+and reads go on meanwhile. A run is for one table; its id and its note name it.
 
-The planner DAG triggers the runs; their notes name the tables. No run has to be triggered by hand.
+The planner DAG triggers the runs. No run has to be triggered by hand. A run that is triggered by
+hand, for the table of its form, {by_hand}.
 """
-WORK = (
-    'What to carry out: [{"table": "events/orders", "plans": ["minor-..."]}]. Without plans, all '
-    "pending ones of the table."
-)
+TABLE = "Name of the table: its path below the connection's root, or its URI."
 DOES = {
     "minor": "joins runs of small segments",
     "semi-major": "sorts all segments of a time chunk by the clustering columns",
@@ -171,7 +180,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     """
     if "://" in table and "{{" not in table:
         check_uri(table)  # the DAG ids contain it, and Airflow shows them
-    defaults = _checked_defaults(max_active_runs, kinds)
+    defaults = _checked_defaults(max_active_runs, 1, kinds)
     title = _title(name or table.rstrip("/").rsplit("/", 1)[-1])
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
     place = {"table": table, "segtable_conn_id": segtable_conn_id}
@@ -182,15 +191,11 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     single = _single_dag(f"segtable_planner__{title}", about, docs, schedule, common)
     planner = _planned(single, SegtablePlanOperator, {**place, **wanted})
     shared = {**place, "engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
-    made = {
-        kind: _kind_dag(
-            ids[kind],
-            kind,
-            common,
-            {**defaults[kind], **shared, **(kinds or {}).get(kind, {})},
-        )
-        for kind in defaults
-    }
+    shared["table"] = TABLE_OF_THE_RUN % {"table": table, "below": INDEXES}
+    made = {}
+    for kind, settings in defaults.items():
+        of_task = {**settings, **shared, **(kinds or {}).get(kind, {})}
+        made[kind] = _kind_dag(ids[kind], kind, {**common, **_of_table(kind, table)}, of_task)
     return CompactionDags(planner=planner, of_kind=made)
 
 
@@ -199,10 +204,11 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     *,
     name: str | None = None,
     schedule: Schedule = "*/5 * * * *",
+    wake: bool = True,
     upkeep: Schedule = "17 * * * *",
     segtable_conn_id: str = SegtableHook.default_conn_name,
     plans_per_run: int = PLANS_PER_RUN,
-    max_active_runs: int = 2,
+    max_active_runs: int = 16,
     pool: str | None = None,
     engine: str = Engine.AUTO,
     spark: Mapping[str, Any] | None = None,
@@ -215,11 +221,13 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
         fleet: the fleet file (``planning.fleet.fleet_file``): a path, best beside the DAG file, or
             a URI.
         name: part of the DAG ids; the name of the file by default.
-        schedule: when to plan; None: only when triggered.
+        schedule: when to plan at the latest; None: only when triggered.
+        wake: plan as well when anyone commits to a table (``triggers.fleet``), if ``schedule`` is a
+            cron expression or an interval. The triggerer reads the fleet file, too.
         upkeep: when to clean, publish and verify.
         segtable_conn_id: the connection, whose host is where names of tables begin.
-        plans_per_run: how many plans share a DAG run, of any tables.
-        max_active_runs: how many runs of the smallest kind at once; the larger kinds have one.
+        plans_per_run: how many plans of a table share a DAG run.
+        max_active_runs: how many runs of each kind at once, each of one table.
         pool: as in ``compaction_dags``, like the following.
         engine: where plans are carried out.
         spark: more arguments of the operators that carry out plans.
@@ -232,7 +240,7 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     Raises:
         InvalidInput: ``kinds`` names an unknown kind.
     """
-    defaults = _checked_defaults(max_active_runs, kinds)
+    defaults = _checked_defaults(max_active_runs, max_active_runs, kinds)
     title = _title(name or Path(str(fleet)).stem)
     ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in defaults}
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
@@ -240,13 +248,17 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     wanted = {"fleet": str(fleet), "trigger_dag_ids": ids, "plans_per_run": plans_per_run}
     about = f"Plans compactions of the tables of {title}, and triggers their DAGs"
     docs = FLEET_DOCS.format(fleet=fleet)
-    single = _single_dag(f"segtable_planner__{title}", about, docs, schedule, common)
+    planner_id = f"segtable_planner__{title}"
+    asset = wake_asset(f"{planner_id}/wake", str(fleet), segtable_conn_id=segtable_conn_id)
+    when = _woken(schedule, asset) if wake else schedule
+    single = _single_dag(planner_id, about, docs, when, common)
     planner = _planned(single, SegtableFleetPlanOperator, {**shared, **wanted})
     shared |= {"engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
+    shared["table"] = TABLE_OF_THE_CONF
     made = {}
     for kind, settings in defaults.items():
         of_task = {**settings, **shared, **(kinds or {}).get(kind, {})}
-        made[kind] = _fleet_kind_dag(ids[kind], kind, title, common, of_task)
+        made[kind] = _kind_dag(ids[kind], kind, {**common, **_of_fleet(kind, title)}, of_task)
     about = f"Cleans, publishes and verifies the tables of {title}"
     docs = UPKEEP_DOCS.format(fleet=fleet)
     with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:
@@ -262,15 +274,22 @@ def _title(name: str) -> str:
 
 
 def _checked_defaults(
-    max_active_runs: int, kinds: Mapping[str, Mapping[str, Any]] | None
+    of_smallest: int, of_larger: int, kinds: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the default settings of each kind's DAG, if the given ones name known kinds."""
-    defaults = _defaults(max_active_runs)
-    unknown = sorted(set(kinds or {}).difference(defaults))
+    """Return the default settings of each kind's DAG, if the given ones name known kinds.
+
+    Smaller kinds have more weight.
+    """
+    names = [kind.kind for kind in plan_kinds()]
+    unknown = sorted(set(kinds or {}).difference(names))
     if unknown:
-        known = ", ".join(defaults)
+        known = ", ".join(names)
         raise InvalidInput(f"kinds names {unknown[0]!r}, which is unknown: choose among {known}")
-    return defaults
+    runs = (of_smallest, *(of_larger for _ in names[1:]))
+    return {
+        name: {"max_active_runs": most, "priority_weight": len(names) - at}
+        for at, (name, most) in enumerate(zip(names, runs, strict=True))
+    }
 
 
 def _emit(plan: BaseOperator) -> None:
@@ -283,42 +302,19 @@ def _emit(plan: BaseOperator) -> None:
     ).expand_kwargs(plan.output)
 
 
-def _fleet_kind_dag(
-    dag_id: str, kind: str, title: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]
-) -> DAG:
-    """Return the DAG that carries out plans of one kind, of any table."""
-    of_task = {**settings, "planned_by": PLANNER_OF_THE_RUN}
-    runs = of_task.pop("max_active_runs")
-    does = DOES.get(kind, f"plans of kind {kind}")
-    with DAG(
-        dag_id,
-        description=f"Carries out {kind} plans of the tables of {title}",
-        doc_md=KIND_OF_FLEET_DOCS.format(kind=kind, fleet=title, does=does),
-        schedule=None,
-        max_active_runs=runs,
-        params={"work": Param([], type=["null", "array"], title="Work", description=WORK)},
-        **of_dag,
-    ) as made:
-        work = SegtableWorkOperator(task_id="work", work=WORK_OF_THE_RUN)
-        builds = kind == SegtableIndexOperator.work
-        operator = SegtableIndexOperator if builds else SegtableCompactOperator
-        operator.partial(
-            task_id=kind if builds else "compact", map_index_template="{{ task.table }}", **of_task
-        ).expand_kwargs(work.output)
-    return made
-
-
-def _defaults(max_active_runs: int) -> dict[str, dict[str, Any]]:
-    """Return the default settings of each kind's DAG; smaller kinds have more weight."""
-    names = [kind.kind for kind in plan_kinds()]
-    return {
-        name: {"max_active_runs": 1 if at else max_active_runs, "priority_weight": len(names) - at}
-        for at, name in enumerate(names)
-    }
+def _woken(schedule: Schedule, asset: Asset) -> Any:
+    """Return a schedule of time with an asset beside it; another schedule as it is."""
+    if isinstance(schedule, timedelta):
+        timetable: Any = DeltaTriggerTimetable(schedule)
+    elif isinstance(schedule, str) and schedule not in NO_CRON:
+        timetable = CronTriggerTimetable(schedule, timezone="UTC")
+    else:
+        return schedule
+    return AssetOrTimeSchedule(timetable=timetable, assets=[asset])
 
 
 def _single_dag(
-    dag_id: str, about: str, docs: str, schedule: Schedule, of_dag: Mapping[str, Any]
+    dag_id: str, about: str, docs: str, schedule: Any, of_dag: Mapping[str, Any]
 ) -> DAG:
     """Return an empty DAG of which one run at a time is under way."""
     return DAG(
@@ -341,26 +337,38 @@ def _planned(made: DAG, operator: type[BaseOperator], of_task: Mapping[str, Any]
 def _kind_dag(
     dag_id: str, kind: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> DAG:
-    """Return the DAG that carries out plans of one kind."""
-    of_task = dict(settings)
+    """Return the DAG that carries out plans of one kind, of one table or of the run's table.
+
+    ``settings`` are those of its task, and the number of runs at once.
+    """
+    of_task = {"plans": PLANS_OF_THE_RUN, "planned_by": PLANNER_OF_THE_RUN, **settings}
     runs = of_task.pop("max_active_runs")
-    of_task |= {"plans": PLANS_OF_THE_RUN, "planned_by": PLANNER_OF_THE_RUN}
-    table = of_task["table"]
-    of_task["table"] = TABLE_OF_THE_RUN % {"table": table, "below": INDEXES}
-    name, param, by_hand = _asked_of_users(kind)
-    with DAG(
-        dag_id,
-        description=f"Carries out {kind} plans of {table}",
-        doc_md=KIND_DOCS.format(
-            kind=kind, table=table, does=DOES.get(kind, f"plans of kind {kind}"), by_hand=by_hand
-        ),
-        schedule=None,
-        max_active_runs=runs,
-        params={name: param},
-        **of_dag,
-    ) as made:
+    with DAG(dag_id, schedule=None, max_active_runs=runs, **of_dag) as made:
         TASKS.get(kind, _compaction)(kind, of_task)
     return made
+
+
+def _of_table(kind: str, table: str) -> dict[str, Any]:
+    """Return how Airflow shows the DAG of a kind of one table's plans."""
+    name, param, by_hand = _asked_of_users(kind)
+    does = DOES.get(kind, f"plans of kind {kind}")
+    return {
+        "description": f"Carries out {kind} plans of {table}",
+        "doc_md": KIND_DOCS.format(kind=kind, table=table, does=does, by_hand=by_hand),
+        "params": {name: param},
+    }
+
+
+def _of_fleet(kind: str, title: str) -> dict[str, Any]:
+    """Return how Airflow shows the DAG of a kind of a fleet's plans."""
+    name, param, by_hand = _asked_of_users(kind)
+    does = DOES.get(kind, f"plans of kind {kind}")
+    table = Param(None, type=["null", "string"], title="Table", description=TABLE)
+    return {
+        "description": f"Carries out {kind} plans of the tables of {title}",
+        "doc_md": KIND_OF_FLEET_DOCS.format(kind=kind, fleet=title, does=does, by_hand=by_hand),
+        "params": {"table": table, name: param},
+    }
 
 
 def _asked_of_users(kind: str) -> tuple[str, Param, str]:

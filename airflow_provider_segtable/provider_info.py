@@ -19,9 +19,9 @@ _OPERATORS = (
     "operators.checkpoint",
     "operators.clean",
     "operators.compact",
+    "operators.dag_runs",
     "operators.fleet_plan",
     "operators.fleet_upkeep",
-    "operators.fleet_work",
     "operators.index",
     "operators.ingest",
     "operators.overwrite",
@@ -43,11 +43,13 @@ _SENSORS = (
 _TRIGGERS = (
     "triggers.commits",
     "triggers.detached",
+    "triggers.fleet",
     "triggers.index",
     "triggers.log_store",
     "triggers.published",
     "triggers.table",
     "triggers.watch",
+    "triggers.watcher",
 )
 
 

@@ -13,7 +13,7 @@
 """
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -225,6 +225,11 @@ class MemoryService:
             made = Claimed(name=name, number=number, content=dict(content), since=now)
             held[name] = HeldClaim(made, session)
             return made
+
+    def heads(self, tables: Iterable[str]) -> dict[str, int]:
+        """Return the newest announced event of each table; -1 without one."""
+        with self._mutex:
+            return {table: self._boxes.get(table, Box()).head for table in tables}
 
     def time(self, client: Clock) -> Instant:
         """Return the server's wall clock."""
@@ -553,14 +558,24 @@ class MemoryCoordinator:
                 return None
             self._clock.sleep(min(POLL_S, left_s))
 
+    def wait_heads(
+        self, tables: Collection[str], *, seen: Mapping[str, int], wait_s: float
+    ) -> Mapping[str, int]:
+        """Wait until announced events of tables differ from ``seen``, and return these events."""
+        deadline = self._clock.monotonic() + wait_s
+        while True:
+            self._contact()
+            heads = self._service.heads(tables)
+            found = {table: n for table, n in heads.items() if seen.get(table) != n}
+            left_s = deadline - self._clock.monotonic()
+            if found or left_s <= 0:
+                return found
+            self._clock.sleep(min(POLL_S, left_s))
+
     def heads(self, tables: Collection[str]) -> Mapping[str, int]:
         """Return the newest announced event of each table that has one."""
         self._contact()
-        found: dict[str, int] = {}
-        for table in tables:
-            with self._service.box(table) as box:
-                found[table] = box.head
-        return {table: head for table, head in found.items() if head >= 0}
+        return {table: n for table, n in self._service.heads(tables).items() if n >= 0}
 
     def claim(
         self, table: str, group: str, name: str, content: Mapping[str, str]

@@ -1,65 +1,32 @@
 """Emit launches as DAG runs; pure functions: equal launches always get equal run ids.
 
-1. Launches of one kind are split into batches, in the planner's order. A batch is one DAG run,
-   so Spark starts once for it. Smaller kinds go first: the smaller the kind, the sooner it helps.
-2. A batch of one keeps its launch's run id. A larger batch is named by a hash of its run ids: a
-   planner that finds the same work again names the same run, and nothing is emitted twice.
-   (A batch that is split differently next time runs plans twice, which the log makes harmless.)
-3. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
+1. A run carries out plans of one table and one kind, so its first task can begin with them, and
+   Spark starts once for them. Smaller kinds go first: the smaller the kind, the sooner it helps.
+2. Plans share a run if one process wrote their newest events, close to each other in the table's
+   log: a planner's run that requested them, or a worker that left them. So as long as nobody
+   begins a plan, the planner finds the same runs with the same ids again, whatever else it finds.
+3. A run that has ended, and has left its plans as they were, is repeated under another id: after 5
+   minutes, then after twice that time, and at last once an hour.
+4. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
 """
 
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan_kinds import kinds
-from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250
-MOST_NAMES = 5
-"""Names of tables in the note of a run."""
+AGAIN_MINUTES = 5.0
+LONGEST_PAUSE_MINUTES = 60.0
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.~:+-]")
-
-
-def emissions(
-    launches: Sequence[Launch],
-    *,
-    trigger_dag_ids: Mapping[str, str],
-    plans_per_run: int,
-    conf: Mapping[str, Any],
-    notes: bool = False,
-) -> list[dict[str, Any]]:
-    """Return arguments of ``TriggerDagRunOperator``, one set per run.
-
-    Args:
-        launches: in the planner's order.
-        trigger_dag_ids: for each kind of plan, the DAG that carries it out.
-        plans_per_run: the most plans that one run gets.
-        conf: added to every run's conf.
-        notes: whether the runs get a note, which Airflow shows beside a run.
-
-    Raises:
-        InvalidInput: as ``check_emission``.
-    """
-    check_emission({launch.kind for launch in launches}, trigger_dag_ids, plans_per_run)
-    return [
-        {
-            "trigger_dag_id": trigger_dag_ids[batch[0].kind],
-            "trigger_run_id": batch_run_id(batch),
-            "conf": {
-                **conf,
-                "plans": [launch.plan_id for launch in batch],
-                "reasons": {launch.plan_id: launch.reason for launch in batch},
-            },
-            **({"note": note_of(batch)} if notes else {}),
-        }
-        for batch in _batches(launches, plans_per_run)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,63 +37,113 @@ class Located:
     launch: Launch
 
 
-def fleet_emissions(
-    located: Sequence[Located],
-    *,
-    fleet: str,
-    trigger_dag_ids: Mapping[str, str],
-    plans_per_run: int,
-    conf: Mapping[str, Any],
-    notes: bool = False,
-) -> list[dict[str, Any]]:
-    """Return arguments of ``TriggerDagRunOperator`` for plans of many tables, one set per run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emission:
+    """A run to emit.
 
-    A run's conf has ``work``, the plans of each of its tables. Arguments as ``emissions``, and
-    ``fleet``, the name in the ids of runs over several tables. A kind without a DAG is left out.
+    Attributes:
+        dag_id: the DAG of its plans' kind.
+        run_id: its id, the first time.
+        table: the name of its table.
+        launches: its plans, in the planner's order.
+    """
+
+    dag_id: str
+    run_id: str
+    table: str
+    launches: tuple[Launch, ...]
+
+    @property
+    def changed_at(self) -> Instant:
+        """Return the time of its plans' newest event."""
+        return max(launch.changed_at for launch in self.launches)
+
+    @property
+    def note(self) -> str:
+        """Return the table and the work in one line."""
+        return f"{self.table}: {note_of(self.launches)}"
+
+    def named(self, again: int) -> str:
+        """Return its id when it is emitted again, for the ``again``-th time."""
+        return legal_run_id(f"{self.run_id}.{again}") if again else self.run_id
+
+    def due(self, now: Instant) -> int:
+        """Return how often it may have been emitted again by now (rule 3)."""
+        return times_due(max(0, now - self.changed_at) / MINUTE_US)
+
+    def conf(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the conf of the run."""
+        return {
+            **more,
+            "table": self.table,
+            "plans": [launch.plan_id for launch in self.launches],
+            "reasons": {launch.plan_id: launch.reason for launch in self.launches},
+        }
+
+    def arguments(
+        self, now: Instant, conf: Mapping[str, Any], *, notes: bool = False
+    ) -> dict[str, Any]:
+        """Return arguments of a mapped ``TriggerDagRunOperator``.
+
+        Args:
+            now: the wall clock.
+            conf: added to the run's conf.
+            notes: whether the run gets a note, which Airflow shows beside it.
+        """
+        return {
+            "trigger_dag_id": self.dag_id,
+            "trigger_run_id": self.named(self.due(now)),
+            "conf": self.conf(conf),
+            **({"note": self.note} if notes else {}),
+        }
+
+
+def emissions(
+    located: Sequence[Located], *, trigger_dag_ids: Mapping[str, str], plans_per_run: int
+) -> list[Emission]:
+    """Return the runs that carry out all launches.
+
+    Args:
+        located: in the planner's order.
+        trigger_dag_ids: for each kind of plan, the DAG that carries it out.
+        plans_per_run: the most plans that one run gets.
 
     Raises:
-        InvalidInput: ``plans_per_run`` is below 1.
+        InvalidInput: as ``check_emission``.
     """
-    check_emission((), trigger_dag_ids, plans_per_run)
-    tables = {each.launch.plan_id: each.table for each in located}
-    launches = [each.launch for each in located if each.launch.kind in trigger_dag_ids]
+    check_emission({each.launch.kind for each in located}, trigger_dag_ids, plans_per_run)
+    batches: dict[tuple[str, ...], list[Located]] = {}
+    for each in sorted(located, key=lambda each: _rank(each.launch.kind)):
+        batches.setdefault(_batch(each, plans_per_run), []).append(each)
     return [
-        {
-            "trigger_dag_id": trigger_dag_ids[batch[0].kind],
-            "trigger_run_id": _run_id_of_tables(batch, fleet, tables),
-            "conf": {
-                **conf,
-                "work": _work(batch, tables),
-                "reasons": {launch.plan_id: launch.reason for launch in batch},
-            },
-            **({"note": _note_of_tables(batch, tables)} if notes else {}),
-        }
-        for batch in _batches(launches, plans_per_run)
+        Emission(
+            dag_id=trigger_dag_ids[kind],
+            run_id=legal_run_id(f"{kind}__{table.replace('/', '.')}__{_hash(kind, table, *rest)}"),
+            table=table,
+            launches=tuple(each.launch for each in batch),
+        )
+        for (kind, table, *rest), batch in batches.items()
     ]
 
 
-def _work(batch: Sequence[Launch], tables: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the plans of each table of a batch, in the order of their first ones."""
-    found: dict[str, list[str]] = {}
-    for launch in batch:
-        found.setdefault(tables[launch.plan_id], []).append(launch.plan_id)
-    return [{"table": table, "plans": plans} for table, plans in found.items()]
+def _batch(each: Located, plans_per_run: int) -> tuple[str, ...]:
+    """Return what plans of one run have in common (rule 2)."""
+    launch = each.launch
+    window = launch.event // plans_per_run
+    return launch.kind, each.table, launch.author, str(launch.attempts), str(window)
 
 
-def _run_id_of_tables(batch: Sequence[Launch], fleet: str, tables: Mapping[str, str]) -> str:
-    """Return a run id that names the table, or the fleet and the number of its tables."""
-    names = {tables[launch.plan_id] for launch in batch}
-    if len(names) == 1:
-        return batch_run_id(batch)
-    what = f"{batch[0].kind}__{fleet}__{len(names)}tables_{len(batch)}plans"
-    return legal_run_id(f"{what}__{_hash(*(each.run_id for each in batch))}")
+def times_due(minutes: float) -> int:
+    """Return how many times a run is due again, so many minutes after its plans last changed."""
+    pauses = (min(AGAIN_MINUTES * 2**n, LONGEST_PAUSE_MINUTES) for n in count())
+    return sum(1 for _ in takewhile(lambda at: at <= minutes, _summed(pauses)))
 
 
-def _note_of_tables(batch: Sequence[Launch], tables: Mapping[str, str]) -> str:
-    names = [*dict.fromkeys(tables[launch.plan_id] for launch in batch)]
-    shown = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{shown}{more}: {note_of(batch)}"
+def _summed(pauses: Iterator[float]) -> Iterator[float]:
+    at = 0.0
+    for pause in pauses:
+        at += pause
+        yield at
 
 
 def check_emission(
@@ -159,14 +176,6 @@ def note_of(batch: Sequence[Launch]) -> str:
     return f"{plans}: {segments}, {size}, {whole}"
 
 
-def batch_run_id(batch: Sequence[Launch]) -> str:
-    """Return the run id of a batch."""
-    if len(batch) == 1:
-        return legal_run_id(batch[0].run_id)
-    kind_and_table = batch[0].run_id.rsplit("__", 2)[0]
-    return legal_run_id(f"{kind_and_table}__{len(batch)}plans__{_hash(*(b.run_id for b in batch))}")
-
-
 def legal_run_id(text: str) -> str:
     """Return ``text`` as a legal run id, unchanged if it is one already."""
     legal = _FOREIGN.sub("_", text)
@@ -176,13 +185,9 @@ def legal_run_id(text: str) -> str:
     return f"{legal[: LONGEST_RUN_ID - len(end)]}{end}"
 
 
-def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]]:
-    present = {launch.kind for launch in launches}
-    known = [kind.kind for kind in kinds()]
-    for kind in (*(k for k in known if k in present), *sorted(present.difference(known))):
-        alike = [launch for launch in launches if launch.kind == kind]
-        for start in range(0, len(alike), size):
-            yield alike[start : start + size]
+def _rank(kind: str) -> tuple[int, str]:
+    known = [each.kind for each in kinds()]
+    return (known.index(kind) if kind in known else len(known)), kind
 
 
 def _hash(*texts: str) -> str:

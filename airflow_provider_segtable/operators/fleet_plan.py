@@ -1,29 +1,32 @@
 """Plan the tables of a fleet, and return the DAG runs that carry the plans out.
 
-The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
-a plan is requested once, and a launch has one run id. A table that cannot be read, or whose
-settings do not fit, is logged as a warning and delays no other.
+The task triggers the runs itself where it can (``operators.dag_runs``); a mapped
+``TriggerDagRunOperator`` triggers the others; see ``dag_factory``. Running twice is harmless: a
+plan is requested once, and is in one run as long as that waits. A table that cannot be read, or
+whose settings do not fit, is logged as a warning and delays no other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
+from logging import INFO, WARNING
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.time import Instant, iso
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.emission import Located, fleet_emissions
+from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.dag_runs import OfThisTask, placed_run
+from airflow_provider_segtable.operators.emission import Located, emissions
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
 from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
-from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
-from airflow_provider_segtable.services.fleet_tables import load_fleet, tables_again
+from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 
@@ -32,13 +35,13 @@ class SegtableFleetPlanOperator(BaseOperator):
     """Run the planner over all tables of a fleet file.
 
     Returns arguments for a mapped ``TriggerDagRunOperator``: a list of ``{"trigger_dag_id",
-    "trigger_run_id", "conf"}``, empty if there is nothing to do. The ``conf`` of each has the
-    ``work``: ``[{"table": ..., "plans": [...]}, ...]``.
+    "trigger_run_id", "conf"}``, empty if the task has triggered all runs itself. The ``conf`` of
+    each has its ``table`` and ``plans``.
 
     Args:
         fleet: the fleet file, a path or a URI.
         trigger_dag_ids: for each kind of plan, the DAG that carries it out.
-        plans_per_run: how many plans share one DAG run, of any tables.
+        plans_per_run: how many plans of a table share one DAG run, and so one start of Spark.
         segtable_conn_id: the connection; its host is where names of tables begin.
         kwargs: of any operator.
     """
@@ -67,37 +70,49 @@ class SegtableFleetPlanOperator(BaseOperator):
         with refused_at_once(f"planning the fleet {self.fleet}"):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
-            storage = open_storage(place.root, place.storage_options) if place.root else None
-            now, before = SystemClock().now(), NOTHING
-            if storage is not None:
-                before = read_memory(storage, fleet.name)
+            root = open_storage(place.root, place.storage_options) if place.root else None
+            now, before = SystemClock().now(), read_memory(root, fleet.name)
             found = tables_of(fleet, place, before.found, now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 run = run_fleet(fleet, found.names, ports_of, now, memory=before)
-            if storage is not None:
-                write_memory(storage, fleet.name, replace(run.memory, found=found))
+            write_memory(root, fleet.name, replace(run.memory, found=found))
         self._log_run(fleet, found, run)
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
-        names = _launches(run, str if connected.root else place.uri)
-        return self._emitted(fleet, names, run_name(context))
+        launches = _launches(run, str if connected.root else place.uri)
+        return self._emitted(context, [each for each in launches if self._has_dag(each)])
 
-    def _emitted(
-        self, fleet: Fleet, launches: Iterable[Located], planned_by: str
-    ) -> list[dict[str, Any]]:
-        """Return the DAG runs of all launches."""
-        # Imported here, because it brings Airflow's database models to each DAG file and task.
-        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-
-        runs = fleet_emissions(
-            [*launches],
-            fleet=fleet.name,
-            trigger_dag_ids=self.trigger_dag_ids,
-            plans_per_run=self.plans_per_run,
-            conf={"planned_by": planned_by},
-            notes="note" in signature(TriggerDagRunOperator).parameters,
+    def _emitted(self, context: Context, located: Sequence[Located]) -> list[dict[str, Any]]:
+        """Trigger the runs of all launches; return those that the mapped task has to trigger."""
+        runs = emissions(
+            located, trigger_dag_ids=self.trigger_dag_ids, plans_per_run=self.plans_per_run
         )
-        self.log.info("%s to emit", counted(len(runs), "DAG run"))
-        return runs
+        known, now = OfThisTask.known(context), SystemClock().now()
+        conf = {"planned_by": run_name(context)}
+        if known is None:
+            self.log.info("%s to emit", counted(len(runs), "DAG run"))
+            return [run.arguments(now, conf, notes=True) for run in runs]
+        failed: list[str] = []
+        for run in runs:
+            try:
+                placed = placed_run(run, known, now, conf=conf)
+            except AirflowRuntimeError as error:
+                failed.append(f"{run.table}: {error}")
+                self.log.warning("not triggered: %s of %s: %s", run.run_id, run.dag_id, error)
+                continue
+            self.log.log(WARNING if placed.warn else INFO, "%s", placed)
+        if failed:
+            runs_of = counted(len(failed), "DAG run")
+            raise AirflowException(f"{runs_of} not triggered; a retry does. The first: {failed[0]}")
+        return []
+
+    def _has_dag(self, located: Located) -> bool:
+        """Return whether a launch has a DAG; a user's plan without one is left pending."""
+        launch = located.launch
+        if launch.kind in self.trigger_dag_ids:
+            return True
+        left = "%s: %s stays pending: no DAG of the fleet is for %s plans"
+        self.log.warning(left, located.table, launch.plan_id, launch.kind)
+        return False
 
     def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
         self._log_found(fleet, found)
@@ -131,23 +146,6 @@ class SegtableFleetPlanOperator(BaseOperator):
             self.log.warning("%s: the fleet file names it, and it is not there", name)
 
 
-def fleet_of(file: str, place: Place) -> tuple[Fleet, Place]:
-    """Read a fleet file, with the connection's options for object stores.
-
-    Returns:
-        The fleet, and the connection's settings with the root of the fleet's tables: the
-        connection's, or else the file's.
-    """
-    fleet = load_fleet(file, dict(place.storage_options))
-    return fleet, replace(place, root=place.root or fleet.root)
-
-
-def tables_of(fleet: Fleet, place: Place, before: FoundTables | None, now: Instant) -> FoundTables:
-    """Find the tables of a fleet below its root, unless they were found some minutes ago."""
-    options = place.storage_options
-    return tables_again(fleet, lambda uri: open_storage(uri or place.root, options), before, now)
-
-
 def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]:
     """Yield all launches in the order of their requests, so that runs of before are named again."""
     every = [
@@ -156,4 +154,6 @@ def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]
         for name, planned in each.runs.items()
         for launch in planned.launches
     ]
-    yield from sorted(every, key=lambda each: (each.launch.requested_at, each.launch.run_id))
+    yield from sorted(
+        every, key=lambda each: (each.launch.requested_at, each.table, each.launch.event)
+    )

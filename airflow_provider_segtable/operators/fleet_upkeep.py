@@ -7,19 +7,21 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
+from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.fleet_plan import fleet_of, tables_of
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.storage.local import SystemClock
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.health.fleet_upkeep import Upkeep
 
 LONGEST_GAP = timedelta(days=7)
 """So far back a run makes up for missed ones; each table has its moment once in this time."""
@@ -62,7 +64,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
             since = _since(_before(context, self.task_id), now)
             with place.ports_of_tables(author=author_of(context)) as ports_of:
-                for each in keep_up(fleet, names, ports_of, since, now):
+                for each in _kept_up(fleet, names, ports_of, since, now):
                     self._log(each)
                     counts.update(_counts(each))
                     again += [each.table] if each.failed or each.findings else []
@@ -73,7 +75,7 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
         return dict(counts)
 
-    def _log(self, report: Upkeep) -> None:
+    def _log(self, report: "Upkeep") -> None:
         if report.left:
             self.log.info("%s: left: %s", report.table, report.left)
         for line in report.done:
@@ -85,7 +87,15 @@ class SegtableFleetUpkeepOperator(BaseOperator):
             self.log.error("%s: %s. %s", report.table, what, each.do)
 
 
-def _counts(report: Upkeep) -> dict[str, int]:
+def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
+    """Return the reports of ``keep_up``."""
+    # Imported here, because each task of the fleet reads the DAG file, and begins sooner so.
+    from airflow_provider_segtable.health.fleet_upkeep import keep_up
+
+    return keep_up(*asked)
+
+
+def _counts(report: "Upkeep") -> dict[str, int]:
     return {
         "tables": 1,
         "left": bool(report.left),

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.operators.emission import check_emission, emissions
+from airflow_provider_segtable.operators.emission import Located, check_emission, emissions
 from airflow_provider_segtable.operators.metrics import send_gauges
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events, run_name
 from airflow_provider_segtable.planning.finders.finder import finders
@@ -30,6 +30,7 @@ from airflow_provider_segtable.services.planner import (
     plan_table,
 )
 from airflow_provider_segtable.services.publishing import PublishRun, publish_all
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import Refused
 
@@ -97,15 +98,15 @@ class SegtablePlanOperator(AssetEventOperator):
         self._log_run(table, run)
         launches = [launch for launch in run.launches if self._has_dag(launch)]
         runs = emissions(
-            launches,
+            [Located(table=table, launch=launch) for launch in launches],
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
-            conf={"table": table, "planned_by": planned_by},
-            notes="note" in signature(TriggerDagRunOperator).parameters,
         )
         plans, made = counted(len(launches), "plan"), counted(len(runs), "DAG run")
         self.log.info("%s to run in %s", plans, made)
-        return runs
+        now, conf = SystemClock().now(), {"planned_by": planned_by}
+        notes = "note" in signature(TriggerDagRunOperator).parameters
+        return [run.arguments(now, conf, notes=notes) for run in runs]
 
     def _has_dag(self, launch: Launch) -> bool:
         """Return whether a launch has a DAG; a user's plan without one is left pending."""

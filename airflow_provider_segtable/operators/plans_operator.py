@@ -32,6 +32,8 @@ Which plans are still to do, and how the others ended:
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from threading import Thread
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, Context
@@ -49,17 +51,22 @@ from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
     refused_at_once,
+    same_task,
     task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark
 from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.cancelling import cancel, revive
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
 from airflow_provider_segtable.table.context import TableContext
 
 LOOK_AGAIN_S = 2.0
 """Longest pause between looks: a lock that ends with its session is not announced."""
+
+CANCEL_S = 4.0
+"""Longest wait for the cancelled plans: 5 s after its signal Airflow kills the process."""
 
 
 # Outstanding plans, and outcomes of the others
@@ -296,6 +303,25 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self.plans = plans
         self.planned_by = planned_by
         self.wait_s = wait_s
+        self._at_work: tuple[Place, Sequence[str], str] | None = None
+
+    def on_kill(self) -> None:
+        """End the application, and cancel the plans (``services.cancelling``).
+
+        Airflow calls this in the main thread, wherever that is. So another thread cancels, with
+        ports of its own: it meets no lock that is held here.
+        """
+        super().on_kill()
+        if self._at_work is not None:
+            thread = Thread(target=self._cancel, args=self._at_work, daemon=True)
+            thread.start()
+            thread.join(CANCEL_S)
+
+    def _cancel(self, place: Place, plan_ids: Sequence[str], author: str) -> None:
+        why = f"the task {task_of(author) or author} was ended"
+        with place.table_ports(self.table, author=author) as ports:
+            cancelled = cancel(ports, plan_ids, partial(same_task, author), why)
+        self.log.warning("cancelled: %s", ", ".join(cancelled) or "no plan, all have ended")
 
     # ---- each operator's part ---------------------------------------------------------------
 
@@ -360,6 +386,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         """Carry out plans on the chosen engine; return the settled results and its own."""
         with place.table_ports(self.table, author=author) as ports:
             plans = self.plan_ids(ports, asked)
+            self._revive(ports, plans or ())
             found = outstanding(ports, plans, wait_s=self.wait_s, report=self.log.info)
             self._say(found.settled)
             if not found.todo:
@@ -369,9 +396,16 @@ class SegtablePlansOperator(SegtableSparkOperator):
             size = input_size(state, found.todo)
             choice = self.chosen_engine(size=size, only_spark=only_spark(state))
             self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
+            self._at_work = place, found.todo, author
             if choice.local:
                 return found.settled, self._here(ports, found.todo)
         return found.settled, self._launch(place, found, author)
+
+    def _revive(self, ports: TableContext, plan_ids: Sequence[str]) -> None:
+        """Request plans again that an earlier try of this task cancelled."""
+        revived = revive(ports, plan_ids, partial(same_task, ports.author))
+        if revived:
+            self.log.info("requested again after they were cancelled: %s", ", ".join(revived))
 
     def _here(self, ports: TableContext, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
         return carry_out(

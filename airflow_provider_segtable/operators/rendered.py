@@ -70,6 +70,11 @@ def task_of(author: str) -> str:
     return author.partition(" ")[2]
 
 
+def same_task(author: str, other: str) -> bool:
+    """Return whether two authors are tries of one task, or are the same process."""
+    return author == other or task_of(author) == task_of(other) != ""
+
+
 # Links of a task
 class SegtableTableLink(BaseOperatorLink):
     """The folder of the task's table, if its store has a console."""

@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.indexes.index_state import chosen_kind
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.read_facts import FilterKind, Filters, ReadCounts
 from airflow_provider_segtable.core.schema import Order, joined_names
-from airflow_provider_segtable.core.time import Instant, Interval, iso
+from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval, iso
 from airflow_provider_segtable.planning.granularity_advice import granularity_advice
 from airflow_provider_segtable.planning.properties import Policy, share_of_reads
 from airflow_provider_segtable.planning.read_summary import ReadSummary
@@ -115,9 +115,13 @@ class Advised:
             "advice": [each.facts() for each in self.advice],
             "nothing": self.nothing or None,
             "reads": self.reads,
-            "from": None if self.start is None else iso(self.start),
-            "to": None if self.end is None else iso(self.end),
+            "from": None if self.start is None else _to_the_second(self.start),
+            "to": None if self.end is None else _to_the_second(self.end),
         }
+
+
+def _to_the_second(at: Instant) -> str:
+    return iso(at - at % SECOND_US)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

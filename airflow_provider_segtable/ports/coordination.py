@@ -15,10 +15,10 @@ Contract of the coordinator and its leases:
    coordinator starts another epoch; numbers of different epochs do not compare.
 4. The log alone decides what is true. The coordinator may be wiped at any time; counters restart
    above the callers' ``at_least``.
-5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all, and
-   ``heads`` may lag or lack a table. An
-   announcement with ``overtaken`` may come some milliseconds later, and is left out if a later
-   event is in the log by then: that one's author announces it.
+5. ``announce`` is best effort and monotone; ``wait_head`` and ``wait_heads`` may wake early, late
+   or not at all, and ``heads`` may lag or lack a table. An announcement with ``overtaken`` may come
+   some milliseconds later, and is left out if a later event is in the log by then: that one's
+   author announces it.
 6. ``commit_turn`` is a queue in front of the commit, first come, first served, for committers that
    lost a race. It is a hint, too: after ``wait_s``, or in doubt, a committer has its turn anyway.
 7. ``acquire_for_append`` may *keep* locks: an append that soon follows another one of the same
@@ -213,6 +213,15 @@ class Coordinator(Protocol):
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""
+        ...
+
+    def wait_heads(
+        self, tables: Collection[str], *, seen: Mapping[str, int], wait_s: float
+    ) -> Mapping[str, int]:
+        """Wait until announced events of tables differ from ``seen``, and return these events.
+
+        A table without an announcement has -1. Empty at the deadline.
+        """
         ...
 
     def heads(self, tables: Collection[str]) -> Mapping[str, int]:

@@ -34,9 +34,16 @@ def memory_path(fleet: str) -> str:
     return f"{FOLDER}/{fleet}/memory"
 
 
-def read_memory(storage: Storage, fleet: str) -> FleetMemory:
-    """Return what the last planner of a fleet remembered; an empty memory if there is none."""
+def read_memory(storage: Storage | None, fleet: str) -> FleetMemory:
+    """Return what the last planner of a fleet remembered; an empty memory if there is none.
+
+    Args:
+        storage: the root of the fleet's tables; None if they have none in common.
+        fleet: the name of the fleet.
+    """
     path = memory_path(fleet)
+    if storage is None:
+        return FleetMemory()
     try:
         return decode_memory(storage.read(path), fleet)
     except NotFound:
@@ -46,10 +53,11 @@ def read_memory(storage: Storage, fleet: str) -> FleetMemory:
     return FleetMemory()
 
 
-def write_memory(storage: Storage, fleet: str, memory: FleetMemory) -> None:
-    """Keep a memory for the next planner; a failure is logged."""
+def write_memory(storage: Storage | None, fleet: str, memory: FleetMemory) -> None:
+    """Keep a memory for the next planner, as ``read_memory`` finds it; a failure is logged."""
     try:
-        storage.replace(memory_path(fleet), encode_memory(memory, fleet))
+        if storage is not None:
+            storage.replace(memory_path(fleet), encode_memory(memory, fleet))
     except (SegtableError, OSError) as error:
         _LOG.warning("the memory of fleet %s is not kept: %s", fleet, error)
 
@@ -84,8 +92,9 @@ def _head(fleet: str) -> list[Any]:
 
 # Values as plain JSON, by their declared types
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return [_plain(getattr(value, name)) for name in _names(type(value))]
+    kind: Any = type(value)
+    if hasattr(kind, "__dataclass_fields__"):
+        return [_plain(getattr(value, name)) for name in _names(kind)]
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
@@ -112,10 +121,17 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda plain: {key: read(each) for key, each in plain.items()}
     if not is_dataclass(hint):
         return lambda plain: plain
-    names, readers = _names(hint), tuple(map(_reader, _hints(hint).values()))
-    return lambda plain: hint(
-        **{name: read(each) for name, read, each in zip(names, readers, plain, strict=True)}
-    )
+    return _dataclass_reader(hint)
+
+
+def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
+    names, readers = _names(kind), tuple(map(_reader, _hints(kind).values()))
+
+    def read(plain: Any) -> Any:
+        pairs = zip(names, readers, plain, strict=True)
+        return kind(**{name: of_field(each) for name, of_field, each in pairs})
+
+    return read
 
 
 def _hints(kind: Any) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def run_fleet(
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda one: _seen(fleet, *one, ports_of, now, dry_run=dry_run), looked.items()
+            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run), looked.items()
         ):
             seen[each.name] = each
             report("looking", len(seen), len(tables))

@@ -8,8 +8,8 @@
    them from now on (``planning.finders.index``).
 4. The plans that ``planning`` selects are committed as ``PlanRequested``. A plan's id is a
    function of its inputs, so two concurrent planners request it once.
-5. Every launch has a deterministic run id (from the plan, its request and its attempts), so
-   emitting it twice creates one DAG run.
+5. A launch says which event left its plan as it is, and whose. So whoever emits launches as DAG
+   runs knows them again, and emits each once (``operators.emission``).
 6. A worker is live while its lock is: a lock lives as long as its session. The log is read before
    the locks, so a worker that finishes in between is never considered dead.
 7. Each table inside the table, such as an index's own (``table.index_lifecycle``), then has a
@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.log.families.plan_events import PlanAborted,
 from airflow_provider_segtable.core.log.plan import Plan, PlanState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned, Skipped
@@ -43,26 +43,28 @@ from airflow_provider_segtable.table.definition import check_cut, checked_order
 from airflow_provider_segtable.table.index_lifecycle import forward_all, inner_tables, request_index
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
-RELAUNCH_AFTER_MINUTES = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A plan to execute now; ``run_id`` is a valid DAG run id.
+    """A plan to execute now.
 
-    ``interval`` is the time range of the plan, ``yields`` the number of yields so far,
-    ``requested_at`` when the plan was requested; 0 in a dry run.
+    ``interval`` is the time range of the plan, ``yields`` the number of yields so far, ``attempts``
+    that of attempts. ``requested_at`` is when the plan was requested; ``event`` the plan's newest
+    event, with its ``author`` and time, ``changed_at``. These are 0 in a dry run.
     """
 
     plan_id: str
     kind: str
-    run_id: str
     reason: str
     segments: int
     size: int
     interval: Interval | None = None
     yields: int = 0
+    attempts: int = 0
     requested_at: Instant = 0
+    changed_at: Instant = 0
+    event: int = 0
+    author: str = ""
 
     def facts(self) -> Facts:
         """Return the launch as plain JSON values."""
@@ -70,7 +72,6 @@ class Launch:
             "plan": self.plan_id,
             "kind": str(self.kind),
             "interval": str(self.interval) if self.interval else None,
-            "run_id": self.run_id,
             "segments": self.segments,
             "bytes": self.size,
             "reason": self.reason,
@@ -141,13 +142,12 @@ class Look:
     """A table after a planner has cleaned up, before it requests any plan.
 
     ``held`` names the holder or waiter of each plan's locks, ``aborted`` the reason for each abort,
-    ``skipped`` what was skipped beside the plans; ``now`` is the time of the look.
+    ``skipped`` what was skipped beside the plans.
     """
 
     state: State
     policy: Policy
     planned: Planned
-    now: Instant
     held: Mapping[str, str]
     aborted: Mapping[str, str]
     abandoned: tuple[SegmentId, ...]
@@ -187,7 +187,6 @@ def look_at(
     if not dry_run:
         state = _void(ports, state, abandoned)
         state, aborted = _abort_hopeless(ports, state, policy, held)
-    now = ports.clock.now()
     skipped: list[Skipped] = []
     wanted = wanted_indexes(state, policy, properties, skipped)
     if not dry_run:
@@ -195,8 +194,7 @@ def look_at(
     return Look(
         state=state,
         policy=policy,
-        planned=plan_all(state, policy, now, blocking_schemas(state), explain),
-        now=now,
+        planned=plan_all(state, policy, ports.clock.now(), blocking_schemas(state), explain),
         held=held,
         aborted=aborted,
         abandoned=abandoned,
@@ -211,15 +209,15 @@ def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> Planne
 
     In a dry run nothing is requested.
     """
-    state, now = look.state, look.now
+    state = look.state
     stalled = _stalled(state, look.held)
     if look.dry_run:
         fresh = [_launch_of(plan) for plan in chosen]
     else:
         state = _request(ports, state, chosen)
         known_plans = [known for plan in chosen if (known := state.plans.get(plan.id))]
-        fresh = [_launch(state, known, now) for known in known_plans if known.status.pending]
-    launches = [*(_launch(state, known, now) for known in stalled), *fresh]
+        fresh = [_launch(known) for known in known_plans if known.status.pending]
+    launches = [*(_launch(known) for known in stalled), *fresh]
     return PlannerRun(
         version=state.n,
         launches=tuple({launch.plan_id: launch for launch in launches}.values()),
@@ -264,28 +262,22 @@ def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State
     return ports.log.refresh(state) if lost else state
 
 
-def run_id(table: str, known: PlanState, now: Instant) -> str:
-    """Return the run id of a plan's next launch.
-
-    It contains the plan's last event and number of attempts, so one launch has one id. A launch
-    that never committed its first event gets a new id after ``RELAUNCH_AFTER_MINUTES``.
-    """
-    since_us = max(now - known.changed_at, 0)
-    turn = int(since_us // (RELAUNCH_AFTER_MINUTES * MINUTE_US))
-    return f"{known.plan.kind}__{table}__{known.plan.id}__{known.last_n}.{known.attempts}.{turn}"
-
-
-def _launch(state: State, known: PlanState, now: Instant) -> Launch:
-    named = run_id(state.table.name, known, now)
-    of_plan = _launch_of(known.plan)
-    return replace(of_plan, run_id=named, yields=known.yields, requested_at=known.requested_at)
+def _launch(known: PlanState) -> Launch:
+    return replace(
+        _launch_of(known.plan),
+        yields=known.yields,
+        attempts=known.attempts,
+        requested_at=known.requested_at,
+        changed_at=known.changed_at,
+        event=known.last_n,
+        author=known.author,
+    )
 
 
 def _launch_of(plan: Plan) -> Launch:
     return Launch(
         plan_id=plan.id,
         kind=plan.kind,
-        run_id="",
         reason=plan.reason,
         segments=len(plan.inputs),
         size=plan.size,

@@ -32,15 +32,15 @@ def summary_for_planning(ports: TableContext, state: State) -> ReadSummary:
     return read_summary(ports, state) if recorded else ReadSummary()
 
 
-def advise_from_reads(ports: TableContext) -> Advised:
-    """Return the advice from a table's reads.
+def advise_from_reads(ports: TableContext, uri: str) -> Advised:
+    """Return the advice from a table's reads; its commands name the table ``uri``.
 
     Raises:
         StorageError: the facts cannot be listed.
     """
     state = ports.log.load()
     table = AdvisedTable(
-        uri=ports.uri,
+        uri=uri,
         state=state,
         policy=Policy.read(state.table.properties),
         least_files=LEAST_FILES,

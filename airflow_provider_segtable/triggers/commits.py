@@ -12,32 +12,27 @@
    Airflow may join several events in one run, so a DAG reads the table, or a window from the
    version where its last run ended (``segtable consumers``), and not just what an event names.
 4. ZooKeeper's announcement wakes the trigger; without one it looks every ``poll_interval`` seconds.
-5. Airflow restarts a watcher that raises at once, for ever. So it never raises: an error is logged,
-   and after ``OUTAGE_S`` the table is opened anew. So a table that is not there yet is waited for,
-   and one that was dropped and made again is followed from there on.
+5. It never raises (``triggers.watcher``). So a table that is not there yet is waited for, and one
+   that was dropped and made again is followed from there on.
 6. A triggerer that takes over begins at the version that was reported last, where Airflow keeps it
    (3.3 and later); else at the newest version. Then a commit in between is reported with the next.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Asset, BaseHook
-from airflow.providers.common.compat.triggers import BaseEventTrigger
+from airflow.providers.common.compat.sdk import Asset
 from airflow.sdk import AssetWatcher
-from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
 from airflow_provider_segtable.core.log.events import Event, effects, published
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OUTAGE_S, class_path
+from airflow_provider_segtable.triggers.watcher import WatcherTrigger
 
 STORED = "version"
 """Under this key Airflow keeps the last version that was reported."""
@@ -73,7 +68,7 @@ def commits_asset(
     return Asset(name=name, uri=name, group="segtable", watchers=[watcher])
 
 
-class SegtableCommitTrigger(BaseEventTrigger):
+class SegtableCommitTrigger(WatcherTrigger["_Commits"]):
     """Fire whenever rows of a table change.
 
     An event's payload is ``{"table", "after", "version", "commits", "rows", "authors"}``: commits
@@ -96,11 +91,13 @@ class SegtableCommitTrigger(BaseEventTrigger):
         at_most_every: float = 5.0,
         asset: str = "",
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(
+            table,
+            segtable_conn_id=segtable_conn_id,
+            poll_interval=poll_interval,
+            at_most_every=at_most_every,
+        )
         self.table = table
-        self.segtable_conn_id = segtable_conn_id
-        self.poll_interval = poll_interval
-        self.at_most_every = at_most_every
         self.asset = asset
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -113,50 +110,22 @@ class SegtableCommitTrigger(BaseEventTrigger):
             "asset": self.asset,
         }
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event for the commits since the last one, for ever."""
-        own = ThreadPoolExecutor(1, thread_name_prefix="segtable-commits")
-        loop = asyncio.get_running_loop()
-        commits: _Commits | None = None
-        after: int | None = None
-        try:
-            while True:
-                try:
-                    if commits is None:
-                        commits = await self._opened(after)
-                    found = await loop.run_in_executor(own, commits.next, self.poll_interval)
-                except Exception as error:  # noqa: BLE001 - rule 5
-                    told = redacted(f"{type(error).__name__}: {error}")
-                    self.log.warning("%s: no look at the commits: %s", self.table, told)
-                    if commits is not None:
-                        after = commits.after
-                        own.submit(commits.close)
-                        commits = None
-                    await asyncio.sleep(OUTAGE_S)
-                    continue
-                if found is not None:
-                    yield TriggerEvent(found)  # type: ignore[no-untyped-call]
-                    await self._keep(found["version"])
-                    await asyncio.sleep(self.at_most_every)
-        finally:
-            if commits is not None:
-                own.submit(commits.close)
-            own.shutdown(wait=False)
-
-    async def _opened(self, after: int | None) -> "_Commits":
-        place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id)).masked()
+    async def opened(self, place: Place, before: "_Commits | None") -> "_Commits":
+        """Return what reads the commits after the last report."""
+        after = None if before is None else before.after
         return _Commits(place, self.table, await self._kept() if after is None else after)
+
+    async def reported(self, payload: Mapping[str, Any]) -> None:
+        """Keep the version that was reported, where Airflow can."""
+        store = getattr(self, "asset_state_store", None)
+        if store is not None:
+            await store.aset(STORED, payload["version"])
 
     async def _kept(self) -> int | None:
         """Return the version that was reported last, where Airflow keeps it."""
         store = getattr(self, "asset_state_store", None)
         found = await store.aget(STORED) if store is not None else None
         return found if isinstance(found, int) else None
-
-    async def _keep(self, version: int) -> None:
-        store = getattr(self, "asset_state_store", None)
-        if store is not None:
-            await store.aset(STORED, version)
 
 
 class _Commits:

@@ -17,7 +17,7 @@ from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.triggers import commits
+from airflow_provider_segtable.triggers import watcher
 from airflow_provider_segtable.triggers.commits import SegtableCommitTrigger, commits_asset
 
 from .conftest import CONNECTION, JANUARY, SCHEMA, Flights
@@ -106,7 +106,7 @@ def test_a_trigger_outlives_errors_and_waits_for_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that is not there yet, and a connection that is missing at first."""
-    monkeypatch.setattr(commits, "OUTAGE_S", 0.05)
+    monkeypatch.setattr(watcher, "OUTAGE_S", 0.05)
     flights = Flights(tmp_path, f"memory://{uuid.uuid4().hex}")
 
     async def script(payload: Payload) -> None:
@@ -128,7 +128,7 @@ def test_a_table_that_was_dropped_and_made_again_is_followed(
     flights: Flights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are told as those of any other commit."""
-    monkeypatch.setattr(commits, "OUTAGE_S", 0.05)
+    monkeypatch.setattr(watcher, "OUTAGE_S", 0.05)
 
     async def script(payload: Payload) -> None:
         task = asyncio.create_task(payload())

@@ -1,8 +1,10 @@
 """Carrying plans out as a task: done once, whatever came before."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -10,11 +12,13 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.locks import LockRequest
+from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fields import asked_plans
 from airflow_provider_segtable.operators.plans_operator import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.cancelling import cancel
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
@@ -278,3 +282,49 @@ def test_retries_are_the_default_and_can_be_overridden() -> None:
     assert compactor(InThisProcess()).retries == 2
     with DAG("d", schedule=None, default_args={"retries": 7}):
         assert compactor(InThisProcess()).retries == 7
+
+
+class EndedTask(InThisProcess):
+    """A launcher whose task is ended from outside before its application begins."""
+
+    def launch(self, submission: Submission, say: Callable[[str], None]) -> None:
+        """End the task, and go on until the process is killed."""
+        self.task.on_kill()
+        super().launch(submission, say)
+
+    task: SegtableCompactOperator
+
+
+def of_try(number: int) -> Any:
+    """Return the context of a try of one task."""
+    ids = {"dag_id": "minor", "run_id": "r", "task_id": "compact"}
+    return {"ti": SimpleNamespace(**ids, try_number=number, map_index=-1)}
+
+
+def test_a_task_that_is_ended_cancels_its_plans_and_another_try_takes_them_up(
+    flights: Flights, plan_id: str
+) -> None:
+    """The plan is aborted with the reason, rests, and commits nothing; a retry carries it out."""
+    launcher = EndedTask()
+    launcher.task = compactor(launcher, plans=[plan_id])
+    told = launcher.task.execute(of_try(1))
+    assert (told["completed"], launcher.killed) == (0, True)
+    (known,) = flights.table.state().plans.values()
+    assert (known.status.value, flights.segments()) == ("aborted", 16)
+    assert known.note == "cancelled: the task minor/r/compact was ended"
+    assert plan_table(flights.table.ports).launches == ()
+    elsewhere = {"ti": SimpleNamespace(**{**vars(of_try(2)["ti"]), "run_id": "another"})}
+    assert compactor(InThisProcess(), plans=[plan_id]).execute(elsewhere)["completed"] == 0
+    told = compactor(InThisProcess(), plans=[plan_id]).execute(of_try(2))
+    assert (told["completed"], flights.segments()) == (1, 1)
+
+
+def test_a_plan_of_another_worker_is_not_cancelled(flights: Flights, plan_id: str) -> None:
+    """Nor one that has ended."""
+    ports = open_context(str(flights.root / "flights"), zookeeper=flights.zookeeper, author="other")
+    compact(ports, [plan_id], lambda _: iter(()))
+    ports.coordinator.close()
+    assert cancel(flights.table.ports, [plan_id], lambda author: author == "me", "why") == []
+    assert flights.table.state().plans[plan_id].status.pending
+    compact(flights.table.ports, [plan_id], in_process())
+    assert cancel(flights.table.ports, [plan_id], lambda _: True, "why") == []

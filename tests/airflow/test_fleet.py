@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ from airflow_provider_segtable.dag_factory import compaction_dags, fleet_dags
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
-from airflow_provider_segtable.operators.fleet_work import SegtableWorkOperator
 from airflow_provider_segtable.table.table import Table
 from tests.guides import blocks
 
@@ -69,31 +69,21 @@ def planner(root: Path, **more: Any) -> SegtableFleetPlanOperator:
     return SegtableFleetPlanOperator(task_id="plan", **arguments)
 
 
-def test_plans_of_several_tables_share_a_run(
+def test_a_run_is_for_one_table_and_names_it(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its id, its note and its work name them; planned again, it is the same run."""
+    """In its id and its note; planned again, it is the same run with the same plans."""
     root = lake("memory://fleet-1")
-    (run,) = planner(root).execute({})
-    work = {each["table"]: each["plans"] for each in run["conf"]["work"]}
-    assert sorted(work) == [*TABLES]
-    assert run["trigger_run_id"].startswith("minor__lake__2tables_2plans__")
-    assert run["note"].startswith("events/")
-    assert "2 minor plans: 8 segments" in run["note"]
-    assert planner(root).execute({}) == [run]
+    runs = planner(root).execute({})
+    assert sorted(run["conf"]["table"] for run in runs) == [*TABLES]
+    for run in runs:
+        table = run["conf"]["table"]
+        assert run["trigger_run_id"].startswith(f"minor__{table.replace('/', '.')}__")
+        assert run["note"].startswith(f"{table}: 1 minor plan: ")
+    assert planner(root).execute({}) == runs
     logged = capsys.readouterr().out
     assert "chosen  events/orders" in logged
     assert "gone: the fleet file names it, and it is not there" in logged
-
-
-def test_a_run_of_one_table_is_named_by_it(lake: Lake) -> None:
-    """As the runs of the table's own DAGs are."""
-    root = lake("memory://fleet-2")
-    runs = planner(root, plans_per_run=1).execute({})
-    assert len(runs) == 2
-    for run in runs:
-        (work,) = run["conf"]["work"]
-        assert work["plans"][0] in run["trigger_run_id"]
 
 
 def test_the_file_may_name_the_root(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +93,9 @@ def test_the_file_may_name_the_root(lake: Lake, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(CONNECTION, json.dumps({"conn_type": "segtable", "extra": extra}))
     text = FILE.replace("[fleet]", f'[fleet]\nroot = "{root}"')
     (root / "fleet.toml").write_text(text)
-    (run,) = planner(root).execute({})
-    assert {each["table"] for each in run["conf"]["work"]} == {f"{root}/{name}" for name in TABLES}
-    work = run["conf"]["work"][0]
+    runs = planner(root).execute({})
+    assert {run["conf"]["table"] for run in runs} == {f"{root}/{name}" for name in TABLES}
+    work = {name: runs[0]["conf"][name] for name in ("table", "plans")}
     task = SegtableCompactOperator(task_id="compact", engine="local", **work)
     assert task.execute({})["completed"] == 1
 
@@ -118,7 +108,7 @@ def test_what_the_file_leaves_is_logged_with_its_code(
     more = "[budget]\nplans = 1\n[objective]\nfiles_read = 1\n"
     (root / "fleet.toml").write_text(more + FILE)
     (run,) = planner(root).execute({})
-    assert [each["table"] for each in run["conf"]["work"]] == ["events/orders"]
+    assert run["conf"]["table"] == "events/orders"
     logged = capsys.readouterr().out
     assert "fleet-plans events/clicks minor-" in logged
     assert "events/orders: misses its objective: files_read is 5, of 1" in logged
@@ -163,19 +153,34 @@ def test_the_dags_of_a_fleet_are_as_many_as_of_a_table() -> None:
     assert many.of_kind["semi-major"].dag_id == "segtable_semi_major__fleet"
     assert many.upkeep is not None
     assert many.upkeep.dag_id == "segtable_upkeep__fleet"
-    task: Any = many.of_kind["minor"].get_task("work")
-    conf = {"work": [{"table": "a", "plans": []}]}
+    task: Any = many.of_kind["minor"].get_task("compact")
+    conf = {"table": "events/orders", "plans": ["minor-1"]}
     task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
-    assert task.execute({}) == [{"table": "a", "plans": []}]
+    assert (task.table, task.plans) == ("events/orders", '["minor-1"]')
 
 
 @pytest.mark.parametrize(
-    "work", ['"x"', "[3]", '[{"plans": []}]', '[{"table": "t", "plans": 3}]', "nonsense"]
+    ("schedule", "wake", "woken"),
+    [
+        ("*/5 * * * *", True, True),
+        ("@hourly", True, True),
+        (timedelta(minutes=5), True, True),
+        ("*/5 * * * *", False, False),
+        ("@continuous", True, False),
+        (None, True, False),
+    ],
 )
-def test_work_of_another_form_is_refused(work: str) -> None:
-    """With the form."""
-    with pytest.raises(AirflowFailException, match="the run's conf has no work"):
-        SegtableWorkOperator(task_id="work", work=work).execute({})
+def test_a_planner_with_a_time_is_woken_as_well(schedule: Any, *, wake: bool, woken: bool) -> None:
+    """By an asset of its own, whose trigger knows the file and the connection."""
+    made = fleet_dags("fleet.toml", schedule=schedule, wake=wake, segtable_conn_id="lake").planner
+    assert made.max_active_runs == 1
+    condition: Any = getattr(made.timetable, "asset_condition", None)
+    assets = condition.objects if condition else []
+    assert len(assets) == woken
+    for asset in assets:
+        (watched,) = asset.watchers
+        assert watched.trigger.serialize()[1]["fleet"] == "fleet.toml"
+        assert watched.trigger.serialize()[1]["segtable_conn_id"] == "lake"
 
 
 def test_parsing_reads_nothing(tmp_path: Path) -> None:
@@ -226,25 +231,24 @@ def test_the_guides_fleets_by_root_share_a_queue(tmp_path: Path) -> None:
 @pytest.mark.zookeeper
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("airflow_db")
-def test_a_run_carries_out_plans_of_several_tables(lake: Lake, zookeeper: Any) -> None:
-    """A mapped task for each, named by its table; each tells Airflow of its commits."""
+def test_the_planner_triggers_a_run_for_each_table(lake: Lake, zookeeper: Any) -> None:
+    """Once, however often it runs; each run compacts its table, and tells Airflow of its commit."""
     root = lake(zookeeper.address)
     dags = known_dags(root / "dags", DAG_FILE)
     assert len(dags) == 6
-    assert str(dags["segtable_planner__lake"].test().state) == "success"
-    conf = emitted("segtable_minor__lake")
-    run = dags["segtable_minor__lake"].test(run_conf=conf)
-    states = {(ti.task_id, ti.map_index): str(ti.state) for ti in run.get_task_instances()}
-    expected = {("work", -1): "success", ("compact", 0): "success", ("compact", 1): "success"}
-    assert states == expected
+    planner, minor = dags["segtable_planner__lake"], dags["segtable_minor__lake"]
+    for _ in range(2):
+        planned = planner.test()
+        states = {ti.task_id: str(ti.state) for ti in planned.get_task_instances()}
+        assert states == {"plan": "success", "emit": "skipped"}
+    confs = emitted("segtable_minor__lake")
+    assert sorted(conf["table"] for conf in confs) == [*TABLES]
+    for conf in confs:
+        assert str(minor.test(run_conf=conf).state) == "success"
     for name in TABLES:
         table = Table.open(str(root / name))
         assert len(table.snapshot().segments()) == 1
-    names = {ti.rendered_map_index for ti in run.get_task_instances() if ti.map_index >= 0}
-    assert names == {*TABLES}
     assert events_of_assets() == len(TABLES)
-    again = dags["segtable_planner__lake"].test()
-    assert {str(ti.state) for ti in again.get_task_instances()} == {"success", "skipped"}
 
 
 @pytest.mark.airflow
@@ -268,14 +272,15 @@ def test_upkeep_goes_on_from_the_run_before(
     assert verified == [[*TABLES], [TABLES[0]]]
 
 
-def emitted(dag_id: str) -> dict[str, Any]:
-    """Return the conf of the one run that a planner triggered."""
+def emitted(dag_id: str) -> list[dict[str, Any]]:
+    """Return the confs of the runs that a planner triggered; each has a note."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        (run,) = session.query(DagRun).filter(DagRun.dag_id == dag_id).all()
-        return dict(run.conf or {})
+        runs = session.query(DagRun).filter(DagRun.dag_id == dag_id).all()
+        assert all("1 minor plan" in run.note for run in runs)
+        return [dict(run.conf or {}) for run in runs]
 
 
 def events_of_assets() -> int:

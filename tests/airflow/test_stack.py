@@ -28,7 +28,7 @@ from tests.guides import blocks
 from tests.support.airflow_api import AssetEvent, Run
 from tests.support.airflow_stack import AirflowStack
 
-from . import index_dags, log_dags
+from . import fleet_stack, index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
@@ -80,11 +80,13 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     # The processor notes what watches an asset when it reads a DAG that is not paused.
     follow = follow.replace("=[COMMITS]", "=[COMMITS], is_paused_upon_creation=False")
     (dags / "follow.py").write_text(follow.replace("/data/tables/trips", place))
+    fleet_stack.make_fleet(flights, dags)
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
         watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
+        watched = (*watched, fleet_stack.PLANNER, fleet_stack.UPKEEP)
         for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -474,3 +476,32 @@ def test_a_wait_for_a_log_store_is_woken_by_its_checkpoint(
         succeeded(stack, log_dags.CAUGHT_UP, waiting)
     assert table.scan().count() == 3
     table.ports.coordinator.close()
+
+
+def test_a_commit_to_a_table_of_a_fleet_is_planned_and_compacted(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """By anyone; a paused DAG is said, then waited for; a broken table is said, and delays none."""
+    clicks = Flights((flights.root / fleet_stack.CLICKS).parent, flights.zookeeper)
+    for run in eventually(lambda: stack.runs(fleet_stack.PLANNER) or None, "its first run"):
+        succeeded(stack, fleet_stack.PLANNER, run.run_id)
+    clicks.append(1)
+    (run,) = eventually(lambda: stack.runs(fleet_stack.MINOR) or None, "a run of the fleet")
+    assert run.run_id.startswith("minor__lake.clicks.flights__")
+    assert run.conf["table"] == fleet_stack.CLICKS
+    assert run.state == "queued"  # its DAG is paused
+    planned = run.conf["planned_by"].partition("/")[2]
+    assert planned.startswith("asset_triggered__")
+    succeeded(stack, fleet_stack.PLANNER, planned)
+    told = "\n".join(stack.task_log(fleet_stack.PLANNER, planned, "plan"))
+    assert f"{fleet_stack.BROKEN}: not planned: CorruptTable" in told
+    assert f"DAG {fleet_stack.MINOR} is paused, so its run {run.run_id} does not begin" in told
+    stack.unpause(fleet_stack.MINOR)
+    succeeded(stack, fleet_stack.MINOR, run.run_id)
+    assert clicks.segments() == 1
+    upkeep = stack.wait_run(fleet_stack.UPKEEP, stack.trigger(fleet_stack.UPKEEP))
+    told = "\n".join(stack.task_log(fleet_stack.UPKEEP, upkeep.run_id, "keep_up"))
+    assert upkeep.state == "failed"  # of the broken table alone
+    assert "of 3 tables 1 with a step that failed, 0 damaged" in told
+    assert f"{fleet_stack.ORDERS}: verified: " in told
+    assert [each.conf["table"] for each in stack.runs(fleet_stack.MINOR)] == [fleet_stack.CLICKS]

@@ -456,6 +456,25 @@ def test_an_announcement_wakes_who_waits(world: World) -> None:
     assert waiter.result() == 3
 
 
+def test_announcements_of_many_tables_are_waited_for_together(world: World) -> None:
+    """Those that differ from what was seen are told, once; a forgotten table has none."""
+    client, other = world.client(), world.client()
+    other.announce("a", 4)
+    assert other.wait_head("a", beyond=3, wait_s=PATIENCE_S) == 4
+    seen = dict(client.wait_heads(["a", "b"], seen={}, wait_s=PATIENCE_S))
+    assert seen == {"a": 4, "b": -1}
+    assert client.wait_heads(["a", "b"], seen=seen, wait_s=0.02) == {}
+    waiter = Running(lambda: client.wait_heads(["a", "b"], seen=seen, wait_s=PATIENCE_S))
+    other.announce("b", 0)
+    assert waiter.result() == {"b": 0}
+    for n in (5, 6):  # a watch fires once, and is set again
+        other.announce("a", n)
+        assert client.wait_heads(["a"], seen={"a": n - 1}, wait_s=PATIENCE_S) == {"a": n}
+    other.forget("b")
+    seen = {"a": 6, "b": 0}
+    assert client.wait_heads(["a", "b"], seen=seen, wait_s=PATIENCE_S) == {"b": -1}
+
+
 def test_an_event_that_no_other_follows_is_announced(world: World) -> None:
     """Although it might have been overtaken; its author knows it at once."""
     client = world.client()

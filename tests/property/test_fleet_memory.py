@@ -35,11 +35,17 @@ from tests.support.in_memory import context_in_memory, defined_by
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 TABLES = ("a/one", "a/two", "b/three")
 FILE = '[groups.a]\ntables = ["a/*"]\n[groups.b]\ntables = ["b/*"]\n'
+PROPERTIES = {
+    "compaction.min_segments": "4",
+    "compaction.max_age_minutes": "25",
+    "compaction.retry_aborted_minutes": "15",
+}
+"""Times below that of a sweep, so that a look is due before."""
 SETTINGS = (
     "",
     "[budget]\nplans = 1\n",
     '[windows]\nmajor = ["10:00-16:00"]\n',
-    "[properties]\ncompaction.max_age_minutes = 20\n",
+    "enforce = true\n[properties]\ncompaction.max_age_minutes = 9\n",
     "[properties]\ncompaction.clustering = 'row'\ncompaction.major_after_minutes = 90\n",
     "[properties]\ncompaction.skip_offset_minutes = 30\ncompaction.skip_offset_from = 'now'\n",
     '[objective]\nfiles_read = 3\nstale_index = "10m"\n',
@@ -60,7 +66,7 @@ class Lake:
 
     def _table(self, name: str) -> TableContext:
         ports = context_in_memory(self.service, clock=self.clock, uri=f"memory://{name}")
-        definition = defined_by(SCHEMA, properties={"compaction.min_segments": "4"})
+        definition = defined_by(SCHEMA, properties=PROPERTIES)
         create_table(ports, replace(definition, table_id=name.replace("/", "-"), name=name))
         return ports
 
@@ -78,15 +84,15 @@ class Lake:
     def append(self) -> None:
         """Append some small files to an hour."""
         table, hour = Table(self.any_table()), self.draw.choice([0, 1, 2])
-        for n in range(self.draw.choice([1, 2, 5])):
+        for n in range(self.draw.choice([1, 2, 2, 5])):
             at = START + hour * 3_600_000_000 + n
             table.append(pa.table({"at": pa.array([at], SCHEMA.field("at").type), "row": [n]}))
 
     def carry_out(self) -> None:
-        """Carry out all pending plans of a table."""
-        ports = self.any_table()
-        plans = [each.plan for each in Table(ports).state().pending_plans()]
-        tuple(compact(ports, [p.id for p in plans if p.inputs], in_process(ports.files)))
+        """Carry out all pending compactions."""
+        for ports in self.tables.values():
+            plans = [each.plan for each in Table(ports).state().pending_plans()]
+            tuple(compact(ports, [p.id for p in plans if p.inputs], in_process(ports.files)))
 
     def give_up(self) -> None:
         """Abort the pending plans of a table: their inputs rest."""
@@ -103,7 +109,7 @@ class Lake:
 
     def wait(self) -> None:
         """Let time pass."""
-        self.clock.advance(60 * self.draw.choice([1, 5, 20, 70]))
+        self.clock.advance(60 * self.draw.choice([3, 6, 11, 70]))
 
     def settings(self) -> None:
         """Change the file."""
@@ -138,6 +144,12 @@ def _told(run: FleetRun) -> Facts:
         "tables": facts["tables"],
         "chosen": [{**each, "reason": ""} for each in facts["chosen"]],
         "left": [{**each, "reason": ""} for each in facts["left"]],
+        "again": sorted(
+            launch.run_id
+            for table in run.tables
+            for of in table.runs.values()
+            for launch in of.launches
+        ),
     }
 
 
@@ -146,10 +158,12 @@ def _told(run: FleetRun) -> Facts:
 def test_a_planner_with_a_memory_decides_as_one_without(seed: int) -> None:
     """Whatever happened, and whatever became of the memory."""
     lake = Lake(seed)
-    steps = (lake.append, lake.append, lake.carry_out, lake.give_up, lake.index, lake.settings)
-    for _ in range(12):
-        lake.draw.choice((*steps, lake.wait, lake.wait, lake.lose))()
+    waits = (lake.wait,) * 4
+    steps = (lake.append, lake.append, *waits, lake.settings, lake.index, lake.lose)
+    for _ in range(16):
+        lake.draw.choice(steps)()
         lake.run()
+        lake.draw.choice((lake.carry_out, lake.carry_out, lake.give_up, lake.wait))()
     lake.run()
 
 

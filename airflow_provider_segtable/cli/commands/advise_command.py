@@ -23,7 +23,7 @@ def advise(*, common: CommonOptions) -> None:
     """
     from airflow_provider_segtable.services.read_statistics import advise_from_reads
 
-    found = advise_from_reads(common.open().ports)
+    found = advise_from_reads(common.open().ports, common.table)
     common.answer({"table": common.table, **found.facts()}, _draw)
 
 

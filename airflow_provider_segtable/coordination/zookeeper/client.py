@@ -37,7 +37,7 @@ from typing import TypeAlias, TypeVar
 from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
 from airflow_provider_segtable.coordination.zookeeper.access import Access
-from airflow_provider_segtable.coordination.zookeeper.commits import Head, drain
+from airflow_provider_segtable.coordination.zookeeper.commits import Head, WatchedHeads, drain
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.locks import Bell, ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
@@ -350,6 +350,7 @@ class ZooKeeperClient:
         self._cache = Cache()
         self._bells: dict[str, Bell] = {}
         self._heads: dict[str, Head] = {}
+        self._watched = WatchedHeads()
         self._append_locks: dict[str, AppendLocks] = {}
         weakref.finalize(self, drain, self._heads)  # also when the process ends
         weakref.finalize(self, release, self._append_locks)

@@ -13,25 +13,28 @@ The head, raised to the newest event without delay for the committer:
 5. ``drain`` announces lingering events, and waits for the calls under way and for one that may be
    about to begin: before this client reads the head, and before it or its process ends.
 
+6. A watcher of many tables has one watch on each head, and reads again only those that changed.
+
 The queue in front of a table's commits:
 
-6. A committer makes an ephemeral node with a sequence and waits until no earlier one is left. The
+7. A committer makes an ephemeral node with a sequence and waits until no earlier one is left. The
    node ends with its turn or its session.
-7. It watches the node before its own: no polling, no herd.
-8. The queue is a hint. A committer that waited too long, or whose connection drops, goes on
+8. It watches the node before its own: no polling, no herd.
+9. The queue is a hint. A committer that waited too long, or whose connection drops, goes on
    without its turn: the log decides.
 """
 
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.locks import Bell
 from airflow_provider_segtable.coordination.zookeeper.nodes import ABANDONED_S, children, named
 from airflow_provider_segtable.ports.coordination import Overtaken
 
@@ -168,6 +171,50 @@ class Head:
         self._changed.notify_all()
 
 
+class WatchedHeads:
+    """The heads of many tables, as one link has read them; a head is read anew when it changed."""
+
+    def __init__(self) -> None:
+        """Start without heads."""
+        self.bell = Bell()
+        self._link: Link | None = None
+        self._known: dict[str, int] = {}
+        self._stale: set[str] = set()
+        self._rings: dict[str, Callable[[object], None]] = {}
+
+    def read(self, link: Link, paths: Collection[str]) -> dict[str, int]:
+        """Return the number at each path; -1 if there is none. All requests share a round trip."""
+        if link is not self._link:
+            self._link, self._known = link, {}
+        todo = [path for path in paths if path not in self._known or path in self._stale]
+        for path in todo:  # from here on a change marks it anew
+            self._known.pop(path, None)
+            self._stale.discard(path)
+        client = link.client
+        watches = [link.begin(client.exists_async, path, watch=self._ring(path)) for path in todo]
+        reads = [link.begin(client.get_async, path) for path in todo]
+        for path, watch, read in zip(todo, watches, reads, strict=True):
+            link.wait(watch)
+            self._known[path] = _number(link, read)
+        return {path: self._known[path] for path in paths}
+
+    def _ring(self, path: str) -> Callable[[object], None]:
+        """Return what kazoo calls at a change: one for each path, so that watches are not many."""
+
+        def changed(event: object) -> None:
+            self._stale.add(path)
+            self.bell.ring(event)
+
+        return self._rings.setdefault(path, changed)
+
+
+def _number(link: Link, read: Any) -> int:
+    """Return the number of an announcement; -1 without one that can be read."""
+    with suppress(NoNodeError, ValueError):  # the next announcement overwrites bad data
+        return int(link.wait(read)[0])
+    return -1
+
+
 def drain(heads: dict[str, Head]) -> None:
     """Wait for all announcements under way."""
     for head in tuple(heads.values()):
@@ -177,7 +224,7 @@ def drain(heads: dict[str, Head]) -> None:
 # The queue of committers
 @contextmanager
 def queued(link: Link, parent: str, wait_s: float) -> Iterator[None]:
-    """Hold a place in the queue below ``parent``, from its turn on (rule 8)."""
+    """Hold a place in the queue below ``parent``, from its turn on (rule 9)."""
     guid, places = uuid.uuid4().hex, list[str]()
     try:
         with suppress(Interrupted, KazooException):

@@ -225,6 +225,25 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         head = self._awaited(nodes.head, nodes.read_head, lambda head: head > beyond, wait_s)
         return head if head > beyond else None
 
+    def wait_heads(
+        self, tables: Collection[str], *, seen: Mapping[str, int], wait_s: float
+    ) -> Mapping[str, int]:
+        """Wait until announced events of tables differ from ``seen``, and return these events."""
+        paths = {self._nodes(table).head: table for table in tables}
+        known = {path: seen.get(table) for path, table in paths.items()}
+        deadline = time.monotonic() + wait_s
+        with self._border():
+            self._live()  # in a forked child this also drops the parent's watches
+        watched = self._watched
+        while True:
+            rung = watched.bell.rung
+            heads = self._retrying(partial(watched.read, paths=known))
+            found = {paths[path]: n for path, n in heads.items() if known[path] != n}
+            left_s = deadline - time.monotonic()
+            if found or left_s <= 0:
+                return found
+            watched.bell.wait(rung, left_s)
+
     def heads(self, tables: Collection[str]) -> Mapping[str, int]:
         """Return the newest announced event of each table that has one; requests are pipelined."""
         nodes = {table: self._nodes(table) for table in tables}

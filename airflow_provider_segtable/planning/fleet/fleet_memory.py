@@ -14,7 +14,8 @@
    offers are ranked again in each run.
 6. The memory may be lost, damaged or old. The worst is a look more, as rule 2 asks what is
    announced now; and at most ``SWEEP_US`` later a look that its table outran.
-7. The names of the fleet's tables are remembered for ``LISTED_US``, if the globs stay the same.
+7. Facts about a table's reads are no events: they are those of its last look.
+8. The names of the fleet's tables are remembered for ``LISTED_US``, if the globs stay the same.
 """
 
 import hashlib

@@ -48,6 +48,7 @@ from airflow_provider_segtable.planning.fleet.simulated_table import (
 )
 from airflow_provider_segtable.planning.fleet.table_look import look_of, with_minutes
 from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.planning.table_plan import plan_all
 
 LOOK_AGAIN_US = 6 * HOUR_US
@@ -330,7 +331,7 @@ class _Table:
         policy = Policy.read(properties_of(self._fleet, self.name, state.table.properties))
         measure = measured(state, aims, now)
         policy = policy_for(policy, aims, measure)
-        planned = plan_all(state, policy, now)
+        planned = plan_all(state, policy, now, explain=BRIEFLY)
         self._target = policy.target_size
         self._plans = {plan.id: plan for plan in planned.chosen}
         return look_of(self.name, state, policy, planned, measure, missed(aims, measure), now)

@@ -104,6 +104,13 @@ class FaultyCoordinator:
         self.actor.require_alive()
         return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
 
+    def wait_heads(
+        self, tables: Collection[str], *, seen: Mapping[str, int], wait_s: float
+    ) -> Mapping[str, int]:
+        """Wait for announcements of several tables."""
+        self.actor.require_alive()
+        return self.inner.wait_heads(tables, seen=seen, wait_s=wait_s)
+
     def heads(self, tables: Collection[str]) -> Mapping[str, int]:
         """Read announcements, or fail."""
         self.boundary("before heads")

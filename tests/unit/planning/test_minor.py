@@ -54,6 +54,8 @@ def test_too_few_wait_until_they_are_old() -> None:
     waiting = plan_of(MinorPlan, state, POLICY, NOW)
     assert partitions(waiting) == []
     assert "only 3 adjacent small segments of 4, oldest 1 min of 60" in reasons(waiting)
+    assert plan_all(state, POLICY, NOW).due == BASE + 60 * MINUTE_US
+    assert plan_all(state, replace(POLICY, min_segments=3, major="off"), NOW).due is None
     assert partitions(plan_of(MinorPlan, state, POLICY, BASE + 60 * MINUTE_US)) == [[0, 1, 2]]
 
 

@@ -104,6 +104,9 @@ def test_not_again_at_once() -> None:
     soon = plan_of(SemiMajorPlan, state, POLICY, state.time + 10 * MINUTE_US)
     assert soon.chosen == ()
     assert "sorted 10 min ago, of 60" in reasons(soon)
+    (sorting,) = state.plans.values()
+    lasting = plan_all(state, replace(POLICY, major="off"), state.time + 10 * MINUTE_US)
+    assert lasting.due == sorting.changed_at + 60 * MINUTE_US
     later = plan_of(SemiMajorPlan, state, POLICY, state.time + 61 * MINUTE_US)
     assert partitions(later) == [[32768, 4, 5, 6, 7]]
 

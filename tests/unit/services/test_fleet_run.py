@@ -1,8 +1,10 @@
 """A planner run over many tables: one decision within a budget; no table delays others."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,11 +12,13 @@ from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory, Why
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
 from airflow_provider_segtable.planning.read_summary import MOST_HEAT
+from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.services.attempt import Done, Job, in_process
 from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage import open_storage
@@ -36,6 +40,7 @@ class Lake:
     def __init__(self) -> None:
         self.clock, self.service = FakeClock(), MemoryService()
         self.broken: set[str] = set()
+        self.requests: list[str] = []
         self.tables = {name: self._table(name) for name in TABLES}
 
     def _table(self, name: str) -> TableContext:
@@ -66,17 +71,39 @@ class Lake:
         """Open a table."""
         if name in self.broken:
             raise StorageError(f"{name} cannot be reached")
-        return nullcontext(self.tables[name])
+        return nullcontext(replace(self.tables[name], storage=self.counted(name)))
+
+    def counted(self, name: str) -> Storage:
+        """Return a table's storage, whose requests are counted."""
+        return _Counted(self.tables[name].storage, self.requests)
 
     def run(
-        self, text: str = "", *, dry_run: bool = False, only: Sequence[str] = TABLES
+        self,
+        text: str = "",
+        *,
+        dry_run: bool = False,
+        only: Sequence[str] = TABLES,
+        memory: FleetMemory = NOTHING,
     ) -> FleetRun:
         """Plan all tables, or some."""
-        return run_fleet(fleet(text), only, self.ports, self.clock.now(), dry_run=dry_run)
+        now = self.clock.now()
+        return run_fleet(fleet(text), only, self.ports, now, memory=memory, dry_run=dry_run)
 
     def versions(self) -> dict[str, int]:
         """Return the newest event of each table."""
         return {name: Table(ports).state().n for name, ports in self.tables.items()}
+
+
+class _Counted:
+    """A storage that notes each request."""
+
+    def __init__(self, storage: Storage, requests: list[str]) -> None:
+        self._storage, self._requests = storage, requests
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("uri", "remote"):
+            self._requests.append(f"{name} {self._storage.uri}")
+        return getattr(self._storage, name)
 
 
 def fleet(text: str = "") -> Fleet:
@@ -109,6 +136,40 @@ def test_what_was_chosen_is_requested_once(lake: Lake) -> None:
     assert (chosen(again), lake.versions()) == ([], versions)
     repeated = {each.name: each.runs[each.name].launches for each in again.tables}
     assert repeated == launched
+
+
+def test_unchanged_tables_cost_no_request(lake: Lake) -> None:
+    """A commit costs those of its table; a sweep, or a lost announcement, those of a look."""
+    first = lake.run(dry_run=True)
+    assert lake.requests
+    assert set(first.looked.values()) == {Why.UNKNOWN}
+    lake.requests.clear()
+    again = lake.run(dry_run=True, memory=first.memory)
+    assert (lake.requests, again.looked) == ([], {})
+    assert again.facts() == first.facts()
+    lake.append("a/busy", 1)
+    again = lake.run(dry_run=True, memory=again.memory)
+    assert again.looked == {"a/busy": Why.NEWER}
+    assert {each.version for each in again.tables if each.name == "a/busy"} == {6}
+    lake.service.wipe()
+    again = lake.run(memory=again.memory)
+    assert again.looked == dict.fromkeys(TABLES, Why.UNANNOUNCED)
+    assert "a/calm" not in lake.run(memory=again.memory).looked
+
+
+def test_without_announcements_each_log_is_asked_for_its_next_event(lake: Lake) -> None:
+    """One request a table that is unchanged."""
+    blind = {name: replace(at, optional_coordinator=None) for name, at in lake.tables.items()}
+    writers, lake.tables = lake.tables, blind
+    first = lake.run(dry_run=True)
+    lake.requests.clear()
+    assert lake.run(dry_run=True, memory=first.memory).looked == {}
+    assert Counter(lake.requests) == {f"read {at.storage.uri}": 3 for at in blind.values()}
+    lake.tables = writers
+    lake.append("b/other", 1)
+    lake.tables = blind
+    again = lake.run(dry_run=True, memory=first.memory)
+    assert again.looked == {"b/other": Why.NEWER}
 
 
 def test_a_dry_run_writes_nothing_and_decides_the_same(lake: Lake) -> None:
@@ -178,6 +239,12 @@ def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:
     misses = {each.name: each.misses for each in lake.run(text, dry_run=True).tables}
     (miss,) = misses.pop("b/other")
     assert (miss.name, round(miss.found / 60_000_000)) == ("publish_lag", 10)
+    before = lake.run(text, dry_run=True).memory
+    lake.clock.advance(60)
+    again = lake.run(text, dry_run=True, memory=before)
+    assert again.looked == {"b/other": Why.DUE}
+    (grown,) = next(each.misses for each in again.tables if each.name == "b/other")
+    assert round((grown.found - miss.found) / 60_000_000) == 1
     assert not any(misses.values())
 
 

@@ -177,11 +177,18 @@ def test_an_object_that_is_not_one_of_facts_is_left_out(read: Table, data: bytes
 
 
 PROCESS = """
+import os
 import sys
 from airflow_provider_segtable import Table
 table = Table.open(sys.argv[1])
 print(table.scan(where="row = 1").to_arrow().num_rows, flush=True)
-if len(sys.argv) > 2:
+if sys.argv[2:] == ["fork"]:
+    child = os.fork()
+    if not child:
+        table.scan(where="row = 1").to_arrow()
+        sys.exit(0)
+    os.waitpid(child, 0)
+if sys.argv[2:] == ["stop"]:
     import airflow_provider_segtable.storage.local as local
     def stopped(fd):
         print("syncing", flush=True)
@@ -227,6 +234,15 @@ def test_a_process_leaves_its_facts_when_it_ends(tmp_path: Path) -> None:
     assert table.state().n == state.n
     assert table.scan().to_arrow().equals(before)
     clean(table.ports)
+
+
+def test_a_forked_process_has_facts_of_its_own(tmp_path: Path) -> None:
+    """It begins without those of its parent: each read is in one object."""
+    table = on_disk(tmp_path / "table")
+    with run(tmp_path / "table", "fork") as done:
+        done.communicate(timeout=120)
+    found = recorded_reads(table.ports.storage, table.state().table.table_id, 0)
+    assert [[counts.reads for counts in each.shapes.values()] for each in found] == [[1.0], [1.0]]
 
 
 def test_facts_are_no_part_of_the_table(tmp_path: Path, recorder: ReadRecorder) -> None:

@@ -101,3 +101,4 @@ def test_a_table_without_runs_has_the_fleets_median_or_the_default() -> None:
     assert seconds_of("minor", GIB, tables[2], of_fleet) == 9
     assert seconds_of("major", GIB, tables[2], of_fleet) == DEFAULT.seconds(GIB) == 40
     assert of_fleet["minor"].facts()["error"] == 0.2
+    assert str(of_fleet["minor"]) == "2 s and 0 s a GiB, by 12 runs; estimates miss by 20%"

@@ -4,18 +4,31 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.families.plan_events import (
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+)
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.work import Work
+from airflow_provider_segtable.core.segment import Shard
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Instant
+from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.planning.fleet.fleet_plan import Code, plan_fleet
+from airflow_provider_segtable.planning.fleet.objectives import Measure
 from airflow_provider_segtable.planning.fleet.rests import LITTLE, gained, rests_until, runs_of
+from airflow_provider_segtable.planning.fleet.table_look import look_of
 from airflow_provider_segtable.planning.properties import Policy
-from tests.support.builders import BASE, after, created, first, minor_plan
+from airflow_provider_segtable.planning.table_plan import plan_all
+from tests.support.builders import BASE, after, created, first, merged, minor_plan
 from tests.support.completions import completed
 
 SEGMENTS = tuple(first(partition) for partition in range(12))
 PLAN = minor_plan(SEGMENTS[:11])  # removes ten files
 END = BASE + HOUR_US
+FLEET = read_fleet("[groups.g]\ntables = ['*']", "fleet.toml")
 
 
 def work(*, written: int = 11, size: int = 11_000, after: float = 5.0, reordered: int = 0) -> Work:
@@ -86,6 +99,31 @@ def test_new_rows_end_a_rest() -> None:
     """A quarter of the next plan's bytes; fewer do not."""
     assert until(run(), new=2) == END + HOUR_US
     assert until(run(), new=3) is None
+
+
+def test_a_planner_leaves_a_place_where_a_run_made_as_many_files_as_it_read() -> None:
+    """By the events of the log alone; once the rest is over, the plan begins."""
+    inputs = SEGMENTS[:4]
+    plan = minor_plan(inputs)
+    shard = Shard(partition=32768, root_start=0, root_end=4, minor_version=1, group_size=4)
+    outputs = tuple(
+        replace(merged(32768 + at, [each]), shard=replace(shard, partition=32768 + at))
+        for at, each in enumerate(inputs)
+    )
+    start = PlanInflight(
+        plan_id=plan.id,
+        attempt="a",
+        token=FencingToken("e", 1),
+        outputs=tuple(each.id for each in outputs),
+    )
+    done = PlanCompleted(plan_id=plan.id, attempt="a", segments=outputs)
+    state = after(created(), Appended(segments=inputs), PlanRequested(plan=plan), start, done)
+    policy = Policy(min_segments=2, semi_major="off")
+    planned = plan_all(state, policy, state.time)
+    look = look_of("t", state, policy, planned, Measure(), (), state.time)
+    (left,) = plan_fleet(FLEET, [look], state.time).left
+    assert (left.code, left.until) == (Code.RESTING, state.time + HOUR_US)
+    assert plan_fleet(FLEET, [look], state.time + HOUR_US).left == ()
 
 
 def test_runs_of_another_kind_time_or_bucket_are_no_reason_to_rest() -> None:
