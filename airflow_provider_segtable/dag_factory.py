@@ -71,6 +71,9 @@ if TYPE_CHECKING:
 
 Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
 """When a planner runs."""
+AGAIN: Mapping[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10)}
+"""Tasks without a driver of their own may run twice, and do when a worker dies: the plans of a run
+that is not emitted would wait for the next planner run."""
 NO_CRON = ("@once", "@continuous")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
@@ -277,7 +280,7 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     docs = UPKEEP_DOCS.format(fleet=fleet)
     with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:
         SegtableFleetUpkeepOperator(
-            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id
+            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id, **AGAIN
         )
     return CompactionDags(planner=planner, of_kind=made, upkeep=of_upkeep)
 
@@ -310,6 +313,7 @@ def _emit(plan: BaseOperator) -> None:
     """Make the mapped task that triggers the runs that a planner's task returns."""
     TriggerDagRunOperator.partial(
         task_id="emit",
+        **AGAIN,
         logical_date=None,
         skip_when_already_exists=True,
         map_index_template="{{ task.trigger_run_id }}",
@@ -344,7 +348,7 @@ def _single_dag(
 def _planned(made: DAG, operator: type[BaseOperator], of_task: Mapping[str, Any]) -> DAG:
     """Return a planner's DAG with its tasks: plan, and trigger the runs that carry plans out."""
     with made:
-        _emit(operator(task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task))
+        _emit(operator(task_id="plan", **AGAIN, **of_task))
     return made
 
 

@@ -4,14 +4,14 @@
 2. It leaves its time, and the tables with a failure or damage, in XCom, also if it fails. The next
    run verifies what became due since then, and these tables again. So a damaged table is reported
    until it is repaired, and lets no other one be verified sooner.
+3. A retry is for a worker that died. It would find the same damage, so there is none then.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.time import Instant
@@ -56,30 +56,19 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
-        counts, again = Counter(tables=0, left=0, failed=0, damaged=0), list[str]()
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
             now = SystemClock().now()
             found = tables_of(fleet, place, None, now)
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
             since = _since(_before(context, self.task_id), now)
+            done: list[Upkeep] = []
             with place.ports_of_tables(author=author_of(context)) as ports_of:
                 for each in _kept_up(fleet, names, ports_of, since, now):
                     self._log(each)
-                    counts.update(_counts(each))
-                    again += [each.table] if each.failed or each.findings else []
-        return self._ended(context, counts, {"at": now, "again": again})
-
-    def _ended(
-        self, context: Context, counts: Mapping[str, int], kept_up: Mapping[str, Any]
-    ) -> dict[str, int]:
-        """Keep what the next run goes on from, and return the counts; fail if anything is wrong."""
-        if "ti" in context:
-            context["ti"].xcom_push(KEPT_UP, dict(kept_up))
-        if counts["failed"] or counts["damaged"]:
-            told = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
-            raise AirflowException(f"of {counted(counts['tables'], 'table')} {told}: see the log")
-        return dict(counts)
+                    done.append(each)
+        _leave(context, now, done)
+        return _judged(done)
 
     def _log(self, report: "Upkeep") -> None:
         if report.left:
@@ -101,13 +90,25 @@ def _kept_up(*asked: Any) -> "Iterator[Upkeep]":
     return keep_up(*asked)
 
 
-def _counts(report: "Upkeep") -> dict[str, int]:
-    return {
-        "tables": 1,
-        "left": bool(report.left),
-        "failed": bool(report.failed),
-        "damaged": bool(report.findings),
+def _judged(done: "Sequence[Upkeep]") -> dict[str, int]:
+    """Return counts of tables; fail if anything is wrong."""
+    counts = {
+        "tables": len(done),
+        "left": sum(bool(each.left) for each in done),
+        "failed": sum(bool(each.failed) for each in done),
+        "damaged": sum(bool(each.findings) for each in done),
     }
+    if counts["failed"] or counts["damaged"]:
+        found = f"{counts['failed']} with a step that failed, {counts['damaged']} damaged"
+        raise AirflowFailException(f"of {counted(len(done), 'table')} {found}: see the log")
+    return counts
+
+
+def _leave(context: Context, now: Instant, done: "Sequence[Upkeep]") -> None:
+    """Leave what the next run goes on from."""
+    again = [each.table for each in done if each.failed or each.findings]
+    if "ti" in context:
+        context["ti"].xcom_push(KEPT_UP, {"at": now, "again": again})
 
 
 def _before(context: Context, task_id: str) -> Mapping[str, Any]:

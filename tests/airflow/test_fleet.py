@@ -145,6 +145,17 @@ def test_upkeep_does_all_that_it_can_and_fails_at_the_end(
     assert "events/clicks: critical " in logged
 
 
+def test_every_task_of_a_fleet_is_repeated_if_its_worker_dies() -> None:
+    """Otherwise the plans of its run wait for minutes, until the planner launches them again."""
+    made = fleet_dags("fleet.toml", schedule=None)
+    assert made.upkeep is not None
+    tasks = [
+        task for dag in (made.planner, made.upkeep, *made.of_kind.values()) for task in dag.tasks
+    ]
+    assert {"plan", "emit", "compact", "keep_up"} <= {task.task_id for task in tasks}
+    assert not [task.task_id for task in tasks if task.retries < 2]
+
+
 def test_the_dags_of_a_fleet_are_as_many_as_of_a_table() -> None:
     """However many tables there are."""
     one = compaction_dags(table="t", schedule=None)

@@ -98,7 +98,7 @@ SETTINGS = {
 }
 """How soon Airflow and ZooKeeper notice that a process is dead."""
 LOOK_EVERY_S = 5.0
-CALM_S, DRAIN_S, FIRST_STRIKE_S = 90.0, 240.0, 20.0
+CALM_S, DRAIN_S, FIRST_STRIKE_S = 90.0, 180.0, 20.0
 
 
 # The run
@@ -135,7 +135,7 @@ class Trial:
         env = {"AIRFLOW_CONN_SEGTABLE_DEFAULT": json.dumps(connection), **SETTINGS}
         names = (*self.lake.busy_names, *self.lake.still_names)
         self.ports = {name: open_context(self.lake.uri(name)) for name in names}
-        stack = AirflowStack(self.place / "home", self.place / "dags", env, parallelism=4)
+        stack = AirflowStack(self.place / "home", self.place / "dags", env, parallelism=6)
         say("starting Airflow")
         with stack:
             for dag_id in DAG_IDS:
