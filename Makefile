@@ -104,6 +104,11 @@ test-stores: venv ## Install real S3, GCS and Azure servers below build/, hold t
 	@.ci/stores
 	@SEGTABLE_STORES=required $(PYTEST) -q $(ARGS) tests/stores
 
+.PHONY: test-airflows
+test-airflows: venv ## Make an environment for each supported Airflow below build/, run what touches it, print a table (ARGS=...)
+	@.ci/airflows
+	@.ci/airflows test $(ARGS)
+
 .PHONY: test-neighbours
 test-neighbours: venv ## Let Spark, Trino, DuckDB and ClickHouse, which it fetches, read published tables and try to write (ARGS=...)
 	@$(BIN)/python -m tests.neighbours.prepare && $(PYTEST) $(ARGS) tests/neighbours

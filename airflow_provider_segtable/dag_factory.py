@@ -33,11 +33,11 @@
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import BaseOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -51,6 +51,7 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
+from airflow_provider_segtable.operators.objective_alerts import MISSED_FOR, Alert
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage import check_uri
@@ -64,6 +65,9 @@ except ImportError:  # Airflow 3.1 has them elsewhere
         CronTriggerTimetable,
         DeltaTriggerTimetable,
     )
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.deadline import DeadlineAlert
 
 Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
 """When a planner runs."""
@@ -216,6 +220,9 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     engine: str = Engine.AUTO,
     spark: Mapping[str, Any] | None = None,
     kinds: Mapping[str, Mapping[str, Any]] | None = None,
+    on_objective_missed: Alert | Sequence[Alert] | None = None,
+    missed_for: timedelta = MISSED_FOR,
+    deadline: "DeadlineAlert | None" = None,
     tags: tuple[str, ...] = ("segtable",),
 ) -> CompactionDags:
     """Make the planner DAG of a fleet of tables, one DAG a kind of plan, and one for upkeep.
@@ -235,6 +242,11 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
         engine: where plans are carried out.
         spark: more arguments of the operators that carry out plans.
         kinds: settings for one kind alone.
+        on_objective_missed: called with the context of the planner's task and ``missed`` once a
+            table has missed its objective for ``missed_for``: a function, a notifier, or several.
+        missed_for: how long a table may miss its objective before that.
+        deadline: Airflow's ``DeadlineAlert`` of the DAGs that carry out plans, such as one for runs
+            that were queued too long.
         tags: tags of all DAGs.
 
     Returns:
@@ -249,19 +261,21 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
     shared: dict[str, Any] = {"segtable_conn_id": segtable_conn_id}
     wanted = {"fleet": str(fleet), "trigger_dag_ids": ids, "plans_per_run": plans_per_run}
+    alerts = {"on_objective_missed": on_objective_missed, "missed_for": missed_for}
     about = f"Plans compactions of the tables of {title}, and triggers their DAGs"
     docs = FLEET_DOCS.format(fleet=fleet)
     planner_id = f"segtable_planner__{title}"
     asset = wake_asset(f"{planner_id}/wake", str(fleet), segtable_conn_id=segtable_conn_id)
     when = _woken(schedule, asset) if wake else schedule
     single = _single_dag(planner_id, about, docs, when, common)
-    planner = _planned(single, SegtableFleetPlanOperator, {**shared, **wanted})
+    planner = _planned(single, SegtableFleetPlanOperator, {**shared, **wanted, **alerts})
     shared |= {"engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
     shared["table"] = TABLE_OF_THE_CONF
     made = {}
     for kind, settings in defaults.items():
         of_task = {**settings, **shared, **(kinds or {}).get(kind, {})}
-        made[kind] = _kind_dag(ids[kind], kind, {**common, **_of_fleet(kind, title)}, of_task)
+        of_dag = {**common, "deadline": deadline, **_of_fleet(kind, title)}
+        made[kind] = _kind_dag(ids[kind], kind, of_dag, of_task)
     about = f"Cleans, publishes and verifies the tables of {title}"
     docs = UPKEEP_DOCS.format(fleet=fleet)
     with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:

@@ -269,7 +269,7 @@ def metrics() -> str:
     lines = ["# Metrics", "", cleandoc(_METRICS), ""]
     lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in METRICS.values():
-        labels = ", ".join(f"`{label}`" for label in ("table", *metric.labels))
+        labels = ", ".join(f"`{label}`" for label in (metric.of, *metric.labels))
         lines.append(f"| `segtable.{metric.name}` | {metric.type} | {labels} | {metric.meaning} |")
     return "\n".join([*lines, "", cleandoc(_LABELS), ""])
 
@@ -281,8 +281,10 @@ extra (`pip install 'apache-airflow[statsd]'`). The prefix of those settings, `a
 comes first. A receiver that fails, or is away, fails no task. [Operating
 it](../guides/operating.md#metrics) has alerts.
 
-Gauges are sent by each run of the planner (`SegtablePlanOperator`), counters and timers by the
-task that did the work.
+Gauges are sent by each run of a planner (`SegtablePlanOperator`, `SegtableFleetPlanOperator`),
+counters and timers by the task that did the work. Only the planner of a fleet sends those of
+`fleet` and `objective`, and `plan.waited`. `code` is that of a plan that is
+[left](../guides/fleet.md#what-begins-and-what-waits), `aim` the name of an objective.
 """
 _LABELS = """
 Labels are tags, if the receiver has tags: with `otel_on`, `statsd_datadog_enabled` or

@@ -284,6 +284,10 @@ class SegtableMergeOperator(SegtableChangeOperator):
         self.set = set
         self.format = format
 
+    def read_from(self, ports: TableContext) -> tuple[str, ...]:
+        """Return the table and the source."""
+        return (*super().read_from(ports), self.source)
+
     def request(self, commit_id: str | None) -> Merge:
         """Return the change request."""
         source = file_rows("source", self.source, self.format, self.options)

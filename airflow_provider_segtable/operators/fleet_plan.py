@@ -7,8 +7,9 @@ whose settings do not fit, is logged as a warning and delays no other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from logging import INFO, WARNING
 from typing import Any, ClassVar
 
@@ -18,15 +19,21 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
-from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.dag_runs import OfThisTask, placed_run
 from airflow_provider_segtable.operators.emission import Located, emissions
+from airflow_provider_segtable.operators.metrics import send_fleet
+from airflow_provider_segtable.operators.objective_alerts import (
+    MISSED_FOR,
+    Alert,
+    alert_of_misses,
+)
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
 from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
-from airflow_provider_segtable.services.fleet_run import FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport, run_fleet
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 
@@ -43,6 +50,10 @@ class SegtableFleetPlanOperator(BaseOperator):
         trigger_dag_ids: for each kind of plan, the DAG that carries it out.
         plans_per_run: how many plans of a table share one DAG run, and so one start of Spark.
         segtable_conn_id: the connection; its host is where names of tables begin.
+        on_objective_missed: called with the task's context and ``missed`` once a table has missed
+            its objective for ``missed_for``: a function, a notifier, or several
+            (``operators.objective_alerts``).
+        missed_for: how long a table may miss its objective before that.
         kwargs: of any operator.
     """
 
@@ -57,6 +68,8 @@ class SegtableFleetPlanOperator(BaseOperator):
         trigger_dag_ids: Mapping[str, str],
         plans_per_run: int = PLANS_PER_RUN,
         segtable_conn_id: str = SegtableHook.default_conn_name,
+        on_objective_missed: Alert | Sequence[Alert] | None = None,
+        missed_for: timedelta = MISSED_FOR,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,22 +77,45 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.trigger_dag_ids = trigger_dag_ids
         self.plans_per_run = plans_per_run
         self.segtable_conn_id = segtable_conn_id
+        given = on_objective_missed
+        self.on_objective_missed = (given,) if callable(given) else tuple(given or ())
+        self.missed_for = missed_for
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the fleet and return the DAG runs to emit."""
         with refused_at_once(f"planning the fleet {self.fleet}"):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
-            root = open_storage(place.root, place.storage_options) if place.root else None
-            now, before = SystemClock().now(), read_memory(root, fleet.name)
-            found = tables_of(fleet, place, before.found, now)
-            with place.ports_of_tables(author=author_of(context)) as ports_of:
-                run = run_fleet(fleet, found.names, ports_of, now, memory=before)
-            write_memory(root, fleet.name, replace(run.memory, found=found))
+            found, run = self._planned(fleet, place, author_of(context))
         self._log_run(fleet, found, run)
+        self._tell(context, fleet, run)
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
         launches = _launches(run, str if connected.root else place.uri)
         return self._emitted(context, [each for each in launches if self._has_dag(each)])
+
+    def _planned(self, fleet: Fleet, place: Place, author: str) -> tuple[FoundTables, FleetRun]:
+        """Run the planner, with the memory of the run before."""
+        root = open_storage(place.root, place.storage_options) if place.root else None
+        now, before = SystemClock().now(), read_memory(root, fleet.name)
+        found = tables_of(fleet, place, before.found, now)
+        with place.ports_of_tables(author=author) as ports_of:
+            run = run_fleet(fleet, found.names, ports_of, now, memory=before)
+        write_memory(root, fleet.name, replace(run.memory, found=found))
+        return found, run
+
+    def _tell(self, context: Context, fleet: Fleet, run: FleetRun) -> None:
+        """Send the metrics of a run, and alerts of objectives that are missed for long."""
+        now = SystemClock().now()
+        send_fleet(fleet, run, now)
+        if self.on_objective_missed:
+            alert_of_misses(
+                self.on_objective_missed,
+                after=self.missed_for,
+                fleet=fleet.name,
+                run=run,
+                context=context,
+                now=now,
+            )
 
     def _emitted(self, context: Context, located: Sequence[Located]) -> list[dict[str, Any]]:
         """Trigger the runs of all launches; return those that the mapped task has to trigger."""
@@ -114,15 +150,20 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.log.warning(left, located.table, launch.plan_id, launch.kind)
         return False
 
-    def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
-        self._log_found(fleet, found)
-        for why, count in Counter(run.looked.values()).items():
-            self.log.info("%s looked at: %s", counted(count, "table"), why.value)
-        for each in run.tables:
+    def _log_tables(self, reports: Iterable[TableReport]) -> None:
+        for each in reports:
             if each.error:
                 self.log.warning("%s: not planned: %s", each.name, each.error)
             for miss in each.misses:
                 self.log.warning("%s: misses its objective: %s", each.name, miss)
+            if each.expected is not None:
+                self.log.warning("%s: %s", each.name, each.expected)
+
+    def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
+        self._log_found(fleet, found)
+        for why, count in Counter(run.looked.values()).items():
+            self.log.info("%s looked at: %s", counted(count, "table"), why.value)
+        self._log_tables(run.tables)
         for kind, cost in run.costs.items():
             self.log.info("%s plans take %s", kind, cost)
         for one in run.plan.chosen:

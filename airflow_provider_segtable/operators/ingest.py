@@ -187,6 +187,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
 
         return BadRows(plain("bad_rows", self.bad_rows)) if self.bad_rows else None
 
+    def read_from(self, ports: TableContext) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the files."""
+        return tuple(given_files(self.files))
+
     def written(
         self, ports: TableContext, rows: "pa.Table", commit_id: str | None
     ) -> dict[str, Any]:

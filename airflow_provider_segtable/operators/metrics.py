@@ -5,31 +5,40 @@
 2. Labels are tags where the receiver has tags (``otel_on``, ``statsd_datadog_enabled``,
    ``statsd_influxdb_enabled``). Plain StatsD has none, and two tables must not share a gauge: there
    the labels are the end of the name, in the order of ``METRICS``.
-3. The planner sends gauges, because each of its runs reads the whole state. Counters are sent where
-   asset events are, so a retry counts no commit again that an earlier try has emitted.
+3. A planner sends gauges, because each of its runs knows the whole state. The planner of a fleet
+   sends the same of each table, from what its looks keep, and numbers of the fleet as a whole.
+   Counters are sent where asset events are, so a retry counts no commit again that an earlier try
+   has emitted.
 4. A metric never fails a task: an error is logged, and the work goes on.
 5. Airflow sets up the facade in the process of a task. Elsewhere nothing is sent.
 """
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_segtable.core.log.events import Event, published
+from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.time import SECOND_US
-from airflow_provider_segtable.planning.gauges import Gauge, gauges
+from airflow_provider_segtable.core.time import SECOND_US, Instant
+from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of
+from airflow_provider_segtable.planning.fleet.fleet_plan import Code
+from airflow_provider_segtable.planning.fleet.objectives import compared
+from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport
+from airflow_provider_segtable.services.table_gauges import table_gauges
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import published_status
+from airflow_provider_segtable.table.publishing.publisher import status_of_formats
 
 _LOG = logging.getLogger(__name__)
 _TAGGED = ("otel_on", "statsd_datadog_enabled", "statsd_influxdb_enabled")
@@ -48,16 +57,24 @@ class MetricType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A metric below ``segtable.``: its type, its labels after ``table``, and its meaning."""
+    """A metric below ``segtable.``: its type, its meaning and its labels.
+
+    ``of`` is the first label, ``table`` or ``fleet``; ``labels`` are those after it.
+    """
 
     name: str
     type: MetricType
     meaning: str
     labels: tuple[str, ...] = ()
+    of: str = "table"
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> Metric:
     return Metric(name=name, type=MetricType.GAUGE, meaning=meaning, labels=labels)
+
+
+def _of_fleet(name: str, meaning: str, *labels: str) -> Metric:
+    return replace(_gauge(name, meaning, *labels), of="fleet")
 
 
 def _counter(name: str, meaning: str, *labels: str) -> Metric:
@@ -88,6 +105,23 @@ METRICS = {
             meaning="time from a plan's request to its completion, the wait for a worker included",
             labels=("kind",),
         ),
+        Metric(
+            name="plan.waited",
+            type=MetricType.TIMER,
+            meaning="time from the write of its newest file to a plan's request by a fleet",
+            labels=("kind",),
+        ),
+        _gauge("objective.found", "what a table of a fleet has, of an aim", "aim"),
+        _gauge("objective.aim", "what it should have at most; ages in seconds", "aim"),
+        _gauge("objective.missed", "number of aims that it misses"),
+        _of_fleet("fleet.tables", "tables of the fleet"),
+        _of_fleet("fleet.unreadable", "tables that could not be read or planned"),
+        _of_fleet("fleet.missing", "tables that miss their objective"),
+        _of_fleet("fleet.left", "worthwhile plans that do not begin, by code", "code"),
+        _of_fleet("fleet.begun", "plans that began in this run", "kind"),
+        _of_fleet("fleet.bytes_begun", "bytes of the plans that began within the hour"),
+        _of_fleet("fleet.bytes_budget", "bytes that may begin within an hour, if there is a limit"),
+        _of_fleet("fleet.oldest_seconds", "seconds that the oldest worthwhile plan has waited"),
     )
 }
 
@@ -95,9 +129,61 @@ METRICS = {
 def send_gauges(table: str, ports: TableContext, policy: Policy) -> None:
     """Send the table's numbers as they are now."""
     with _harmless("gauges", table):
-        state = ports.log.load()
-        for gauge in (*gauges(state, policy, ports.clock.now()), *_publications(ports, state)):
-            send(gauge.name, table, gauge.value, *filter(None, [gauge.part]))
+        state, now = ports.log.load(), ports.clock.now()
+        formats = PublishSettings.read(state.table.properties).formats
+        published = status_of_formats(ports, state, formats).values() if formats else ()
+        _send_all(table, table_gauges(state, policy, published, now), now)
+
+
+def send_fleet(fleet: Fleet, run: FleetRun, now: Instant) -> None:
+    """Send the numbers of a fleet, and those of each of its tables."""
+    for each in run.tables:
+        with _harmless("gauges", each.name):
+            _send_table(fleet, each, now)
+    with _harmless("gauges", fleet.name):
+        for name, value, *labels in _numbers(fleet, run):
+            send(name, fleet.name, value, *labels)
+    if not run.dry_run:
+        for one in run.plan.chosen:
+            with _harmless("waiting", one.table):
+                waited_s = max(0, now - one.offer.since) / SECOND_US
+                send("plan.waited", one.table, waited_s, one.offer.kind)
+
+
+def _send_table(fleet: Fleet, report: TableReport, now: Instant) -> None:
+    if report.error:
+        return
+    _send_all(report.name, report.gauges, now)
+    for each in compared(objective_of(fleet, report.name), report.measure):
+        facts = each.facts()
+        send("objective.found", report.name, facts["found"], each.name)
+        send("objective.aim", report.name, facts["aim"], each.name)
+    send("objective.missed", report.name, len(report.misses))
+
+
+def _numbers(fleet: Fleet, run: FleetRun) -> Iterator[tuple[str, float, *tuple[str, ...]]]:
+    """Yield the numbers of a fleet with their labels; those of codes and kinds also if they are 0.
+
+    A gauge keeps its last value, so one that is not sent again would stay.
+    """
+    left = Counter(each.code for each in run.plan.left)
+    begun = Counter(each.offer.kind for each in run.plan.chosen)
+    yield "fleet.tables", len(run.tables)
+    yield "fleet.unreadable", sum(bool(each.error) for each in run.tables)
+    yield "fleet.missing", sum(bool(each.misses) for each in run.tables)
+    for code in Code:
+        yield "fleet.left", left[code], code.value
+    for kind in kinds():
+        yield "fleet.begun", begun[kind.kind], kind.kind
+    yield "fleet.bytes_begun", run.plan.bytes
+    if fleet.budget.bytes_per_hour is not None:
+        yield "fleet.bytes_budget", fleet.budget.bytes_per_hour
+    yield "fleet.oldest_seconds", max((each.waiting for each in run.tables), default=0.0)
+
+
+def _send_all(table: str, numbers: Iterable[Gauge], now: Instant) -> None:
+    for gauge in numbers:
+        send(gauge.name, table, gauge.at(now), *filter(None, [gauge.part]))
 
 
 def send_commits(table: str, work: str, events: Sequence[Event]) -> None:
@@ -127,20 +213,21 @@ def send_durations(table: str, state: State, results: Iterable[PlanResult]) -> N
                 send("plan.duration", table, took / SECOND_US, str(known.plan.kind))
 
 
-def send(name: str, table: str, value: float, *labels: str) -> None:
+def send(name: str, of: str, value: float, *labels: str) -> None:
     """Send one value; of a timer it is in seconds.
 
     Args:
         name: a name of ``METRICS``.
-        table: the table, as its operator names it.
+        of: the table, as its operator names it; or the fleet.
         value: the value.
         labels: the values of the metric's own labels, in their order.
     """
     from airflow.providers.common.compat.sdk import Stats  # each version has it elsewhere
 
     metric = METRICS[name]
-    given = (redacted(table), *labels)
-    tags = {key: _label(text) for key, text in zip(("table", *metric.labels), given, strict=True)}
+    given = (redacted(of), *labels)
+    names = (metric.of, *metric.labels)
+    tags = {key: _label(text) for key, text in zip(names, given, strict=True)}
     full = f"segtable.{name}"
     shown = full if _has_tags() else ".".join((full, *tags.values()))
     match metric.type:
@@ -150,17 +237,6 @@ def send(name: str, table: str, value: float, *labels: str) -> None:
             Stats.incr(shown, int(value), tags=tags)
         case MetricType.TIMER:
             Stats.timing(shown, timedelta(seconds=value), tags=tags)
-
-
-def _publications(ports: TableContext, state: State) -> Iterator[Gauge]:
-    """Yield the lags of the formats that are switched on, of which metadata is read for it."""
-    if not PublishSettings.read(state.table.properties).formats:
-        return
-    for name, status in published_status(ports).items():
-        if status.enabled and status.lag_seconds is not None:
-            yield Gauge(name="publication.lag_seconds", value=status.lag_seconds, part=name)
-        if status.enabled and status.lag_events is not None:
-            yield Gauge(name="publication.lag_events", value=status.lag_events, part=name)
 
 
 def _label(text: str) -> str:

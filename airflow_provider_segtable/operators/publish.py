@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, Context
 
 from airflow_provider_segtable.core.errors import ForeignTable
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.operators.lineage import Lineage, Written
 from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.table.publishing.publisher import (
     AlreadyPublished,
@@ -61,9 +63,20 @@ class SegtablePublishOperator(TableOperator):
                 outcomes = Table(ports).publish(formats=self.formats or None, full=self.full)
             except ForeignTable as error:
                 raise AirflowFailException(f"publishing {self.table}: {error}") from error
+            self._lineage = lineage_of(ports.uri, ports.log.load().table.schema, outcomes)
         for outcome in outcomes:
             self.log.info("%s", outcome)
         return summary(self.table, outcomes)
+
+
+def lineage_of(uri: str, schema: Schema, outcomes: Sequence[PublishOutcome]) -> Lineage | None:
+    """Return what the new published versions were made of; None if there is none."""
+    written = tuple(
+        Written(uri=each.address, version=str(each.number), schema=schema, layer=each.format)
+        for each in outcomes
+        if isinstance(each, PublishedNow)
+    )
+    return Lineage(read=(uri,), written=written) if written else None
 
 
 def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:

@@ -19,7 +19,8 @@ Asset events, one for each task that committed to the table, so that DAGs can wa
    Airflow is asked: the commit is emitted if no asset event since then names it. So one commit has
    one asset event.
 7. The event's ``extra`` sums up the log's events (``core.log.fold``), and has the table's
-   URI, the ``kind`` of work, and the operator's own counts.
+   URI, the ``kind`` of work, and the operator's own counts. OpenLineage gets the same sums
+   (``operators.lineage``).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook, mask_credentials
+from airflow_provider_segtable.operators.lineage import Lineage, Written, openlineage_of
 from airflow_provider_segtable.operators.metrics import send_commits
 from airflow_provider_segtable.storage.table_paths import console_page
 from airflow_provider_segtable.table.context import TableContext, this_process
@@ -135,6 +137,14 @@ class TableOperator(BaseOperator):
         super().__init__(**kwargs)
         self.table = table
         self.segtable_conn_id = segtable_conn_id
+        self._lineage: Lineage | None = None
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002
+        """Return what the task read and wrote, for Airflow's OpenLineage listener; None: nothing.
+
+        The listener finds this method by its name.
+        """
+        return None if self._lineage is None else openlineage_of(self._lineage)
 
     @property
     def place(self) -> Place:
@@ -204,6 +214,10 @@ class AssetEventOperator(TableOperator):
         self.alias = AssetAlias(f"segtable/{self.dag_id}/{self.task_id}", group="segtable")
         self.outlets = [*self.outlets, self.alias]
 
+    def read_from(self, ports: TableContext) -> tuple[str, ...]:
+        """Return the paths and URIs of what the task read: its table, if not said otherwise."""
+        return (ports.uri,)
+
     def emit(
         self,
         context: Context,
@@ -232,7 +246,12 @@ class AssetEventOperator(TableOperator):
         events = [*logged(ports, made), *unemitted(asset, logged(ports, found))]
         if not events:
             return
-        facts = {"table": ports.uri, "kind": kind, **asdict(published(events)), **counts}
+        sums, schema = published(events), ports.log.load().table.schema
+        self._lineage = Lineage(
+            read=self.read_from(ports),
+            written=(Written(uri=ports.uri, version=str(sums.event), schema=schema, sums=sums),),
+        )
+        facts = {"table": ports.uri, "kind": kind, **asdict(sums), **counts}
         outlets[self.alias].add(asset, extra=plain_values(facts))
         self.log.info("asset event of %s: %s", asset.uri, counted(len(events), "commit"))
         send_commits(self.table, kind, events)

@@ -20,29 +20,38 @@ from airflow_provider_segtable.planning.properties import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """A number of a table at one time; ``part`` names the index or format that it is about."""
+    """A number of a table; ``part`` names the index or format that it is about.
+
+    An age has ``since`` instead of a value, because it grows while the table stays as it is.
+    """
 
     name: str
-    value: float
+    value: float = 0.0
     part: str = ""
+    since: Instant | None = None
+
+    def at(self, now: Instant) -> float:
+        """Return the number at a time; an age in seconds."""
+        return self.value if self.since is None else max(0.0, (now - self.since) / SECOND_US)
 
 
 def gauges(state: State, policy: Policy, now: Instant) -> Iterator[Gauge]:
     """Yield a table's size, its backlog, and the lag of each of its indexes."""
     shown, pending = state.timeline.visible_summaries().values(), state.pending_plans()
     visible = sum(summary.visible for summary in shown)
-    oldest = min((known.requested_at for known in pending), default=now)
+    oldest = min((known.requested_at for known in pending), default=None)
     small = small_segments(state.timeline, policy).total()
     yield Gauge(name="table.segments", value=sum(summary.files for summary in shown))
     yield Gauge(name="table.bytes", value=sum(summary.size for summary in shown))
     yield Gauge(name="backlog.small_segments", value=small)
     yield Gauge(name="backlog.hidden_segments", value=len(state.timeline) - visible)
     yield Gauge(name="plans.pending", value=len(pending))
-    yield Gauge(name="plans.oldest_seconds", value=max(0.0, (now - oldest) / SECOND_US))
+    yield Gauge(name="plans.oldest_seconds", since=oldest)
     for name in state.indexes:
         lag = catch_up(state, name, now=now)
         yield Gauge(name="index.lag_commits", value=lag.lag_commits, part=name)
-        yield Gauge(name="index.lag_seconds", value=lag.lag_s, part=name)
+        since = now - round(lag.lag_s * SECOND_US) if lag.lag_s else None
+        yield Gauge(name="index.lag_seconds", since=since, part=name)
 
 
 def small_segments(timeline: Timeline, policy: Policy) -> Counter[Interval]:

@@ -15,10 +15,8 @@
 6. A plan that was requested before, and that no worker has, is launched again, unless its table is
    frozen or no window of its kind is open: it would begin anew.
 7. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
-   table. So a table with chosen plans is looked at once more, and these plans are found by their
-   ids, which are functions of the inputs. A commit since the look gives a plan other inputs, and so
-   another id; the version of the look is then planned again, which has it. Otherwise a table that
-   is committed to all the time would never be compacted. The log refuses a plan that is outdated.
+   table. So a table with chosen offers is looked at once more, and the plans are requested that are
+   found there for them (``plans_of_offers``), with what was written in between.
 8. A dry run writes nothing, and needs no coordinator.
 9. The facts about a table's reads are read when it is looked at, if it records them.
 """
@@ -30,12 +28,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.core.errors import SegtableError, VersionExpired
+from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.planning.fleet.expected import Expected, expected
 from airflow_provider_segtable.planning.fleet.fleet import (
     Fleet,
     Objective,
@@ -52,9 +50,13 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
 )
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
     FleetPlan,
+    Left,
+    Offer,
+    TableLook,
     closed,
     frozen,
     plan_fleet,
+    plans_of_offers,
 )
 from airflow_provider_segtable.planning.fleet.measured_cost import Costs, fleet_costs
 from airflow_provider_segtable.planning.fleet.objectives import (
@@ -65,6 +67,7 @@ from airflow_provider_segtable.planning.fleet.objectives import (
     policy_for,
 )
 from airflow_provider_segtable.planning.fleet.table_look import look_of, with_heat, with_minutes
+from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.services.planner import (
@@ -75,8 +78,12 @@ from airflow_provider_segtable.services.planner import (
     plan_inner_tables,
 )
 from airflow_provider_segtable.services.read_statistics import summary_for_planning
+from airflow_provider_segtable.services.table_gauges import table_gauges
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import published_status
+from airflow_provider_segtable.table.publishing.publisher import (
+    PublishedStatus,
+    status_of_formats,
+)
 
 AT_ONCE = 8
 NOTHING = FleetMemory()
@@ -102,6 +109,8 @@ class TableReport:
         offers: number of worthwhile plans, with ``offered`` their bytes.
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
+        expected: when it meets its objective, if it misses it.
+        gauges: its numbers for metrics.
         runs: what was requested and launched, of the table and of those of its indexes, by name;
             without what was skipped.
     """
@@ -120,6 +129,8 @@ class TableReport:
     offered: int = 0
     waiting: float = 0.0
     pending: int = 0
+    expected: Expected | None = None
+    gauges: tuple[Gauge, ...] = ()
     runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
     def facts(self) -> Facts:
@@ -138,6 +149,7 @@ class TableReport:
             "offered_bytes": self.offered,
             "waiting_seconds": round(self.waiting, 3),
             "pending": self.pending,
+            "expected": None if self.expected is None else self.expected.facts(),
         }
 
 
@@ -220,9 +232,13 @@ def run_fleet(
             ):
                 seen[each.name] = each
                 del kept[each.name]  # its log has new events
+    when = _expected(looks, plan, now)
+    reports = (
+        replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
+    )
     return FleetRun(
         plan=plan,
-        tables=worst_first(_report(fleet, each, now) for each in seen.values()),
+        tables=worst_first(reports),
         costs=fleet_costs(each.costs for each in looks),
         dry_run=dry_run,
         looked=looked,
@@ -261,11 +277,11 @@ def _by_log(ports_of: PortsOf, name: str, version: int) -> int:
     return version + 1
 
 
-def _by_table(plan: FleetPlan) -> dict[str, set[str]]:
-    """Return the ids of the chosen plans of each table."""
-    chosen: dict[str, set[str]] = {}
+def _by_table(plan: FleetPlan) -> dict[str, list[Offer]]:
+    """Return the chosen offers of each table."""
+    chosen: dict[str, list[Offer]] = {}
     for one in plan.chosen:
-        chosen.setdefault(one.table, set()).add(one.offer.plan_id)
+        chosen.setdefault(one.table, []).append(one.offer)
     return chosen
 
 
@@ -285,8 +301,9 @@ def _seen(
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
         with ports_of(name) as ports:
-            measure, look = _looked(fleet, name, ports, ports.log.load(), now, dry_run=dry_run)
-            reads = summary_for_planning(ports, look.state)
+            state, objective = ports.log.load(), objective_of(fleet, name)
+            looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
+            look = looked.look
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -296,13 +313,11 @@ def _seen(
                 ports.coordinator.announce(look.state.table.table_id, look.state.n)
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
-    misses = missed(objective_of(fleet, name), measure)
-    found = look_of(name, look.state, look.policy, look.planned, measure, misses, now)
     known = Remembered(
-        look=with_heat(found, reads),
+        look=looked.kept,
         at=now,
         settings=settings_of_look(fleet, name, now, __version__),
-        due=_due(measure, runs.values(), now),
+        due=_due(looked.kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )
     return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
@@ -321,61 +336,67 @@ def _unsettled(state: State, runs: Iterable[PlannerRun]) -> bool:
     return bool(pending) or any(True for _ in state.ids.holes(Generation.FIRST))
 
 
-def _looked(
-    fleet: Fleet, name: str, ports: TableContext, state: State, now: Instant, *, dry_run: bool
-) -> tuple[Measure, Look]:
-    """Measure a table, and find its plans by its own properties, the file's and its objective."""
-    objective = objective_of(fleet, name)
-    properties = properties_of(fleet, name, state.table.properties)
-    lag = _publish_lag(ports, properties, objective)
-    measure = measured(state, objective, now, lag)
-    policy = policy_for(Policy.read(properties), objective, measure)
-    return measure, look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A look at a table, and what is kept of it."""
+
+    look: Look
+    kept: TableLook
 
 
-def _publish_lag(
-    ports: TableContext, properties: Mapping[str, str], objective: Objective
-) -> float | None:
-    """Return the longest lag of a format that is switched on, in microseconds, if it matters.
+def look_for(
+    fleet: Fleet,
+    name: str,
+    ports: TableContext,
+    state: State,
+    objective: Objective,
+    now: Instant,
+    *,
+    dry_run: bool,
+) -> Looked:
+    """Measure a table, and find its plans by its own properties, the file's and an objective.
 
-    Published metadata is read for it.
+    Published metadata is read for the formats that are switched on.
+
+    Raises:
+        SegtableError: the settings do not fit the table; or as ``look_at``.
     """
-    wanted = PublishSettings.read(properties).formats if objective.publish_lag is not None else ()
-    found = published_status(ports) if wanted else {}
-    lags = (found[name].lag_seconds for name in wanted if name in found)
-    return max((lag * SECOND_US for lag in lags if lag is not None), default=None)
+    properties = properties_of(fleet, name, state.table.properties)
+    formats = PublishSettings.read(properties).formats
+    published = [*status_of_formats(ports, state, formats).values()] if formats else []
+    measure = measured(state, objective, now, _publish_lag(published, now))
+    policy = policy_for(Policy.read(properties), objective, measure)
+    look = look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
+    misses = missed(objective, measure)
+    found = look_of(name, look.state, policy, look.planned, measure, misses, now)
+    kept = with_heat(found, summary_for_planning(ports, look.state))
+    numbers = tuple(table_gauges(look.state, policy, published, now))
+    return Looked(look=look, kept=replace(kept, gauges=numbers))
+
+
+def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
+    """Return the longest lag of a format that is switched on, in microseconds."""
+    lags = (
+        0 if each.late_since is None else max(0, now - each.late_since)
+        for each in published
+        if each.enabled and each.lag_seconds is not None
+    )
+    return max(lags, default=None)
 
 
 def _requested(
-    fleet: Fleet, seen: _Seen, chosen: Collection[str], ports_of: PortsOf, now: Instant
+    fleet: Fleet, seen: _Seen, chosen: Collection[Offer], ports_of: PortsOf, now: Instant
 ) -> _Seen:
     """Look at a table anew, and request the plans that were chosen (rule 7)."""
     try:
         with ports_of(seen.name) as ports:
-            _, look = _looked(fleet, seen.name, ports, ports.log.load(), now, dry_run=False)
-            plans = _chosen_plans(fleet, seen, look, chosen, ports, now)
+            state, objective = ports.log.load(), objective_of(fleet, seen.name)
+            look = look_for(fleet, seen.name, ports, state, objective, now, dry_run=False).look
+            plans = plans_of_offers(look.planned.chosen, chosen)
             runs = {**seen.runs, seen.name: carry_out(ports, look, plans)}
         return replace(seen, runs=_beginning(fleet, seen.name, runs, now))
     except (SegtableError, OSError) as error:
         return replace(seen, error=f"{type(error).__name__}: {error}")
-
-
-def _chosen_plans(
-    fleet: Fleet,
-    seen: _Seen,
-    look: Look,
-    chosen: Collection[str],
-    ports: TableContext,
-    now: Instant,
-) -> list[Plan]:
-    """Return the chosen plans, of the newest version or of the one that was looked at (rule 7)."""
-    plans = {plan.id: plan for plan in look.planned.chosen if plan.id in chosen}
-    if len(plans) < len(chosen) and seen.known is not None:
-        with suppress(VersionExpired):
-            state = ports.log.at(seen.known.look.version)
-            _, before = _looked(fleet, seen.name, ports, state, now, dry_run=True)
-            plans |= {plan.id: plan for plan in before.planned.chosen if plan.id in chosen}
-    return [*plans.values()]
 
 
 def _beginning(
@@ -392,6 +413,22 @@ def _beginning(
         )
         for name, run in runs.items()
     }
+
+
+def _expected(
+    looks: Iterable[TableLook], plan: FleetPlan, now: Instant
+) -> Mapping[str, Expected | None]:
+    """Return when each table that misses its objective meets it."""
+    late = {each.name: each for each in looks if each.misses}
+    begins: dict[str, list[Offer]] = {name: [] for name in late}
+    waits: dict[str, list[Left]] = {name: [] for name in late}
+    for one in plan.chosen:
+        if one.table in late:
+            begins[one.table].append(one.offer)
+    for left in plan.left:
+        if left.table in late:
+            waits[left.table].append(left)
+    return {name: expected(look, begins[name], waits[name], now) for name, look in late.items()}
 
 
 def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
@@ -416,5 +453,6 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         offered=sum(each.size for each in look.offers),
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
+        gauges=look.gauges,
         runs=seen.runs,
     )

@@ -41,17 +41,24 @@ def load_fleet(file: str, options: dict[str, str] | None = None) -> Fleet:
         InvalidFleet: it has faults.
         InvalidInput: it is not there, or no text.
     """
+    return read_fleet(fleet_text(file, options), file)
+
+
+def fleet_text(file: str, options: dict[str, str] | None = None) -> str:
+    """Return the text of a fleet file.
+
+    Raises:
+        InvalidInput: it is not there, or no text.
+    """
     folder, _, name = file.replace("\\", "/").rpartition("/")
     try:
         if "://" in file:
-            text = open_storage(folder, options).read(name).decode()
-        else:
-            text = Path(file).read_text(encoding="utf-8")
+            return open_storage(folder, options).read(name).decode()
+        return Path(file).read_text(encoding="utf-8")
     except (NotFound, FileNotFoundError, IsADirectoryError):
         raise InvalidInput(f"there is no fleet file {file}: give its path or URI") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{file} is not a text in UTF-8, so not a fleet file") from None
-    return read_fleet(text, file)
 
 
 def find_tables(fleet: Fleet, opened: Opened, most: int = MOST_LISTINGS) -> FoundTables:

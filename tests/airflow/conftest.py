@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from pathlib import Path
 
 import pyarrow as pa
@@ -152,7 +153,10 @@ def airflow_db() -> None:
 
 def known_dags(folder: Path, text: str) -> Mapping[str, DAG]:
     """Return the DAGs of a file, known to the database."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    try:
+        from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    except ImportError:  # Airflow 3.1
+        from airflow.models.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
 
@@ -160,7 +164,8 @@ def known_dags(folder: Path, text: str) -> Mapping[str, DAG]:
     (folder / "file.py").write_text(text)
     with create_session() as session:
         session.merge(DagBundleModel(name="testing"))
-    bag = DagBag(str(folder), bundle_name="testing")
+    named = "bundle_name" in signature(DagBag).parameters  # not in Airflow 3.1
+    bag = DagBag(str(folder), **({"bundle_name": "testing"} if named else {}))
     assert bag.import_errors == {}
     sync_bag_to_db(bag, "testing", None)
     return bag.dags

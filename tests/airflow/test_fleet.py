@@ -18,6 +18,7 @@ from airflow_provider_segtable.dag_factory import compaction_dags, fleet_dags
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.fleet_upkeep import SegtableFleetUpkeepOperator
+from airflow_provider_segtable.operators.objective_alerts import variable_of
 from airflow_provider_segtable.table.table import Table
 from tests.guides import blocks
 
@@ -215,10 +216,21 @@ def test_parsing_reads_nothing(tmp_path: Path) -> None:
 @pytest.mark.airflow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("airflow_db")
-def test_the_guides_dag_file_loads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1], ids=["plain", "alerts"])
+def test_the_guides_dag_file_loads(number: int, tmp_path: Path) -> None:
     """It makes six DAGs, without the fleet file."""
-    block, _ = blocks("fleet.md", "python")
+    block = blocks("fleet.md", "python")[number]
     assert len(known_dags(tmp_path / "dags", block)) == 6
+
+
+@pytest.mark.airflow
+def test_the_guides_sensors_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fleet file is beside the DAG file."""
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text('[groups.all]\ntables = ["**"]\n')
+    made: dict[str, Any] = {}
+    exec(blocks("fleet.md", "python")[2], made)  # noqa: S102 - the guide as it stands
+    assert "SegtableObjectiveSensor" in made
 
 
 @pytest.mark.airflow
@@ -226,7 +238,7 @@ def test_the_guides_dag_file_loads(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("airflow_db")
 def test_the_guides_fleets_by_root_share_a_queue(tmp_path: Path) -> None:
     """Each file has six DAGs of its own; what carries out plans has the pool and the queue."""
-    _, block = blocks("fleet.md", "python")
+    block = blocks("fleet.md", "python")[-1]
     fleets = tmp_path / "dags" / "fleets"
     fleets.mkdir(parents=True)
     for name in ("asia", "europe"):
@@ -301,3 +313,60 @@ def events_of_assets() -> int:
 
     with create_session() as session:
         return session.query(AssetEvent).count()
+
+
+ALERTS = """
+from datetime import timedelta
+from pathlib import Path
+from airflow_provider_segtable.dag_factory import fleet_dags
+
+HERE = Path(__file__).parents[1]
+
+def broken(context):
+    raise OSError("the pager is away")
+
+def page(context):
+    with (HERE / "pages").open("a") as pages:
+        for each in context["missed"]:
+            told = (each["table"], each["missed"], each["expected"])
+            print(context["ti"].task_id, *told, file=pages)
+
+fleet_dags(
+    HERE / "fleet.toml", name="paged", schedule=None, on_objective_missed=CALLED,
+    missed_for=timedelta(0),
+)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.airflow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("airflow_db")
+def test_a_missed_objective_is_said_once_while_it_lasts(lake: Lake) -> None:
+    """An alert that fails fails no planner, and the next run says it again."""
+    root = lake("memory://fleet-7")
+    aim = '[objective]\nfiles_read = 4\n[windows]\nminor = ["00:00-00:01"]\n'
+    (root / "fleet.toml").write_text(aim + FILE)
+    pages = root / "pages"
+    for folder, called in (("dags-1", "[broken, page]"), ("dags-2", "page")):
+        dags = known_dags(root / folder, ALERTS.replace("CALLED", called))
+        assert str(dags["segtable_planner__paged"].test().state) == "success"
+    told = pages.read_text().splitlines()
+    assert len(told) == 2, "one beside the broken one, and one by the next run"
+    assert told[0].startswith("plan events/orders [{'objective': 'files_read', 'found': 5.0,")
+    assert "when it is met is unknown" in told[0] or "expected to be met" in told[0]
+    assert list(kept_episodes()) == ["events/orders"]
+    (root / "fleet.toml").write_text(FILE)
+    assert str(dags["segtable_planner__paged"].test().state) == "success"
+    assert kept_episodes() == {}
+    assert len(pages.read_text().splitlines()) == 2
+
+
+def kept_episodes() -> dict[str, Any]:
+    """Return what a fleet keeps of missed objectives in Airflow's database."""
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(Variable).filter(Variable.key == variable_of("lake")).one_or_none()
+        return {} if found is None else dict(json.loads(found.get_val() or "{}"))

@@ -16,10 +16,13 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
 from airflow_provider_segtable.operators.metrics import METRICS, MOST_LABEL, send
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.planning.fleet.fleet_plan import Code
 from tests.architecture.tree import ROOT
 
 from .conftest import Flights, InThisProcess
@@ -194,6 +197,13 @@ def test_each_metric_has_one_type_and_other_labels_than_the_table() -> None:
         assert name.count(".") == 1
 
 
+def matches(glob: str, name: str) -> bool:
+    """Return whether a pattern of the receiver fits a name: a star stays within a part."""
+    parts = zip(glob.split("."), name.split("."), strict=False)
+    same = glob.count(".") == name.count(".")
+    return same and all(one in ("*", other) for one, other in parts)
+
+
 def test_the_guides_mapping_and_alerts_know_the_metrics() -> None:
     """Each name on plain StatsD fits one pattern, and each alert is about a metric."""
     guide = (ROOT / "docs" / "guides" / "operating.md").read_text()
@@ -203,8 +213,41 @@ def test_the_guides_mapping_and_alerts_know_the_metrics() -> None:
     known = set()
     for name, metric in METRICS.items():
         full = ".".join(("airflow.segtable", name, "trips", *metric.labels))
-        fits = [each for each in mapping["mappings"] if each["match"].count(".") == full.count(".")]
-        assert [len(each["labels"]) for each in fits] == [1 + len(metric.labels)]
+        fits = (each for each in mapping["mappings"] if matches(each["match"], full))
+        labels = next(fits)["labels"]  # the first one counts
+        assert (next(iter(labels)), len(labels)) == (metric.of, 1 + len(metric.labels))
         known.add(f"segtable_{name.replace('.', '_')}")
     alerts = [rule["expr"] for rule in rules["groups"][0]["rules"]]
     assert {found for expr in alerts for found in re.findall(r"segtable_\w+", expr)} <= known
+
+
+def test_a_fleets_planner_sends_the_numbers_of_its_tables_and_its_own(
+    flights: Flights, receiver: Receiver
+) -> None:
+    """Those of a table are from its look, as the table's own planner sends them."""
+    flights.table.create_index("files", kind="files")
+    file = flights.root / "fleet.toml"
+    file.write_text(
+        '[fleet]\nname = "lake"\n[budget]\nbytes_per_hour = "1 GiB"\n'
+        '[groups.all]\ntables = ["*"]\nobjective = {files_read = 4, stale_index = "1h"}\n'
+    )
+    (flights.root / "torn" / "_segtable").mkdir(parents=True)
+    ids = {"minor": "minor_dag"}
+    SegtableFleetPlanOperator(task_id="t", fleet=str(file), trigger_dag_ids=ids).execute({})
+    told = receiver.values(8 + 5 + 3 + len(Code) + len(kinds()) + 3 + 1)
+    assert told["table.segments.flights"] == "16|g"
+    assert told["index.lag_commits.flights.files"] == "0|g"
+    assert told["plans.oldest_seconds.flights"].removesuffix("|g") in {"0", "0.0"}
+    found = [told[f"objective.{name}.flights.files_read"] for name in ("found", "aim")]
+    assert found == ["16.0|g", "4.0|g"]
+    assert told["objective.aim.flights.stale_index"] == "3600.0|g"
+    assert told["objective.missed.flights"] == "1|g"
+    assert [told[f"fleet.{name}.lake"] for name in ("tables", "unreadable", "missing")] == [
+        *("2|g", "1|g", "1|g")
+    ]
+    assert told["fleet.left.lake.fleet-bytes"] == "0|g"
+    assert told["fleet.begun.lake.minor"] == "1|g"
+    size = sum(segment.size for segment in flights.table.snapshot().segments())
+    assert told["fleet.bytes_begun.lake"] == f"{size}|g"
+    assert told["fleet.bytes_budget.lake"] == f"{2**30}|g"
+    assert float(told["plan.waited.flights.minor"].removesuffix("|ms")) > 0

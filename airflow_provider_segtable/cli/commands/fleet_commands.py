@@ -261,9 +261,10 @@ def plan_tables(*, fleet: FleetOptions) -> None:
     [green]segtable fleet plan fleet.toml[/]
     [green]segtable fleet plan fleet.toml --json | jq .left[/]
 
-    The best come first: gain per cost, times the table's priority, more if the
-    table misses its objective, and more the longer it waits. Writes nothing, and
-    needs no ZooKeeper.
+    First are the tables that miss their objective, with the time at which they are
+    expected to meet it. The best plans come first: gain per cost, times the table's
+    priority, more if the table misses its objective, and more the longer it waits.
+    Writes nothing, and needs no ZooKeeper.
     """
     found = _run(fleet)
     answer = {"file": fleet.file, **found.facts()}
@@ -364,7 +365,7 @@ def _draw_plan(facts: Facts, costs: "Costs") -> RenderableType:
     parts += [begins] if facts["chosen"] else [Text("Nothing begins now.")]
     parts += [waits] if facts["left"] else []
     parts += [Text(f"{kind} plans take {cost}", style="dim") for kind, cost in costs.items()]
-    return Group(*parts, *_unread(facts))
+    return Group(*_unread(facts), *_missing(facts), *parts)
 
 
 def _offer(facts: Facts) -> tuple[Text, ...]:
@@ -382,8 +383,7 @@ def _draw_status(facts: Facts) -> RenderableType:
     for each in facts["tables"]:
         if each["error"]:
             continue
-        missed = "; ".join(_missed(miss) for miss in each["missed"])
-        state = Text(missed, style="bold red") if missed else Text("ok", style="green")
+        state = Text("ok", style="green") if not each["missed"] else Text(_late(each), "bold red")
         waits = age(each["waiting_seconds"]) if each["offers"] else ""
         cells = (
             *(each["table"], each["group"] or "", str(each["version"]), f"{each['files']:,}"),
@@ -393,9 +393,24 @@ def _draw_status(facts: Facts) -> RenderableType:
     return Group(*_unread(facts), table)
 
 
+def _late(facts: Facts) -> str:
+    """Return what a table misses, and when it is expected to meet it."""
+    when = facts["expected"]["at"]
+    until = f"met by {short_time(when)} at the earliest" if when else facts["expected"]["why"]
+    return f"{'; '.join(map(_missed, facts['missed']))}: {until}"
+
+
 def _missed(miss: Facts) -> str:
     unit = " s" if miss["objective"] in ("stale_index", "publish_lag") else ""
     return f"{miss['objective']} {miss['found']:.3g}{unit}, of {miss['aim']:.3g}{unit}"
+
+
+def _missing(facts: Facts) -> list[Text]:
+    return [
+        Text.assemble((f"{each['table']}: ", "bold red"), _late(each))
+        for each in facts["tables"]
+        if each["missed"] and not each["error"]
+    ]
 
 
 def _unread(facts: Facts) -> list[Text]:

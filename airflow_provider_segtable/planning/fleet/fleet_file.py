@@ -49,6 +49,7 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     Freeze,
     Given,
     Group,
+    Objective,
     Scope,
 )
 from airflow_provider_segtable.planning.fleet.toml_lines import Key, TomlLines
@@ -215,15 +216,7 @@ class _Reader:
         return given
 
     def _objective(self, found: Mapping[str, Any], at: Key) -> dict[str, Given]:
-        parsers: Mapping[str, Parse] = {
-            "files_read": _positive,
-            "overlap": _positive,
-            "deleted": _share,
-            "stale_index": parse_duration,
-            "publish_lag": parse_duration,
-            "hot": parse_duration,
-        }
-        return self._given("objective.", found, self._parsed(found, parsers, at), at)
+        return self._given("objective.", found, self._parsed(found, _AIMS, at), at)
 
     def _windows(self, found: Mapping[str, Any], at: Key) -> dict[str, Given]:
         if "zone" in found and at != ("windows",):
@@ -283,6 +276,20 @@ class _Reader:
 
 
 # Values
+def read_objective(given: Mapping[str, object]) -> Objective:
+    """Return an objective that is given outside of a file, by the same keys and forms.
+
+    Raises:
+        InvalidInput: a key is unknown, a value has another form, or there is no aim.
+    """
+    unknown = next((key for key in given if key not in _AIMS), None)
+    if unknown is not None:
+        question, names = did_you_mean(unknown, tuple(_AIMS)), ", ".join(_AIMS)
+        raise InvalidInput(f"{unknown!r} is not an aim: {question}known are {names}")
+    found: dict[str, Any] = {key: _named(key, _AIMS[key], value) for key, value in given.items()}
+    return Objective(**found)
+
+
 def _named(key: str, parse: Parse, given: object) -> object:
     try:
         return parse(given)
@@ -425,3 +432,16 @@ def _time(given: object) -> Instant | None:
     if isinstance(given, date):
         return instant(datetime(given.year, given.month, given.day, tzinfo=UTC))
     raise InvalidInput(f"{given!r} is not a date: write e.g. 2027-01-03, without quotes")
+
+
+_AIMS: Mapping[str, Parse] = MappingProxyType(
+    {
+        "files_read": _positive,
+        "overlap": _positive,
+        "deleted": _share,
+        "stale_index": parse_duration,
+        "publish_lag": parse_duration,
+        "hot": parse_duration,
+    }
+)
+"""The parsers of an objective's keys."""

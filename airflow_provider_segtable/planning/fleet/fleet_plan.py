@@ -41,6 +41,7 @@ from airflow_provider_segtable.planning.fleet.fleet import (
 )
 from airflow_provider_segtable.planning.fleet.measured_cost import Costs
 from airflow_provider_segtable.planning.fleet.objectives import Measure, Miss
+from airflow_provider_segtable.planning.gauges import Gauge
 
 URGENT = 4.0
 AGEING_H = 1.0
@@ -117,6 +118,28 @@ class Offer:
         )
 
 
+def plans_of_offers(plans: Iterable[Plan], offers: Iterable[Offer]) -> list[Plan]:
+    """Return which of a table's plans now carry out offers that an earlier look has found.
+
+    A plan's id is a function of its inputs, so a write in between changes it: a table that is
+    written all the time would never be served by ids alone. Such an offer is carried out by the
+    plan of the same kind and interval.
+    """
+    given, waiting = {each.id: each for each in plans}, list[Offer]()
+    found: list[Plan] = []
+    for offer in offers:
+        same = given.pop(offer.plan_id, None)
+        if same is None:
+            waiting.append(offer)
+        else:
+            found.append(same)
+    for offer in waiting:
+        like = (p for p in given.values() if (p.kind, p.interval) == (offer.kind, offer.interval))
+        if (other := next(like, None)) is not None:
+            found.append(given.pop(other.id))
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
     """A plan that was requested: when, its bytes and minutes, and whether it is still pending."""
@@ -142,6 +165,7 @@ class TableLook:
         table_id: by which its versions are announced.
         version: its newest event, and ``committed`` the time of it.
         files, bytes, rows: of all visible segments.
+        gauges: its numbers for metrics.
     """
 
     name: str
@@ -156,6 +180,7 @@ class TableLook:
     files: int = 0
     bytes: int = 0
     rows: int = 0
+    gauges: tuple[Gauge, ...] = ()
 
 
 # The decision
@@ -191,10 +216,14 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """All offers of a fleet: the chosen ones, best first, and those that are left."""
+    """All offers of a fleet: the chosen ones, best first, and those that are left.
+
+    ``bytes`` were begun within the hour, with those of the chosen ones.
+    """
 
     chosen: tuple[Chosen, ...] = ()
     left: tuple[Left, ...] = ()
+    bytes: int = 0
 
     def facts(self) -> Facts:
         """Return the plan as plain JSON values."""
@@ -225,7 +254,7 @@ def plan_fleet(fleet: Fleet, looks: Iterable[TableLook], now: Instant) -> FleetP
             chosen.append(each)
         else:
             left.append(obstacle)
-    return FleetPlan(chosen=tuple(chosen), left=tuple(left))
+    return FleetPlan(chosen=tuple(chosen), left=tuple(left), bytes=accounts.bytes)
 
 
 def _facts(table: str, offer: Offer) -> Facts:
@@ -318,6 +347,11 @@ class _Accounts:
         for look in looks:
             for begun in look.begun:
                 self._count(look.name, begun)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that the whole fleet has begun within the hour."""
+        return self._all.bytes
 
     def begin(self, table: str, offer: Offer) -> None:
         """Count an offer that was chosen."""

@@ -44,7 +44,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """An aim that a table misses: its name, the measure and the aim."""
+    """An aim beside its measure, mostly one that a table misses."""
 
     name: str
     found: float
@@ -93,13 +93,13 @@ def measured(
 
 def missed(objective: Objective, measure: Measure) -> tuple[Miss, ...]:
     """Return the aims that are missed, the worst first."""
-    found = (miss for miss in _compared(objective, measure) if miss.found > miss.aim)
+    found = (miss for miss in compared(objective, measure) if miss.found > miss.aim)
     return tuple(sorted(found, key=lambda miss: -miss.times))
 
 
 def policy_for(policy: Policy, objective: Objective, measure: Measure) -> Policy:
     """Return the policy by which a table is planned, so that it meets its objective (rule 4)."""
-    near = {m.name for m in _compared(objective, measure) if m.found > NEAR * m.aim}
+    near = {m.name for m in compared(objective, measure) if m.found > NEAR * m.aim}
     if {"files_read", "overlap"} & near:
         policy = replace(policy, min_segments=2, max_age_minutes=0.0)
     if "overlap" in near:
@@ -109,7 +109,8 @@ def policy_for(policy: Policy, objective: Objective, measure: Measure) -> Policy
     return policy
 
 
-def _compared(objective: Objective, measure: Measure) -> Iterator[Miss]:
+def compared(objective: Objective, measure: Measure) -> Iterator[Miss]:
+    """Yield each aim that is measured, met or not, with both numbers."""
     for name in ("files_read", "overlap", "deleted", "stale_index", "publish_lag"):
         aim, found = getattr(objective, name), getattr(measure, name)
         if aim is not None and found is not None:

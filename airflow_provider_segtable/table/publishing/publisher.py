@@ -35,10 +35,12 @@ The status of a format, as a value:
 12. The lag in seconds is the age of the first of them.
 13. If the log no longer has the published event, the number of events is unknown, and the lag in
     seconds counts from the published version on.
+14. A format that is switched on, and of which nothing is published, lags since the table's first
+    commit; the number of events is unknown.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -158,14 +160,15 @@ PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """The status of the newest published version of a format (rules 11 to 13).
+    """The status of the newest published version of a format (rules 11 to 14).
 
     Attributes:
         format: the name of the format.
         enabled: whether the property is on.
         event: the event that the newest published version shows; None if there is none.
         lag_events: number of events that it lags behind; None if it is unknown.
-        late_since: time of the first of them; of the published version if it is unknown.
+        late_since: time of the first of them; of the published version if it is unknown, and of the
+            table's first commit if there is none.
         lag_seconds: time since then.
         address: the URI that readers open.
         refusal: the reason if the newest version cannot be published, else empty.
@@ -488,7 +491,13 @@ def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
         TableGone, StorageError: the table's log cannot be read.
     """
     state = ports.log.load()
-    enabled = PublishSettings.read(state.table.properties).formats
+    return status_of_formats(ports, state, PublishSettings.read(state.table.properties).formats)
+
+
+def status_of_formats(
+    ports: TableContext, state: State, enabled: Collection[str]
+) -> Mapping[str, PublishedStatus]:
+    """Return the status at one version of each format that is enabled, or has a target, by name."""
     found = {
         name: _status(ports, form, state, PublishedStatus(format=name, enabled=name in enabled))
         for name, form in ports.formats.items()
@@ -507,18 +516,23 @@ def _status(
     except (SegtableError, OSError) as error:
         return replace(status, error=f"{type(error).__name__}: {error}")
     if published is None:
-        return status
+        first = state.base_version if status.enabled else None
+        lag_s = None if first is None else _age_s(ports, first)
+        return replace(status, late_since=first, lag_seconds=lag_s)
     times = _lag_times(ports, state, published)
     first = published.time if times is None else next(iter(times), None)
-    lag_s = 0.0 if first is None else max(0.0, (ports.clock.now() - first) / 1e6)
     return replace(
         status,
         event=published.event,
         address=published.address,
         lag_events=None if times is None else len(times),
         late_since=first,
-        lag_seconds=lag_s,
+        lag_seconds=0.0 if first is None else _age_s(ports, first),
     )
+
+
+def _age_s(ports: TableContext, since: Instant) -> float:
+    return max(0.0, (ports.clock.now() - since) / 1e6)
 
 
 def _lag_times(ports: TableContext, state: State, published: Published) -> list[Instant] | None:

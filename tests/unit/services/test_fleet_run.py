@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory, Why
@@ -248,6 +249,38 @@ def test_the_lag_of_a_publication_is_an_aim(lake: Lake) -> None:
     assert not any(misses.values())
 
 
+def test_what_was_never_published_lags_since_the_first_commit(lake: Lake) -> None:
+    """Also a format that the fleet file alone switches on; other formats have no lag."""
+    text = '[objective]\npublish_lag = "5m"\n[tables."b/other".properties]\npublish.delta = true'
+    first = Table(lake.tables["b/other"]).state().base_version
+    lake.clock.advance(600)
+    misses = {each.name: each.misses for each in lake.run(text, dry_run=True).tables}
+    (miss,) = misses.pop("b/other")
+    assert (miss.name, miss.found) == ("publish_lag", lake.clock.now() - first)
+    assert not any(misses.values())
+    lags = {
+        (each.name, gauge.name): gauge.at(lake.clock.now())
+        for each in lake.run(text, dry_run=True).tables
+        for gauge in each.gauges
+        if gauge.name.startswith("publication")
+    }
+    assert lags == {("b/other", "publication.lag_seconds"): miss.found / 1_000_000}
+
+
+def test_a_table_that_misses_its_objective_says_when_it_meets_it(lake: Lake) -> None:
+    """By what its plans take and wait for; while it is frozen the time is unknown."""
+    text = '[tables."a/calm"]\nobjective = {files_read = 1}\nfreeze = true'
+    when = {each.name: each.expected for each in lake.run(text, dry_run=True).tables}
+    held = when.pop("a/calm")
+    assert not any(when.values())
+    assert held is not None
+    assert held.at is None
+    assert "waits (frozen): a/calm is frozen until the file says otherwise" in held.why
+    facts = lake.run(text.replace("\nfreeze = true", ""), dry_run=True).facts()["tables"][0]
+    assert facts["expected"]["why"] == "1 plan to begin now"
+    assert facts["expected"]["at"] > iso(lake.clock.now())
+
+
 def test_a_table_that_cannot_be_read_delays_no_other(lake: Lake) -> None:
     """It is said first, with its error; settings that do not fit a table are its error, too."""
     lake.broken.add("a/busy")
@@ -293,21 +326,6 @@ def test_tables_are_found_below_a_root_and_by_uri() -> None:
     open_storage("memory://far/x/t").create("_segtable/timeline/0", b"")
     named = read_fleet('[groups.far]\ntables = ["memory://far/x/*"]', "f")
     assert named.prefixes() == ("memory://far/x",)
-
-
-def test_commits_between_look_and_request_starve_no_table(lake: Lake) -> None:
-    """The plan that was chosen is requested, although each opening of its table meets a commit."""
-    lake.append("a/busy", 6)
-
-    def opened(name: str) -> AbstractContextManager[TableContext]:
-        if name == "a/busy":
-            lake.append(name, 1)
-        return lake.ports(name)
-
-    run = run_fleet(fleet(""), TABLES, opened, lake.clock.now())
-    (plan_id,) = (one.offer.plan_id for one in run.plan.chosen if one.table == "a/busy")
-    pending = Table(lake.tables["a/busy"]).state().pending_plans()
-    assert [known.plan.id for known in pending] == [plan_id]
 
 
 class Refusing(MemoryStorage):
@@ -358,3 +376,20 @@ def test_chunks_that_readers_open_in_vain_come_first(lake: Lake) -> None:
     ports.reads.close()
     hot = {each.table: each.offer.gain for each in lake.run(dry_run=True).plan.chosen}
     assert hot == {**plain, "a/busy": pytest.approx(MOST_HEAT * plain["a/busy"])}
+
+
+def test_a_table_that_is_written_during_the_run_is_served(lake: Lake) -> None:
+    """An append between the two looks changes the plan's id, and is compacted with the rest."""
+    opened = Counter[str]()
+
+    def written(name: str) -> AbstractContextManager[TableContext]:
+        opened[name] += 1
+        if opened[name] > 1:
+            lake.append(name, 1)
+        return lake.ports(name)
+
+    run = run_fleet(fleet(), TABLES, written, lake.clock.now())
+    launched = {
+        each.name: sum(one.segments for one in each.runs[each.name].launches) for each in run.tables
+    }
+    assert launched == {"a/busy": 6, "a/calm": 0, "b/other": 7}
