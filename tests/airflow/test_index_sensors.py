@@ -13,7 +13,6 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.indexes.index_kind import FileList
@@ -26,7 +25,7 @@ from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.triggers.index import CaughtUp
 from airflow_provider_segtable.triggers.watch import TableTrigger
 
-from .conftest import CONNECTION, Flights, build_index
+from .conftest import CONNECTION, Flights, Rescheduled, build_index
 
 OF_INDEX: dict[str, Any] = {"task_id": "wait", "table": "flights", "index": "files"}
 
@@ -81,7 +80,7 @@ def test_every_mode_waits_for_an_index_that_is_being_built(make: Any) -> None:
     """Poke says no, reschedule comes back, deferrable defers; its storage is read seldom."""
     assert make().poke({}) is False
     rescheduled = SimpleNamespace(get_first_reschedule_date=lambda _: None)
-    with pytest.raises(AirflowRescheduleException):
+    with pytest.raises(Rescheduled):
         make(mode="reschedule").execute({"ti": rescheduled})
     assert deferred(make(deferrable=True, poke_interval=1)).poll_interval == 30
     assert deferred(make(deferrable=True, poke_interval=90)).poll_interval == 90
