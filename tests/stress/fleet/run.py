@@ -344,7 +344,7 @@ class Outcome:
 
     def _named(self, lines: Sequence[str], excused: Sequence[str]) -> set[str] | None:
         """Return the tables that a planner's log reports; None if it did not end."""
-        if not any("to emit" in line for line in lines):
+        if not any("::group::left, with reasons" in line for line in lines):
             return None
         told = [line for line in lines if ": not planned: " in line or ": not listed" in line]
         sound = [line for line in told if not any(each in line for each in excused)]
