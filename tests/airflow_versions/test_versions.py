@@ -193,7 +193,8 @@ def emitted(dag_id: str) -> dict[str, Any]:
 def test_each_run_that_a_planner_triggers_has_its_deadline(
     root: Path, dags: Mapping[str, Any]
 ) -> None:
-    """Airflow's scheduler then knows by when the run is to end."""
+    """Airflow keeps it with the run, and forgets it when the run has ended in time."""
+    from airflow.models.dagbag import DBDagBag
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
 
@@ -204,6 +205,14 @@ def test_each_run_that_a_planner_triggers_has_its_deadline(
         (run,) = session.query(DagRun).filter(DagRun.dag_id == "segtable_minor__timed").all()
         (deadline,) = run.deadlines
         assert deadline.deadline_time == run.queued_at + timedelta(hours=1)
+        run.dag = DBDagBag().get_latest_version_of_dag(run.dag_id, session=session)
+        run.state = "running"
+        for ti in run.task_instances:
+            ti.state = "success"
+        session.flush()
+        run.update_state(session=session)
+        session.expire_all()
+        assert (str(run.state), run.deadlines) == ("success", [])
 
 
 ALL_OF_FLIGHTS = {"table": "flights", "plans": []}
