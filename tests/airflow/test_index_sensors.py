@@ -13,6 +13,8 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 from airflow.sdk import Asset
+from airflow.sdk.definitions.asset import AssetUniqueKey
+from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.indexes.index_kind import FileList
@@ -153,9 +155,9 @@ def test_an_asset_events_number_is_a_goal(lagging: Flights) -> None:
     table, newest = segtable_asset(str(lagging.root / "flights")), lagging.table.state().n
 
     def poked(asset: Asset, *numbers: int) -> bool:
-        events = [SimpleNamespace(extra={"event": n}) for n in numbers]
-        sensor = caught_up(upto="asset event")
-        return sensor.poke({"triggering_asset_events": {asset: events}})  # type: ignore[typeddict-item]
+        events: Any = [SimpleNamespace(extra={"event": n}) for n in numbers]
+        triggering: Any = TriggeringAssetEventsAccessor({AssetUniqueKey.from_asset(asset): events})
+        return caught_up(upto="asset event").poke({"triggering_asset_events": triggering})
 
     assert poked(table, newest - 2, newest - 1) is True
     assert poked(table, newest, newest - 1) is False
