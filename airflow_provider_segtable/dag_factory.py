@@ -246,7 +246,7 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
             table has missed its objective for ``missed_for``: a function, a notifier, or several.
         missed_for: how long a table may miss its objective before that.
         deadline: Airflow's ``DeadlineAlert`` of the DAGs that carry out plans, such as one for runs
-            that were queued too long.
+            that were queued too long. Each supported Airflow has it; ``DAG.test`` fails with it.
         tags: tags of all DAGs.
 
     Returns:

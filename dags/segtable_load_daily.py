@@ -7,7 +7,8 @@
 
 A retry replaces a day once. Appends, reads and compactions go on meanwhile. ``@daily`` alone would
 not do: by default Airflow 3 then gives its runs an empty data interval, and there would be nothing
-to replace. This timetable gives them the day that they are named after.
+to replace. This timetable gives them the day that they are named after. A run that is triggered by
+hand for some date has the day before, as Airflow gives it the last interval that has ended.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -39,7 +40,7 @@ with DAG(
     load = SegtableOverwriteOperator(
         task_id="load",
         table="{{ params.table }}",
-        files="{{ params.landing }}/{{ ds }}/*.csv",
+        files="{{ params.landing }}/{{ data_interval_start | ds }}/*.csv",
         retries=3,
         retry_delay=timedelta(minutes=1),
     )

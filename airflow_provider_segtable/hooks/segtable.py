@@ -117,8 +117,8 @@ class Place:
         """Return the URI of a table.
 
         Raises:
-            InvalidInput: the name is relative and leads out of the root, or there is no root, or
-                the URI is not a table's.
+            InvalidInput: the name is empty, or is relative and leads out of the root, or there is
+                no root, or the URI is not a table's.
         """
         if _ABSOLUTE.match(plain("table", table)):
             return check_uri(table)
@@ -127,7 +127,12 @@ class Place:
                 f"table {table!r} is outside the root of connection {self.conn_id}: name it by "
                 "its path below the root, or by its URI"
             )
-        if not table or not self.root:
+        if not table:
+            raise InvalidInput(
+                "the name of the table is empty: give its path below the root of connection "
+                f"{self.conn_id}, or its URI"
+            )
+        if not self.root:
             raise InvalidInput(
                 f"table {table!r} is not a URI, and connection {self.conn_id} has no root: "
                 "set its host to the root of the tables, or name the table by its URI"

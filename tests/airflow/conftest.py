@@ -28,6 +28,12 @@ from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.triggers import watch
 
+try:
+    from airflow.sdk.exceptions import AirflowRescheduleException as Rescheduled
+except ImportError:  # Airflow 3.1
+    from airflow.exceptions import AirflowRescheduleException as Rescheduled
+
+__all__ = ["Rescheduled"]
 SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])
 JANUARY = datetime(2013, 1, 1, tzinfo=UTC)
 CONNECTION = "AIRFLOW_CONN_SEGTABLE_DEFAULT"

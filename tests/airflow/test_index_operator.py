@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from airflow.sdk.exceptions import AirflowRescheduleException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, FileList
@@ -23,7 +22,7 @@ from airflow_provider_segtable.table.index_lifecycle import ensure_index, reques
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.toys.prefix_index import PrefixIndex
 
-from .conftest import JANUARY, SCHEMA, Flights, InThisProcess
+from .conftest import JANUARY, SCHEMA, Flights, InThisProcess, Rescheduled
 
 RUN = {"dag_id": "d", "run_id": "run", "task_id": "t", "map_index": -1}
 
@@ -187,7 +186,7 @@ def test_a_pause_is_no_failure_and_the_task_comes_back(hours: Table, engine: str
     launcher = InThisProcess()
     task = builder(**arguments, launcher=launcher, timeout=timedelta(0))
     for left in (2, 1):
-        with pytest.raises(AirflowRescheduleException):
+        with pytest.raises(Rescheduled):
             run(task)
         (lack,) = hours.index("files").lacks
         start = hours.state().timeline.visible_chunks()[0].interval.start
@@ -206,9 +205,9 @@ def test_a_plan_that_ends_in_a_stretch_before_a_pause_is_known_by_its_task(
     request_index(hours.ports, "other", FileList())
     pausing = {"engine": engine, "table": "hours", "timeout": timedelta(0)}
     for _ in range(2):
-        with pytest.raises(AirflowRescheduleException):
+        with pytest.raises(Rescheduled):
             run(builder(**pausing, index="other", launcher=InThisProcess()))
-    with pytest.raises(AirflowRescheduleException):
+    with pytest.raises(Rescheduled):
         run(builder(**pausing, launcher=InThisProcess()))
     (done,) = (known for known in hours.state().plans.values() if known.completed)
     assert done.plan.facts()["index"] == "other"

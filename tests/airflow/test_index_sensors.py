@@ -13,7 +13,8 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowRescheduleException
+from airflow.sdk.definitions.asset import AssetUniqueKey
+from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.indexes.index_kind import FileList
@@ -26,7 +27,7 @@ from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.triggers.index import CaughtUp
 from airflow_provider_segtable.triggers.watch import TableTrigger
 
-from .conftest import CONNECTION, Flights, build_index
+from .conftest import CONNECTION, Flights, Rescheduled, build_index
 
 OF_INDEX: dict[str, Any] = {"task_id": "wait", "table": "flights", "index": "files"}
 
@@ -81,7 +82,7 @@ def test_every_mode_waits_for_an_index_that_is_being_built(make: Any) -> None:
     """Poke says no, reschedule comes back, deferrable defers; its storage is read seldom."""
     assert make().poke({}) is False
     rescheduled = SimpleNamespace(get_first_reschedule_date=lambda _: None)
-    with pytest.raises(AirflowRescheduleException):
+    with pytest.raises(Rescheduled):
         make(mode="reschedule").execute({"ti": rescheduled})
     assert deferred(make(deferrable=True, poke_interval=1)).poll_interval == 30
     assert deferred(make(deferrable=True, poke_interval=90)).poll_interval == 90
@@ -154,9 +155,9 @@ def test_an_asset_events_number_is_a_goal(lagging: Flights) -> None:
     table, newest = segtable_asset(str(lagging.root / "flights")), lagging.table.state().n
 
     def poked(asset: Asset, *numbers: int) -> bool:
-        events = [SimpleNamespace(extra={"event": n}) for n in numbers]
-        sensor = caught_up(upto="asset event")
-        return sensor.poke({"triggering_asset_events": {asset: events}})  # type: ignore[typeddict-item]
+        events: Any = [SimpleNamespace(extra={"event": n}) for n in numbers]
+        triggering: Any = TriggeringAssetEventsAccessor({AssetUniqueKey.from_asset(asset): events})
+        return caught_up(upto="asset event").poke({"triggering_asset_events": triggering})
 
     assert poked(table, newest - 2, newest - 1) is True
     assert poked(table, newest, newest - 1) is False

@@ -16,7 +16,6 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
-from airflow.sdk.exceptions import AirflowRescheduleException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_segtable import Table
@@ -33,7 +32,7 @@ from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
 from airflow_provider_segtable.triggers.log_store import LogLagWithin
 from airflow_provider_segtable.triggers.watch import TableTrigger
 
-from .conftest import CONNECTION, JANUARY, SCHEMA, Flights
+from .conftest import CONNECTION, JANUARY, SCHEMA, Flights, Rescheduled
 
 TABLE: dict[str, Any] = {"task_id": "t", "table": "flights"}
 S = 1_000_000
@@ -121,7 +120,7 @@ def test_every_mode_waits_until_everything_is_committed(log: TableLogWriter) -> 
     poking = sensor()
     assert poking.poke({}) is False
     rescheduled = SimpleNamespace(get_first_reschedule_date=lambda _: None)
-    with pytest.raises(AirflowRescheduleException):
+    with pytest.raises(Rescheduled):
         sensor(mode="reschedule").execute({"ti": rescheduled})
 
     async def wait() -> Any:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
-from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.sensors.objective import SegtableObjectiveSensor
 from airflow_provider_segtable.services.attempt import in_process
@@ -14,7 +13,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.triggers.objective import MeetsObjective
 from airflow_provider_segtable.triggers.watch import TableTrigger
 
-from .conftest import Flights
+from .conftest import Flights, Rescheduled
 
 FILE = """\
 [groups.all]
@@ -63,7 +62,7 @@ def test_every_mode_waits_for_the_objective(
     logged = capsys.readouterr().out
     assert "files_read is 16, of 4; expected to be met at 20" in logged
     assert "at the earliest: 1 plan to begin now" in logged
-    with pytest.raises(AirflowRescheduleException):
+    with pytest.raises(Rescheduled):
         sensor(mode="reschedule").execute({"ti": FirstLook()})
     waiting = trigger_of(sensor(deferrable=True))
     assert isinstance(waiting.question, MeetsObjective)

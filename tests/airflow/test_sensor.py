@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, TaskDeferred
-from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.attempt import in_process
@@ -16,7 +15,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.triggers import watch
 from airflow_provider_segtable.triggers.table import SmallSegments
 
-from .conftest import CONNECTION, Flights
+from .conftest import CONNECTION, Flights, Rescheduled
 
 YEAR = "2013-01-01/2014-01-01"
 LONG_S = 600.0
@@ -82,7 +81,7 @@ def test_reschedule_mode_frees_its_worker() -> None:
         def get_first_reschedule_date(self, _: object) -> None:
             return None
 
-    with pytest.raises(AirflowRescheduleException):
+    with pytest.raises(Rescheduled):
         sensor(mode="reschedule").execute({"ti": Task()})
 
 
