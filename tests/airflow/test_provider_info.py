@@ -85,6 +85,7 @@ def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
         "airflow.exceptions.AirflowRescheduleException",
         "airflow.plugins_manager.AirflowPlugin",
         "airflow.providers.amazon.aws.hooks.base_aws.AwsBaseHook",  # where it is installed
+        "airflow.providers.openlineage.extractors.OperatorLineage",  # where it is installed
         "airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook",
         "airflow.providers.standard.operators.trigger_dagrun.TriggerDagRunOperator",
         "airflow.sdk.Asset",
@@ -94,6 +95,8 @@ def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
         "airflow.sdk.AssetWatcher",
         "airflow.sdk.DAG",
         "airflow.sdk.Param",
+        "airflow.sdk.Variable",
+        "airflow.sdk.definitions.deadline.DeadlineAlert",
         "airflow.sdk.exceptions.AirflowRuntimeError",
         "airflow.sdk.execution_time.comms",
         "airflow.sdk.execution_time.comms.TriggerDagRun",

@@ -145,7 +145,7 @@ def _told(run: FleetRun) -> Facts:
         "chosen": [{**each, "reason": ""} for each in facts["chosen"]],
         "left": [{**each, "reason": ""} for each in facts["left"]],
         "again": sorted(
-            launch.run_id
+            (launch.plan_id, launch.author, launch.attempts, launch.changed_at)
             for table in run.tables
             for of in table.runs.values()
             for launch in of.launches
