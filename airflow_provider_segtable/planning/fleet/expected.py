@@ -1,8 +1,8 @@
 """Expect when a table that misses its objective meets it again: once its plans have ended.
 
 1. The plans that mend an aim are those that are pending or running, those that begin now, and those
-   that are left. For ``stale_index`` only offers of index plans count, for the aims about files
-   only the other ones.
+   that are left. For ``stale_index`` only index plans count, for the aims about files only the
+   other ones.
 2. A plan is expected to end so long after its request as its minutes are estimated; one that is
    left, so long after the time that its reason names. The last one decides.
 3. The time is the earliest one: a plan of another table may come first when there is room again,
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.facts import Facts
+from airflow_provider_segtable.core.log.index_plan import IndexPlan
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
     Begun,
@@ -24,8 +25,6 @@ from airflow_provider_segtable.planning.fleet.fleet_plan import (
     TableLook,
 )
 from airflow_provider_segtable.planning.fleet.objectives import Miss
-
-INDEX = "index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +60,9 @@ def expected(
         return None
     if any(miss.name == "publish_lag" for miss in look.misses):
         return Expected(why="the next commit, or the next upkeep run, publishes the table")
-    begins = [offer for offer in chosen if _mends(offer, look.misses)]
-    waits = [each for each in left if _mends(each.offer, look.misses)]
-    pending = [each for each in look.begun if each.pending]
+    begins = [offer for offer in chosen if _mends(offer.kind, look.misses)]
+    waits = [each for each in left if _mends(each.offer.kind, look.misses)]
+    pending = [each for each in look.begun if each.pending and _mends(each.kind, look.misses)]
     why = _unknown(pending, begins, waits)
     if why:
         return Expected(why=why)
@@ -71,8 +70,8 @@ def expected(
     return Expected(at=at, why=_plans(pending, begins, waits))
 
 
-def _mends(offer: Offer, misses: Iterable[Miss]) -> bool:
-    return any((miss.name == "stale_index") == (offer.kind == INDEX) for miss in misses)
+def _mends(kind: str, misses: Iterable[Miss]) -> bool:
+    return any((miss.name == "stale_index") == (kind == IndexPlan.kind) for miss in misses)
 
 
 def _unknown(pending: Sequence[Begun], begins: Sequence[Offer], waits: Sequence[Left]) -> str:

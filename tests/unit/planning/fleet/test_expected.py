@@ -75,7 +75,9 @@ def test_the_last_plan_decides() -> None:
         (of(FILES, chosen=(timed(0),)), "the work of 1 plan to begin now is not estimated"),
         (of(FILES, left=(waiting(0, 60),)), "may begin at 2026-01-05T13:00:00Z"),
         (of(INDEX, chosen=(timed(3),)), "no plan of the table is due"),
+        (of(INDEX, begun=(running(3, 0),)), "no plan of the table is due"),
         (of(FILES, chosen=(timed(3, "index"),)), "no plan of the table is due"),
+        (of(FILES, begun=(replace(running(3, 0), kind="index"),)), "no plan of the table is due"),
     ],
 )
 def test_what_is_not_known_is_said(found: Expected | None, why: str) -> None:
