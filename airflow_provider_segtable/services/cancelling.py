@@ -9,7 +9,7 @@
    failed or successful does not come back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from airflow_provider_segtable.core.log.families.plan_events import PlanAborted, PlanRequested
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
@@ -24,38 +24,42 @@ Mine = Callable[[str], bool]
 
 def cancel(ports: TableContext, plan_ids: Sequence[str], mine: Mine, why: str) -> list[str]:
     """Abort the pending plans of a task, and return their ids."""
-    state, done = ports.log.load(), []
-    for known in _known(ports, plan_ids):
+
+    def aborted(known: PlanState) -> PlanAborted | None:
         if not known.status.pending or (known.attempts and not mine(known.author)):
-            continue
-        action = PlanAborted(
-            plan_id=known.plan.id, attempt=known.attempt, reason=f"{CANCELLED}: {why}"
-        )
-        change = Change(action=action, commit_id=f"cancel-{ports.randomness.token()}")
-        outcome = commit(ports, state, change)
-        if isinstance(outcome, Committed):
-            state = outcome.state
-            done.append(known.plan.id)
-    return done
+            return None
+        reason = f"{CANCELLED}: {why}"
+        return PlanAborted(plan_id=known.plan.id, attempt=known.attempt, reason=reason)
+
+    return _committed(ports, plan_ids, aborted, "cancel")
 
 
 def revive(ports: TableContext, plan_ids: Sequence[str], mine: Mine) -> list[str]:
     """Request plans again that an earlier try of the task cancelled, and return their ids."""
-    state, done = ports.log.load(), []
-    for known in _known(ports, plan_ids):
+
+    def requested(known: PlanState) -> PlanRequested | None:
         cancelled = known.status is PlanStatus.ABORTED and known.note.startswith(CANCELLED)
-        if not cancelled or not mine(known.author):
+        return PlanRequested(plan=known.plan) if cancelled and mine(known.author) else None
+
+    return _committed(ports, plan_ids, requested, "revive")
+
+
+def _committed(
+    ports: TableContext,
+    plan_ids: Sequence[str],
+    action_of: Callable[[PlanState], PlanAborted | PlanRequested | None],
+    name: str,
+) -> list[str]:
+    """Commit the action of each plan that has one, and return the ids of these plans."""
+    state, done = ports.log.load(), list[str]()
+    for plan_id in plan_ids:
+        known = state.plans.get(plan_id)
+        action = None if known is None else action_of(known)
+        if action is None:
             continue
-        change = Change(
-            action=PlanRequested(plan=known.plan), commit_id=f"revive-{ports.randomness.token()}"
-        )
+        change = Change(action=action, commit_id=f"{name}-{ports.randomness.token()}")
         outcome = commit(ports, state, change)
         if isinstance(outcome, Committed):
             state = outcome.state
-            done.append(known.plan.id)
+            done.append(plan_id)
     return done
-
-
-def _known(ports: TableContext, plan_ids: Sequence[str]) -> Iterator[PlanState]:
-    plans = ports.log.load().plans
-    return (plans[plan_id] for plan_id in plan_ids if plan_id in plans)
