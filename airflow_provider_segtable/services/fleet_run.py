@@ -218,7 +218,10 @@ def run_fleet(
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run), looked.items()
+            lambda one: _seen(
+                fleet, one[0], one[1], tables[one[0]], ports_of, now, dry_run=dry_run
+            ),
+            looked.items(),
         ):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
@@ -296,7 +299,14 @@ class _Seen:
 
 
 def _seen(
-    fleet: Fleet, name: str, why: Why, ports_of: PortsOf, now: Instant, *, dry_run: bool
+    fleet: Fleet,
+    name: str,
+    why: Why,
+    settings: str,
+    ports_of: PortsOf,
+    now: Instant,
+    *,
+    dry_run: bool,
 ) -> _Seen:
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
@@ -316,7 +326,7 @@ def _seen(
     known = Remembered(
         look=looked.kept,
         at=now,
-        settings=settings_of_look(fleet, name, now, __version__),
+        settings=settings,
         due=_due(looked.kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )
@@ -365,13 +375,26 @@ def look_for(
     formats = PublishSettings.read(properties).formats
     published = [*status_of_formats(ports, state, formats).values()] if formats else []
     measure = measured(state, objective, now, _publish_lag(published, now))
-    policy = policy_for(Policy.read(properties), objective, measure)
-    look = look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
+    look = _planned(ports, state, properties, objective, measure, dry_run=dry_run)
     misses = missed(objective, measure)
-    found = look_of(name, look.state, policy, look.planned, measure, misses, now)
+    found = look_of(name, look.state, look.policy, look.planned, measure, misses, now)
     kept = with_heat(found, summary_for_planning(ports, look.state))
-    numbers = tuple(table_gauges(look.state, policy, published, now))
+    numbers = tuple(table_gauges(look.state, look.policy, published, now))
     return Looked(look=look, kept=replace(kept, gauges=numbers))
+
+
+def _planned(
+    ports: TableContext,
+    state: State,
+    properties: Mapping[str, str],
+    objective: Objective,
+    measure: Measure,
+    *,
+    dry_run: bool,
+) -> Look:
+    """Find the plans of a table by its properties, its objective and what it measures."""
+    policy = policy_for(Policy.read(properties), objective, measure)
+    return look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
 
 
 def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
@@ -391,7 +414,10 @@ def _requested(
     try:
         with ports_of(seen.name) as ports:
             state, objective = ports.log.load(), objective_of(fleet, seen.name)
-            look = look_for(fleet, seen.name, ports, state, objective, now, dry_run=False).look
+            properties = properties_of(fleet, seen.name, state.table.properties)
+            # No plan follows from the lag of a publication, so its metadata is not read again.
+            measure = measured(state, objective, now)
+            look = _planned(ports, state, properties, objective, measure, dry_run=False)
             plans = plans_of_offers(look.planned.chosen, chosen)
             runs = {**seen.runs, seen.name: carry_out(ports, look, plans)}
         return replace(seen, runs=_beginning(fleet, seen.name, runs, now))

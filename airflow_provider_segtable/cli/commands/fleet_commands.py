@@ -297,7 +297,8 @@ def status(
     if watch is not None:
         _watch(fleet, watch)
     found = _run(fleet)
-    answer = {"file": fleet.file, **{key: found.facts()[key] for key in ("tables", "costs")}}
+    facts = found.facts()
+    answer = {"file": fleet.file, "tables": facts["tables"], "costs": facts["costs"]}
     print_json(answer) if fleet.as_json else show(_draw_status(answer))
     raise typer.Exit(Exit.UNCHECKED if any(each.error for each in found.tables) else Exit.DONE)
 
