@@ -218,9 +218,7 @@ def run_fleet(
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda one: _seen(
-                fleet, one[0], one[1], tables[one[0]], ports_of, now, dry_run=dry_run
-            ),
+            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run),
             looked.items(),
         ):
             seen[each.name] = each
@@ -302,7 +300,6 @@ def _seen(
     fleet: Fleet,
     name: str,
     why: Why,
-    settings: str,
     ports_of: PortsOf,
     now: Instant,
     *,
@@ -326,7 +323,7 @@ def _seen(
     known = Remembered(
         look=looked.kept,
         at=now,
-        settings=settings,
+        settings=settings_of_look(fleet, name, now, __version__),
         due=_due(looked.kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )

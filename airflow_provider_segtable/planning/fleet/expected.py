@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.index_plan import IndexPlan
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
     Begun,
@@ -25,6 +24,8 @@ from airflow_provider_segtable.planning.fleet.fleet_plan import (
     TableLook,
 )
 from airflow_provider_segtable.planning.fleet.objectives import Miss
+
+INDEX = "index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ def expected(
 
 
 def _mends(kind: str, misses: Iterable[Miss]) -> bool:
-    return any((miss.name == "stale_index") == (kind == IndexPlan.kind) for miss in misses)
+    return any((miss.name == "stale_index") == (kind == INDEX) for miss in misses)
 
 
 def _unknown(pending: Sequence[Begun], begins: Sequence[Offer], waits: Sequence[Left]) -> str:
