@@ -43,6 +43,7 @@ from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import Answer, Unanswered
+from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide
 from airflow_provider_segtable.page.sources import Source
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
@@ -58,9 +59,13 @@ STATE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of the lake's work and memory; times in seconds."""
+    """Bounds of the lake's work and memory; times in seconds.
+
+    ``first_s`` is for the list of tables: so long its first answer waits for tables to be seen.
+    """
 
     limit_s: float = 10.0
+    first_s: float = 0.7
     fresh_s: float = 1.0
     threads: int = 8
     most_waiting: int = 64
@@ -103,6 +108,27 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What is known of one source; ``prefix`` begins the names of its tables."""
+
+    prefix: str
+    source: Source
+    known: Fleetwide
+
+    def name_of(self, table: str) -> str:
+        """Return the name of a table in the lake."""
+        return f"{self.prefix}/{table}" if self.prefix else table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSeen:
+    """What is known of all tables, as of now."""
+
+    parts: tuple[Part, ...]
+    now: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
     """An answer, and when it was made by the monotonic clock."""
 
@@ -110,6 +136,7 @@ class _Kept:
     at: Instant
     made_s: float
     data: Any
+    late: str = ""
 
 
 @dataclass(slots=True)
@@ -148,10 +175,49 @@ class Lake:
             name: Workers(source.label, threads=limits.threads, most_waiting=limits.most_waiting)
             for name, source in sources.items()
         }
+        self._watches = {name: FleetWatch(source, clock) for name, source in sources.items()}
+        self._views = Workers("views", threads=2, most_waiting=limits.most_waiting)
         self._mutex = threading.RLock()
         self._tables: OrderedDict[str, _Table] = OrderedDict()
         self._answers: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._running: dict[Hashable, Future[_Kept]] = {}
+
+    async def fleet(self, view: Callable[..., T], /, **arguments: Hashable) -> Answer[T]:
+        """Answer a question about all tables from what is known; begin to look at them anew.
+
+        Args:
+            view: called with ``FleetSeen`` and the arguments; it reads nothing.
+            arguments: of the view.
+
+        Raises:
+            Unanswered: too many questions wait.
+        """
+        passes = [each for watch in self._watches.values() if (each := watch.look()) is not None]
+        if passes and not all(part.known.at for part in self._parts()):
+            await asyncio.wait(map(_waited, passes), timeout=self.limits.first_s)
+        key = _key("", view, arguments)
+        kept, run = self._fresh(key, self.limits.fresh_s)
+        if kept is None:
+            made = partial(self._of_fleet, partial(view, **arguments))
+            run = run or self._begun(key, lambda: self._views.submit(made))
+            kept = await _within(run, self.limits.limit_s)
+        return self._shown(kept)
+
+    def _of_fleet(self, view: Callable[[FleetSeen], Any]) -> _Kept:
+        parts, now = self._parts(), self.clock.now()
+        return _Kept(
+            version=None,
+            at=min((part.known.at for part in parts if part.known.at), default=now),
+            made_s=self.clock.monotonic(),
+            data=view(FleetSeen(parts=parts, now=now)),
+            late="; ".join(part.known.late for part in parts if part.known.late),
+        )
+
+    def _parts(self) -> tuple[Part, ...]:
+        return tuple(
+            Part(prefix=prefix, source=source, known=self._watches[prefix].known())
+            for prefix, source in self.sources.items()
+        )
 
     def now(self, data: T) -> Answer[T]:
         """Return an answer that is of no table, and as new as can be."""
@@ -193,37 +259,41 @@ class Lake:
             Unanswered: the store does not answer, and nothing is known.
             SegtableError: as the view.
         """
-        key = (table, f"{view.__module__}.{view.__qualname__}", *sorted(arguments.items()))
+        key = _key(table, view, arguments)
         prefix, source, own = self.source_of(table)
-        with self._mutex:
-            kept = self._answers.get(key)
-            keep_s = self.limits.fresh_s if fresh_s is None else fresh_s
-            if kept is not None and self.clock.monotonic() - kept.made_s < keep_s:
-                return self._shown(kept)
-            run = self._running.get(key)
+        kept, run = self._fresh(key, self.limits.fresh_s if fresh_s is None else fresh_s)
+        if kept is not None:
+            return self._shown(kept)
         try:
             if run is None:
-                run = self._begun(key, prefix, source, table, own, partial(view, **arguments))
+                workers, made = self._workers[prefix], partial(view, **arguments)
+                loading = partial(self._loading, workers, source, table, own)
+                run = self._begun(key, lambda: self._viewed(workers, loading(), made))
             return self._shown(await _within(run, self.limits.limit_s))
-        except (StorageError, OSError, Unanswered, TimeoutError) as error:
-            return self._late(kept, source, error)
+        except (StorageError, OSError, Unanswered) as error:
+            return self._late(key, source, error)
 
-    def _begun(
-        self,
-        key: Hashable,
-        prefix: str,
-        source: Source,
-        table: str,
-        own: str,
-        view: Callable[[Seen], Any],
-    ) -> "Future[_Kept]":
-        """Begin a run: load the table, then call the view; each in a thread, neither waits."""
-        workers, outcome = self._workers[prefix], Future[_Kept]()
+    def _fresh(self, key: Hashable, fresh_s: float) -> tuple[_Kept | None, "Future[_Kept] | None"]:
+        """Return the last answer if it is fresh, and the run for a newer one if there is one."""
+        with self._mutex:
+            kept = self._answers.get(key)
+            old = kept is None or self.clock.monotonic() - kept.made_s >= fresh_s
+            return (None if old else kept), self._running.get(key)
+
+    def _begun(self, key: Hashable, begin: Callable[[], "Future[_Kept]"]) -> "Future[_Kept]":
+        """Begin a run, unless another question has."""
         with self._mutex:
             if key in self._running:
                 return self._running[key]
-            self._running[key] = outcome
-        outcome.add_done_callback(lambda done: self._ended(key, done))
+            run = self._running[key] = begin()
+        run.add_done_callback(lambda done: self._ended(key, done))
+        return run
+
+    def _viewed(
+        self, workers: Workers, loading: "Future[Seen]", view: Callable[[Seen], Any]
+    ) -> "Future[_Kept]":
+        """Call a view with a table, once it is loaded; no thread waits for that."""
+        outcome: Future[_Kept] = Future()
 
         def view_it(loaded: "Future[Seen]") -> None:
             try:
@@ -232,10 +302,7 @@ class Lake:
             except BaseException as error:  # noqa: BLE001 - those that wait get it
                 outcome.set_exception(error)
 
-        try:
-            self._loading(workers, source, table, own).add_done_callback(view_it)
-        except Unanswered as error:
-            outcome.set_exception(error)
+        loading.add_done_callback(view_it)
         return outcome
 
     def _made(self, view: Callable[[Seen], Any], seen: Seen) -> _Kept:
@@ -252,15 +319,19 @@ class Lake:
                     self._answers.popitem(last=False)
 
     def _shown(self, kept: _Kept, late: str = "") -> Answer[Any]:
-        age = max(0, self.clock.now() - kept.at) / SECOND_US
         return Answer(
-            version=kept.version, as_of=iso(kept.at), age_seconds=age, late=late, data=kept.data
+            version=kept.version,
+            as_of=iso(kept.at),
+            age_seconds=max(0, self.clock.now() - kept.at) / SECOND_US,
+            late=late or kept.late,
+            data=kept.data,
         )
 
-    def _late(self, kept: _Kept | None, source: Source, error: Exception) -> Answer[Any]:
+    def _late(self, key: Hashable, source: Source, error: Exception) -> Answer[Any]:
         """Return the last known answer, with the reason."""
         if isinstance(error, TimeoutError):
             error = Unanswered(f"{source.label} has not answered within {self.limits.limit_s:g} s")
+        kept = self._answers.get(key)
         if kept is None:
             raise error
         return self._shown(kept, source.safe(str(error)))
@@ -318,6 +389,10 @@ class Lake:
                     left -= self._tables.pop(name).bytes
 
 
+def _key(table: str, view: Callable[..., Any], arguments: Mapping[str, Hashable]) -> Hashable:
+    return table, view.__module__, view.__qualname__, *sorted(arguments.items())
+
+
 def _below_the_root(own: str, fleet: Fleet) -> bool:
     """Return whether a name is of a table that the fleet may have."""
     parts = own.split("/")
@@ -333,12 +408,18 @@ async def _within(run: "Future[T]", limit_s: float) -> T:
     Raises:
         TimeoutError: the limit is over.
     """
-    waited = asyncio.wrap_future(run)
-    waited.add_done_callback(lambda done: done.cancelled() or done.exception())
+    waited = _waited(run)
     done, _ = await asyncio.wait({waited}, timeout=limit_s)
     if not done:
         raise TimeoutError
     return waited.result()
+
+
+def _waited(run: "Future[T]") -> "asyncio.Future[T]":
+    """Return a run as this loop waits for it; nobody may be left to see its error."""
+    waited = asyncio.wrap_future(run)
+    waited.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return waited
 
 
 def _follow(work: "Future[T]", outcome: "Future[T]") -> None:
