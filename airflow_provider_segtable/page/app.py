@@ -16,14 +16,17 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from pydantic import Field
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.page import fleet_lines
+from airflow_provider_segtable.page import fleet_lines, table_view
 from airflow_provider_segtable.page.actions import Actions, NoActions
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.guarding import Guard, answer_errors
 from airflow_provider_segtable.page.lake import Lake
 from airflow_provider_segtable.page.rights import Rights, Viewer
 
-VIEWS: tuple[Callable[[Lake], APIRouter], ...] = (fleet_lines.routes,)
+VIEWS: tuple[Callable[[Lake], APIRouter], ...] = (
+    fleet_lines.routes,
+    table_view.routes,
+)
 """The routes of each view module."""
 FILES = ("index.html", "page.js", "page.css", "lake.svg", "lake-dark.svg")
 

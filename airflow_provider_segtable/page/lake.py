@@ -43,7 +43,7 @@ from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import Answer, Unanswered
-from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide
+from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide, Known
 from airflow_provider_segtable.page.sources import Source
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
@@ -219,6 +219,15 @@ class Lake:
             for prefix, source in self.sources.items()
         )
 
+    def known(self, table: str) -> Known:
+        """Return what the list of tables knows of one; nothing is read.
+
+        Raises:
+            NotATable: as ``source_of``.
+        """
+        prefix, _, own = self.source_of(table)
+        return self._watches[prefix].known().tables.get(own, Known())
+
     def now(self, data: T) -> Answer[T]:
         """Return an answer that is of no table, and as new as can be."""
         return Answer(version=None, as_of=iso(self.clock.now()), age_seconds=0.0, data=data)
@@ -244,6 +253,7 @@ class Lake:
         /,
         *,
         fresh_s: float | None = None,
+        limit_s: float | None = None,
         **arguments: Hashable,
     ) -> Answer[T]:
         """Answer a question about a table.
@@ -252,6 +262,7 @@ class Lake:
             table: its name in the lake.
             view: called with ``Seen`` and the arguments.
             fresh_s: for so long the last answer is given again; by default the lake's.
+            limit_s: so long a newer answer is waited for; likewise.
             arguments: of the view.
 
         Raises:
@@ -269,7 +280,7 @@ class Lake:
                 workers, made = self._workers[prefix], partial(view, **arguments)
                 loading = partial(self._loading, workers, source, table, own)
                 run = self._begun(key, lambda: self._viewed(workers, loading(), made))
-            return self._shown(await _within(run, self.limits.limit_s))
+            return self._shown(await _within(run, limit_s or self.limits.limit_s))
         except (StorageError, OSError, Unanswered) as error:
             return self._late(key, source, error)
 
@@ -330,7 +341,7 @@ class Lake:
     def _late(self, key: Hashable, source: Source, error: Exception) -> Answer[Any]:
         """Return the last known answer, with the reason."""
         if isinstance(error, TimeoutError):
-            error = Unanswered(f"{source.label} has not answered within {self.limits.limit_s:g} s")
+            error = Unanswered(f"{source.label} has {error}")
         kept = self._answers.get(key)
         if kept is None:
             raise error
@@ -411,7 +422,7 @@ async def _within(run: "Future[T]", limit_s: float) -> T:
     waited = _waited(run)
     done, _ = await asyncio.wait({waited}, timeout=limit_s)
     if not done:
-        raise TimeoutError
+        raise TimeoutError(f"not answered within {limit_s:g} s")
     return waited.result()
 
 

@@ -6,15 +6,19 @@
 3. A coordinator is connected at its first use. Reading needs none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Group, Scope
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
-from airflow_provider_segtable.services.fleet_tables import tables_again
+from airflow_provider_segtable.services.fleet_tables import LOG_FOLDER, tables_again
 from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext, open_context
 
 Opening = Callable[[str], TableContext]
@@ -27,6 +31,11 @@ def all_below_the_root() -> Fleet:
     return Fleet(
         name="", source="", scope=scope, groups=(Group(name="", tables=("**",), scope=scope),)
     )
+
+
+def only(name: str) -> Fleet:
+    """Return the fleet of a single table."""
+    return Fleet(name="", source="", scope=Scope(name=""), tables={name: Scope(name=name)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +61,53 @@ class Source:
         return self.hidden.hidden_in(redacted(text))
 
 
+def sources_at(
+    roots: Sequence[str],
+    *,
+    fleet: Fleet | None = None,
+    storage_options: SecretOptions | None = None,
+    zookeeper: str | None = None,
+    author: str | None = None,
+) -> Mapping[str, Source]:
+    """Return the sources of one or several roots, by the name that tables' names begin with.
+
+    A root that is a table itself is shown as the only table of its folder.
+
+    Args:
+        roots: paths or URIs.
+        fleet: of a fleet file, for a single root.
+        storage_options: of the object store.
+        zookeeper: the coordinator.
+        author: author of what the page commits.
+
+    Raises:
+        InvalidInput: no root is given, or several for one fleet file.
+        StorageError, InvalidName: a root cannot be listed, or is no URI.
+    """
+    if not roots or (fleet is not None and len(roots) > 1):
+        raise InvalidInput(
+            f"{counted(len(roots), 'root')} given: name one, or several without a fleet file"
+        )
+    options, found = storage_options or SecretOptions(), dict[str, Source]()
+    for root in roots:
+        base = root.rstrip("/") or root
+        of_root = fleet
+        if of_root is None and LOG_FOLDER in open_storage(base, options).folders(""):
+            base, _, name = absolute(base).rpartition("/")
+            of_root = only(name)
+        prefix = _free(base.rpartition("/")[2], found) if len(roots) > 1 else ""
+        found[prefix] = source_at(
+            base, fleet=of_root, storage_options=options, zookeeper=zookeeper, author=author
+        )
+    return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken: with a number if it has to be."""
+    names = (f"{name}-{n}" if n else name for n in count())
+    return next(each for each in names if each not in taken)
+
+
 def source_at(
     root: str,
     *,
@@ -70,7 +126,7 @@ def source_at(
         author: author of what the page commits.
     """
     options = storage_options or SecretOptions()
-    base = root.rstrip("/") or root
+    base = absolute(root.rstrip("/") or root)
     first: list[TableContext] = []
 
     def opening(table: str) -> TableContext:
