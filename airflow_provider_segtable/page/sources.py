@@ -6,8 +6,8 @@
 3. A coordinator is connected at its first use. Reading needs none.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from airflow_provider_segtable.core.counted import counted
@@ -48,6 +48,7 @@ class Source:
         find: searches for tables, unless the last search is recent.
         opening: opens a table.
         hidden: options whose credentials no text shows.
+        place: equal for sources of the same tables, by the same credentials.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Source:
     find: Callable[[FoundTables | None, Instant], FoundTables]
     opening: Opening
     hidden: SecretOptions = field(default_factory=SecretOptions)
+    place: Hashable = ""
 
     def safe(self, text: str) -> str:
         """Return a text without credentials."""
@@ -114,6 +116,8 @@ def source_at(
     fleet: Fleet | None = None,
     storage_options: SecretOptions | None = None,
     zookeeper: str | None = None,
+    zookeeper_options: Mapping[str, str] | None = None,
+    log_store_options: Mapping[str, str] | None = None,
     author: str | None = None,
 ) -> Source:
     """Return the tables below a root.
@@ -123,6 +127,8 @@ def source_at(
         fleet: of a fleet file; all tables below the root by default.
         storage_options: of the object store.
         zookeeper: the coordinator, for locks and announcements.
+        zookeeper_options: user, password and TLS files.
+        log_store_options: token and authorities of log stores.
         author: author of what the page commits.
     """
     options = storage_options or SecretOptions()
@@ -132,12 +138,20 @@ def source_at(
     def opening(table: str) -> TableContext:
         uri = table if "://" in table or table.startswith("/") else f"{base}/{table}"
         if not first:  # all of them share its session with ZooKeeper
-            first.append(
-                open_context(uri, zookeeper=zookeeper, storage_options=options, author=author)
+            opened = open_context(
+                uri,
+                zookeeper=zookeeper,
+                zookeeper_options=zookeeper_options,
+                storage_options=options,
+                log_store_options=log_store_options,
+                author=author,
             )
+            first.append(opened)
         return first[0].at(uri)
 
     of_root = fleet or all_below_the_root()
+    if of_root.source:  # settings name it, and where it is stored is not for readers
+        of_root = replace(of_root, source=of_root.source.replace("\\", "/").rpartition("/")[2])
     return Source(
         label=redacted(base),
         fleet=of_root,
@@ -146,4 +160,5 @@ def source_at(
         ),
         opening=opening,
         hidden=options,
+        place=hash((base, tuple(sorted(options.items())), zookeeper)),
     )

@@ -98,7 +98,7 @@ def _page(
         zookeeper=find_zookeeper(zookeeper),
     )
     rights = OnLoopback(getpass.getuser(), token)
-    return rights.entrance(page_app(Lake(sources, SystemClock()), rights))
+    return rights.entrance(page_app(Lake(lambda: sources, SystemClock()), rights))
 
 
 def _listening(port: int) -> socket.socket:
