@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.page.answer import Answer, Unanswered
 from airflow_provider_segtable.page.lake import Limits, Seen
 from airflow_provider_segtable.page.table_states import STATE_BYTES
-from airflow_provider_segtable.table.log.event_log import event_path
+from airflow_provider_segtable.table.log.event_log import EXPIRED, event_path
 from tests.support.shown_lake import ShownLake
 
 BRIEF = Limits(limit_s=0.05)
@@ -42,14 +42,14 @@ def test_an_answer_is_given_again_while_it_is_fresh() -> None:
     assert not made.store.requests
 
 
-def test_an_unchanged_table_is_asked_for_its_next_event_alone() -> None:
-    """After a second, a question costs one request."""
+def test_an_unchanged_table_is_asked_for_its_next_event() -> None:
+    """After a second, a question costs two requests: this one, and one for markers of expiry."""
     made = ShownLake("events")
     asked(made)
     made.store.requests.clear()
     made.clock.advance(2)
     asked(made)
-    assert dict(made.store.requests) == {f"read {event_path(1)}": 1}
+    assert dict(made.store.requests) == {f"read {event_path(1)}": 1, f"list {EXPIRED}": 1}
 
 
 def test_a_hundred_readers_share_one_load() -> None:
