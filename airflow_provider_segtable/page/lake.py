@@ -380,7 +380,7 @@ async def _within(run: "Future[T]", limit_s: float) -> T:
 
 
 def _waited(run: "Future[T]") -> "asyncio.Future[T]":
-    """Return a run as this loop waits for it; nobody may be left to see its error."""
+    """Return a run as this loop waits for it; its error may be of no interest any more."""
     waited = asyncio.wrap_future(run)
     waited.add_done_callback(lambda done: done.cancelled() or done.exception())
     return waited

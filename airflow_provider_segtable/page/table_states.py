@@ -1,6 +1,6 @@
 """The newest states of tables, as the page has seen them.
 
-1. At most one load of a table is under way at once: whoever asks meanwhile waits for that one.
+1. At most one load of a table is under way at once: later questions wait for that one.
 2. A table that was asked for within ``fresh_s`` is not asked again. Then it is asked for its next
    event and for markers of expiry, which a dropped table has, too: two requests. Every
    ``CHECKED_S`` it is compared with the log in full, as a place that is gone has neither.

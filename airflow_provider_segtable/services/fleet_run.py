@@ -222,12 +222,8 @@ def run_fleet(
         }
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
-        for each in pool.map(
-            lambda one: _seen(
-                fleet, one[0], one[1], ports_of, now, dry_run=dry_run, observe=observe
-            ),
-            looked.items(),
-        ):
+        seeing = partial(_seen, fleet, ports_of, now, dry_run=dry_run, observe=observe)
+        for each in pool.map(seeing, looked, looked.values()):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
         kept = {name: each.known for name, each in seen.items() if each.known}
@@ -316,10 +312,10 @@ class _Seen:
 
 def _seen(
     fleet: Fleet,
-    name: str,
-    why: Why,
     ports_of: PortsOf,
     now: Instant,
+    name: str,
+    why: Why,
     *,
     dry_run: bool,
     observe: Observe,
