@@ -214,13 +214,7 @@ def run_fleet(
     tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
-        announced = _announced(asked, ports_of, pool)
-        reasons = {
-            name: why_look(known.get(name), settings, now, announced.get(name))
-            for name, settings in tables.items()
-        }
-        looked = {name: why for name, why in reasons.items() if why}
+        looked = _to_look_at(tables, known, ports_of, pool, now)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
             lambda one: _seen(
@@ -252,6 +246,23 @@ def run_fleet(
         looked=looked,
         memory=FleetMemory(tables=kept, found=memory.found),
     )
+
+
+def _to_look_at(
+    tables: Mapping[str, str],
+    known: Mapping[str, Remembered],
+    ports_of: PortsOf,
+    pool: ThreadPoolExecutor,
+    now: Instant,
+) -> dict[str, Why]:
+    """Return the tables of which a look may find something new, each with the reason."""
+    asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
+    announced = _announced(asked, ports_of, pool)
+    reasons = {
+        name: why_look(known.get(name), settings, now, announced.get(name))
+        for name, settings in tables.items()
+    }
+    return {name: why for name, why in reasons.items() if why}
 
 
 def _announced(
