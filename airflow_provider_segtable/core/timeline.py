@@ -405,10 +405,11 @@ class Timeline:
         OVERSHADOWED if others win at every instant of it, or else STANDBY.
         """
         for together in _connected(self.chunks(None if interval is None else self._wide(interval))):
-            found: list[tuple[AnyChunk, GroupState]] = []
-            for rivals in _by_bucket(together):
-                found += _with_states(rivals)
-            yield found
+            if len(together) == 1:  # as most are
+                alone = GroupState.VISIBLE if together[0].shows_any else GroupState.STANDBY
+                yield [(together[0], alone)]
+                continue
+            yield [each for rivals in _by_bucket(together) for each in _with_states(rivals)]
 
     @property
     def span(self) -> Interval | None:
@@ -482,10 +483,6 @@ def _by_bucket(chunks: list[AnyChunk]) -> Iterable[list[AnyChunk]]:
 
 def _with_states(rivals: list[AnyChunk]) -> Iterator[tuple[AnyChunk, GroupState]]:
     """Yield the chunks of a bucket that overlap, with their states."""
-    if len(rivals) == 1:
-        state = GroupState.VISIBLE if rivals[0].shows_any else GroupState.STANDBY
-        yield rivals[0], state
-        return
     winning = [(piece, chunk.key) for piece, chunk in _winners(rivals, None)]
     wins = {key for _, key in winning}
     ends = [piece.end for piece, _ in winning]
