@@ -8,20 +8,13 @@
    written.
 """
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from airflow_provider_segtable.page.event_list import PlanBar
-
-
-class Place(BaseModel, frozen=True):
-    """A part of a table: an interval, a bucket of it, or partitions of either."""
-
-    interval: str
-    bucket: int | None
-    partitions: str = Field(description="ranges, e.g. 0-15, 17; empty: all")
+from airflow_provider_segtable.page.answer import Shown
+from airflow_provider_segtable.page.plan_bars import Place, PlanBar
 
 
-class PlanOffer(BaseModel, frozen=True):
+class PlanOffer(Shown):
     """A plan that would begin now."""
 
     id: str
@@ -39,7 +32,7 @@ class PlanOffer(BaseModel, frozen=True):
     index: str
 
 
-class PlanProgress(BaseModel, frozen=True):
+class PlanProgress(Shown):
     """A pending or running plan."""
 
     bar: PlanBar
@@ -53,7 +46,7 @@ class PlanProgress(BaseModel, frozen=True):
     share: float | None = Field(description="of the work, 0 to 1; None if not reported")
 
 
-class PlanDone(BaseModel, frozen=True):
+class PlanDone(Shown):
     """A completed or aborted plan: expected and measured."""
 
     bar: PlanBar
@@ -68,7 +61,7 @@ class PlanDone(BaseModel, frozen=True):
     bytes_reordered: int | None
 
 
-class Limit(BaseModel, frozen=True):
+class Limit(Shown):
     """The number that would change a decision: the present value, and the bound."""
 
     name: str = Field(description="the property, e.g. compaction.min_segments")
@@ -77,7 +70,7 @@ class Limit(BaseModel, frozen=True):
     unit: str = Field(description="bytes, seconds, segments, share, plans; empty: a count")
 
 
-class LeftAlone(BaseModel, frozen=True):
+class LeftAlone(Shown):
     """A part of the table that no plan is made for."""
 
     place: Place
@@ -89,7 +82,7 @@ class LeftAlone(BaseModel, frozen=True):
     until: str | None = Field(description="when the reason ends by itself, ISO-8601 UTC")
 
 
-class Plans(BaseModel, frozen=True):
+class Plans(Shown):
     """All work of a table at one version."""
 
     pending: list[PlanProgress]
@@ -104,13 +97,13 @@ class Plans(BaseModel, frozen=True):
     trouble: str = Field(description="why progress is not known; empty if it is")
 
 
-class SimulationRequest(BaseModel, frozen=True, extra="forbid"):
+class SimulationRequest(Shown):
     """The properties of a simulation; an empty text is the default."""
 
     properties: dict[str, str] = Field(max_length=100)
 
 
-class Outcome(BaseModel, frozen=True):
+class Outcome(Shown):
     """The plans that one set of properties makes."""
 
     chosen: list[PlanOffer]
@@ -125,7 +118,7 @@ class Outcome(BaseModel, frozen=True):
     due: str | None
 
 
-class PropertyChange(BaseModel, frozen=True):
+class PropertyChange(Shown):
     """A property with its value before and after."""
 
     name: str
@@ -133,7 +126,7 @@ class PropertyChange(BaseModel, frozen=True):
     after: str
 
 
-class ReasonChange(BaseModel, frozen=True):
+class ReasonChange(Shown):
     """A place whose treatment differs."""
 
     place: Place
@@ -143,7 +136,7 @@ class ReasonChange(BaseModel, frozen=True):
     ends: bool = Field(description="whether a plan began there before, and none after")
 
 
-class Difference(BaseModel, frozen=True):
+class Difference(Shown):
     """The difference between two outcomes."""
 
     properties: list[PropertyChange]
@@ -155,7 +148,7 @@ class Difference(BaseModel, frozen=True):
     sentence: str
 
 
-class Simulation(BaseModel, frozen=True):
+class Simulation(Shown):
     """A simulation of other properties at one version."""
 
     before: Outcome

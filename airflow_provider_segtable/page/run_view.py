@@ -5,12 +5,13 @@
 3. Only the plans that the state still keeps are known: a table keeps its last thousand.
 """
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from airflow_provider_segtable.page.event_list import TaskName
+from airflow_provider_segtable.page.answer import Shown
+from airflow_provider_segtable.page.plan_bars import TaskName
 
 
-class Run(BaseModel, frozen=True):
+class Run(Shown):
     """A completed plan."""
 
     table: str
@@ -40,7 +41,7 @@ class Run(BaseModel, frozen=True):
     event: int
 
 
-class RunSum(BaseModel, frozen=True):
+class RunSum(Shown):
     """Sums over runs; ``name`` is the day or the owner."""
 
     name: str
@@ -55,7 +56,7 @@ class RunSum(BaseModel, frozen=True):
     gain: float | None = Field(description="mean gain, by bytes read")
 
 
-class Runs(BaseModel, frozen=True):
+class Runs(Shown):
     """The runs of some days, newest first, with sums over all of them."""
 
     runs: list[Run]

@@ -15,12 +15,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET
 from airflow_provider_segtable.core.time import Instant, Interval, iso
 from airflow_provider_segtable.core.timeline import GroupState
+from airflow_provider_segtable.page.answer import Shown
 from airflow_provider_segtable.page.map_chunks import Sum, sums_of
 from airflow_provider_segtable.page.map_columns import columns_of
 from airflow_provider_segtable.page.map_overview import Overview
@@ -34,14 +35,14 @@ LIMIT = 2000
 """Most cells of a map, unless a reader asks for another number."""
 
 
-class Span(BaseModel, frozen=True):
+class Span(Shown):
     """A half-open interval of event time, ISO-8601 UTC."""
 
     start: str
     end: str
 
 
-class Lane(BaseModel, frozen=True):
+class Lane(Shown):
     """A row of the map; lanes are listed from the bottom to the top."""
 
     index: int
@@ -50,7 +51,7 @@ class Lane(BaseModel, frozen=True):
     generation: int = Field(description="rank of the generation in its version, 0 is the lowest")
 
 
-class Cell(BaseModel, frozen=True):
+class Cell(Shown):
     """One rectangle: a segment, or the chunks of a lane and state in a run of time chunks."""
 
     id: str = Field(description="of the segment; of aggregated chunks, unique in the map")
@@ -82,7 +83,7 @@ class Cell(BaseModel, frozen=True):
     oldest: str | None = Field(description="when the oldest segment was written, ISO-8601 UTC")
 
 
-class Versions(BaseModel, frozen=True):
+class Versions(Shown):
     """The versions that the table keeps, and the shown one."""
 
     first: int
@@ -91,7 +92,7 @@ class Versions(BaseModel, frozen=True):
     at: str = Field(description="time of the shown version, ISO-8601 UTC")
 
 
-class SegmentMap(BaseModel, frozen=True):
+class SegmentMap(Shown):
     """A segment map of a range of event time at one version."""
 
     level: Literal["chunks", "segments"]
@@ -275,7 +276,7 @@ def _segment_cell(drawn: Drawn, lanes: _Lanes, policy: Policy, deleted: Deleted)
     )
 
 
-class ChunkChange(BaseModel, frozen=True):
+class ChunkChange(Shown):
     """An event that changed segments of a range."""
 
     n: int
@@ -285,7 +286,7 @@ class ChunkChange(BaseModel, frozen=True):
     author: str
 
 
-class ChunkChanges(BaseModel, frozen=True):
+class ChunkChanges(Shown):
     """The newest events that changed segments of a range, newest first, for the slider."""
 
     changes: list[ChunkChange]
@@ -295,7 +296,7 @@ class ChunkChanges(BaseModel, frozen=True):
     limit: int
 
 
-class ColumnRange(BaseModel, frozen=True):
+class ColumnRange(Shown):
     """The statistics of a column in a row group; values as text, None if unknown."""
 
     column: str
@@ -305,7 +306,7 @@ class ColumnRange(BaseModel, frozen=True):
     bytes: int
 
 
-class RowGroup(BaseModel, frozen=True):
+class RowGroup(Shown):
     """One row group of a segment's file."""
 
     number: int
@@ -314,7 +315,7 @@ class RowGroup(BaseModel, frozen=True):
     columns: list[ColumnRange]
 
 
-class SegmentInFull(BaseModel, frozen=True):
+class SegmentInFull(Shown):
     """A segment, its row groups, and its place among the others."""
 
     cell: Cell

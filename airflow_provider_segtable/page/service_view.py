@@ -8,10 +8,12 @@
 4. Locks are the coordinator's view: hints. The log decides what is committed.
 """
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from airflow_provider_segtable.page.answer import Shown
 
 
-class Gap(BaseModel, frozen=True):
+class Gap(Shown):
     """An interval that an index lacks."""
 
     interval: str
@@ -19,7 +21,7 @@ class Gap(BaseModel, frozen=True):
     since: str = Field(description="time of that event, ISO-8601 UTC")
 
 
-class LagPoint(BaseModel, frozen=True):
+class LagPoint(Shown):
     """The lag of an index at a version."""
 
     at: str
@@ -28,7 +30,7 @@ class LagPoint(BaseModel, frozen=True):
     gaps: int = Field(description="number of lacked commits")
 
 
-class IndexLine(BaseModel, frozen=True):
+class IndexLine(Shown):
     """An index with its progress."""
 
     name: str
@@ -56,14 +58,14 @@ class IndexLine(BaseModel, frozen=True):
     trouble: str
 
 
-class Indexes(BaseModel, frozen=True):
+class Indexes(Shown):
     """The indexes of a table."""
 
     indexes: list[IndexLine]
     planner_builds: bool = Field(description="whether the planner builds what is lacking")
 
 
-class BucketLine(BaseModel, frozen=True):
+class BucketLine(Shown):
     """A bucket of the log store."""
 
     bucket: int
@@ -78,7 +80,7 @@ class BucketLine(BaseModel, frozen=True):
     epochs: list[tuple[int, int]] = Field(description="(epoch, first offset), oldest first")
 
 
-class ConsumerLine(BaseModel, frozen=True):
+class ConsumerLine(Shown):
     """A reader that keeps its position."""
 
     name: str
@@ -90,7 +92,7 @@ class ConsumerLine(BaseModel, frozen=True):
     sentence: str
 
 
-class LogStore(BaseModel, frozen=True):
+class LogStore(Shown):
     """The log store of a table."""
 
     has: bool = Field(description="whether the table ever had one")
@@ -100,7 +102,7 @@ class LogStore(BaseModel, frozen=True):
     trouble: str
 
 
-class PublishedLine(BaseModel, frozen=True):
+class PublishedLine(Shown):
     """A format in which versions are published."""
 
     format: str
@@ -115,13 +117,13 @@ class PublishedLine(BaseModel, frozen=True):
     error: str
 
 
-class Publications(BaseModel, frozen=True):
+class Publications(Shown):
     """The publications of a table."""
 
     formats: list[PublishedLine]
 
 
-class LockLine(BaseModel, frozen=True):
+class LockLine(Shown):
     """A lock, or a place in the queue for one."""
 
     group: str
@@ -142,7 +144,7 @@ class LockLine(BaseModel, frozen=True):
     waits_for: list[str] = Field(description="groups whose locks are in the way of a waiter")
 
 
-class Locks(BaseModel, frozen=True):
+class Locks(Shown):
     """The locks of a table, and the queue for them."""
 
     coordinator: str = Field(description="address without credentials; empty without one")
@@ -152,7 +154,7 @@ class Locks(BaseModel, frozen=True):
     trouble: str
 
 
-class Step(BaseModel, frozen=True):
+class Step(Shown):
     """A step that leaves files or row groups out."""
 
     by: str
@@ -165,7 +167,7 @@ class Step(BaseModel, frozen=True):
     bytes_after: int
 
 
-class ExplainedFile(BaseModel, frozen=True):
+class ExplainedFile(Shown):
     """A file of the table in a read."""
 
     path: str
@@ -179,7 +181,7 @@ class ExplainedFile(BaseModel, frozen=True):
     bytes_read: int
 
 
-class ExplainedChunk(BaseModel, frozen=True):
+class ExplainedChunk(Shown):
     """A time chunk in a read."""
 
     interval: str
@@ -190,7 +192,7 @@ class ExplainedChunk(BaseModel, frozen=True):
     left_out_by: dict[str, int] = Field(description="number of files by step")
 
 
-class Savings(BaseModel, frozen=True):
+class Savings(Shown):
     """The read with some indexes."""
 
     indexes: list[str]
@@ -200,7 +202,7 @@ class Savings(BaseModel, frozen=True):
     notes: list[str]
 
 
-class Explained(BaseModel, frozen=True):
+class Explained(Shown):
     """A condition explained."""
 
     where: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskName:
+class AirflowTask:
     """A task of a DAG run."""
 
     dag_id: str
@@ -21,13 +21,13 @@ def task_of(author: str) -> str:
     return author.partition(" ")[2]
 
 
-def task_named(author: str) -> TaskName | None:
+def task_named(author: str) -> AirflowTask | None:
     """Return the task that an author is; None if it is none."""
     dag_id, _, rest = task_of(author).partition("/")
     run_id, _, task_id = rest.rpartition("/")
     if not (dag_id and run_id and task_id):
         return None
-    return TaskName(dag_id=dag_id, run_id=run_id, task_id=task_id)
+    return AirflowTask(dag_id=dag_id, run_id=run_id, task_id=task_id)
 
 
 def host_of(author: str) -> str:
